@@ -1,0 +1,94 @@
+# make demo | test | test-cuda | bench | lint | clean | distclean
+#
+# A Python that already has a CUDA build of torch is used as it is: nothing is installed, and lint tools
+# it lacks are skipped with a line that says so. Otherwise .venv is made once, with the CPU build of torch.
+# PYTHON=... chooses the interpreter, PYTEST_ARGS=... is handed to pytest.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-cuda bench lint ruff format types contracts pytest install clean distclean
+
+# A name found on PATH may be a shim that fails, so candidates are tried by running them.
+RECENT     := import sys; assert sys.version_info >= (3, 11)
+CUDA_TORCH := $(RECENT); import torch; assert torch.version.cuda
+first = $(shell for name in $(2); do $$name -c '$(1)' >/dev/null 2>&1 && echo $$name && break; done)
+
+ifeq ($(filter-out help clean distclean,$(or $(MAKECMDGOALS),help)),)
+PY :=
+else
+CANDIDATES := $(or $(PYTHON),python3 python3.12 python3.11)
+READY_PY   := $(call first,$(CUDA_TORCH),$(CANDIDATES))
+PY         := $(or $(READY_PY),.venv/bin/python)
+ifeq ($(READY_PY),)
+BASE_PY    := $(call first,$(RECENT),$(or $(PYTHON),python3.12 python3.11 python3))
+ifeq ($(BASE_PY),)
+$(error no Python >= 3.11 found; name one with: make PYTHON=/path/to/python ...)
+endif
+INSTALLED  := .venv/.installed
+endif
+endif
+
+export PYTHONPATH := $(CURDIR)/src$(if $(PYTHONPATH),:$(PYTHONPATH))
+
+help:
+	@sed -n '1,5s/^# \{0,1\}//p' Makefile
+
+demo: $(INSTALLED)
+	$(PY) examples/pi0_policy.py
+
+bench: $(INSTALLED)
+	$(PY) -m benchmarks.run
+
+test: lint pytest
+
+pytest test-cuda: export OMP_NUM_THREADS := 1
+
+pytest: $(INSTALLED)
+	$(PY) -m pytest $(if $(call has,xdist),-n 2) -m "not cuda and not multi_gpu" $(PYTEST_ARGS)
+
+# Everything that asks for the GPU: the suites that run on both backends, then marked tests elsewhere (5: none).
+test-cuda: export ROTE_TEST_CUDA := 1
+test-cuda: $(INSTALLED)
+	$(PY) -m pytest $(CUDA_SUITES) $(PYTEST_ARGS)
+	$(PY) -m pytest tests -m cuda $(CUDA_SUITES:%=--ignore=%) $(PYTEST_ARGS) || [ $$? -eq 5 ]
+CUDA_SUITES := $(wildcard tests/conformance tests/cuda)
+
+lint: ruff format types contracts
+
+# $(call has,module): non-empty when $(PY) can import it. $(call tool,module,command): run it, or, where
+# nothing was installed, say that it is missing.
+has  = $(shell $(PY) -c 'import $(1)' >/dev/null 2>&1 && echo yes)
+tool = $(if $(or $(INSTALLED),$(call has,$(1))),$(2),@echo "skipped: $(PY) has no $(1)")
+
+ruff: $(INSTALLED)
+	$(call tool,ruff,$(PY) -m ruff check)
+
+format: $(INSTALLED)
+	$(call tool,ruff,$(PY) -m ruff format --check)
+
+types: $(INSTALLED)
+	$(call tool,pyright,$(PY) -m pyright --pythonpath "$$(command -v $(PY))")
+
+contracts: $(INSTALLED)
+	$(call tool,importlinter,$(PY) -c "from importlinter.cli import lint_imports_command as run; run()")
+
+install: $(INSTALLED)
+
+# torch first, alone: a wrong build fails before anything else is downloaded.
+.venv/.installed: pyproject.toml constraints-cpu.txt
+	$(BASE_PY) -m venv .venv
+	.venv/bin/pip install -q -c constraints-cpu.txt torch numpy
+	@.venv/bin/python -c '$(CHECK_BUILD)'
+	.venv/bin/pip install -q -c constraints-cpu.txt -e '.[dev]'
+	@touch $@
+
+define CHECK_BUILD
+import sys, torch; sys.exit(None if torch.version.cuda is None or torch.cuda.is_available() else f"torch {torch.__version__} is a CUDA build and there is no GPU. Remove .venv and let pip see the CPU build: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make install")
+endef
+
+clean:
+	rm -rf build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis examples/results
+	find . -name .venv -prune -o \( -name __pycache__ -o -name '*.egg-info' \) -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv

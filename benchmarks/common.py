@@ -1,0 +1,223 @@
+"""What all cases share: settings and results, timing in turns, and the stamp of machine and versions.
+
+A speed is only worth keeping as a ratio to a peer measured in the same run: clocks, neighbours and drivers
+move absolute times by more than the differences of interest. So every timer here takes all ways of doing the
+work at once and alternates between them (A B A B), and every result is a median.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to measure: on which device, how long, and whether slow peers take part."""
+
+    device: torch.device
+    quick: bool = False
+    peers: bool = False
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device.type == "cuda"
+
+    def rounds(self, number: int) -> int:
+        """A number of repetitions, cut down for a quick run."""
+        return max(1, number // 10) if self.quick else number
+
+
+@dataclass
+class Outcome:
+    """What a case found out.
+
+    Attributes:
+        rows: One measured way each: ``subject``, ``way`` and microseconds per call.
+        ratios: Quotients of medians, named ``"<subject>: <way> / <way>"``.
+        checks: Properties that have to hold; the run fails where one does not.
+        facts: Everything else worth keeping.
+    """
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    ratios: dict[str, float] = field(default_factory=dict)
+    checks: dict[str, bool] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, subject: str, measured: Mapping[str, dict[str, Any]]) -> None:
+        """Keep the timings of one subject."""
+        self.rows += [{"subject": subject, "way": way, **timing} for way, timing in measured.items()]
+
+    def ratio(self, subject: str, above: str, below: str, metric: str = "median_us") -> None:
+        """Keep how many times as long one way takes as another."""
+        found = {row["way"]: row[metric] for row in self.rows if row["subject"] == subject}
+        if above in found and below in found:
+            self.ratios[f"{subject}: {above} / {below}"] = found[above] / found[below]
+
+
+def now(device: torch.device) -> float:
+    """Seconds on the clock once the device has done all that was queued."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def time_calls(ways: Mapping[str, Call], settings: Settings, rounds: int) -> dict[str, dict[str, Any]]:
+    """Time single calls, each between two synchronisations. For work of a millisecond and more."""
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(settings.rounds(rounds)):
+        for way, call in ways.items():
+            start = now(settings.device)
+            call()
+            seconds[way].append(now(settings.device) - start)
+    return {way: statistic(values) for way, values in seconds.items()}
+
+
+def time_loops(
+    ways: Mapping[str, Call], settings: Settings, rounds: int, calls: int
+) -> dict[str, dict[str, Any]]:
+    """Time loops of calls with one synchronisation at the end. For work of microseconds.
+
+    ``host_us`` is the time until the loop had issued its last call, ``median_us`` until the device was done
+    too. Keep ``calls`` below the depth of the launch queue (about a thousand), or the host waits for it.
+    """
+    total: dict[str, list[float]] = {way: [] for way in ways}
+    host: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(settings.rounds(rounds)):
+        for way, call in ways.items():
+            start = now(settings.device)
+            for _ in range(calls):
+                call()
+            issued = time.perf_counter()
+            total[way].append((now(settings.device) - start) / calls)
+            host[way].append((issued - start) / calls)
+    return {
+        way: {**statistic(total[way]), "host_us": statistics.median(host[way]) * 1e6, "calls_per_loop": calls}
+        for way in ways
+    }
+
+
+def statistic(seconds: list[float]) -> dict[str, Any]:
+    """Median, 99th percentile and minimum in microseconds."""
+    ordered = sorted(seconds)
+    p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+    values = {"median_us": statistics.median(ordered), "p99_us": p99, "min_us": ordered[0]}
+    return {**{name: value * 1e6 for name, value in values.items()}, "samples": len(ordered)}
+
+
+def first_fast_call(graphed: Any, call: Call, device: torch.device, limit: int = 12) -> dict[str, Any]:
+    """Call until the first replay; say when the recording was there and how long the first replay took."""
+    calls: list[float] = []
+    recorded: float | None = None
+    for _ in range(limit):
+        start = now(device)
+        call()
+        calls.append(now(device) - start)
+        report = graphed.report()
+        if recorded is None and report.recorded:
+            recorded = sum(calls)
+        if report.replayed:
+            return {"recorded_after_s": recorded, "first_replay_ms": calls[-1] * 1e3, "calls_s": calls}
+    return {"recorded_after_s": recorded, "first_replay_ms": None, "calls_s": calls}
+
+
+def describe(graphed: Any) -> dict[str, Any]:
+    """The part of a report that belongs beside a time: what was recorded, and what was not replayed."""
+    report = graphed.report()
+    counts = {name: getattr(report, name) for name in ("calls", "replayed", "eager", "recorded")}
+    recordings = [
+        {
+            "segments": recording.segments,
+            "islands": [f"{island.operation} at {island.where}" for island in recording.islands],
+            "bytes_held": recording.bytes_held,
+        }
+        for recording in report.recordings
+    ]
+    reasons = [
+        f"{reason.code} {reason.message} ({reason.where}), {reason.count} times" for reason in report.reasons
+    ]
+    return {**counts, "recordings": recordings, "reasons": reasons}
+
+
+def all_equal(left: Iterable[torch.Tensor], right: Iterable[torch.Tensor]) -> bool:
+    """Whether two sequences of tensors are bitwise the same."""
+    return all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
+
+
+def first_line(error: BaseException) -> str:
+    """The error's kind and first line: what a table has room for."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
+
+
+def versions() -> dict[str, Any]:
+    """Versions of what was measured and of what it stands on."""
+    driver = _smi("driver_version")
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "driver": driver[0] if driver else None,
+        "transformers": _version("transformers"),
+        "triton": _version("triton"),
+        "platform": platform.platform(),
+        "processor": _processor(),
+    }
+
+
+def device_name(device: torch.device) -> str:
+    """The GPU's name, or the processor's."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return _processor()
+
+
+def folder_name(device: torch.device) -> str:
+    """Where results of this device are kept: ``host``, or the GPU's name in small letters and dashes."""
+    if device.type != "cuda":
+        return "host"
+    return re.sub(r"[^a-z0-9]+", "-", device_name(device).lower()).strip("-")
+
+
+def machine_state() -> dict[str, Any]:
+    """Clocks and load at this moment, read only: a result far off the others is explained here or nowhere."""
+    state: dict[str, Any] = {"load_average": os.getloadavg()[0], "torch_threads": torch.get_num_threads()}
+    names = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw")
+    return state | dict(zip(names, _smi(*names), strict=False))
+
+
+def _smi(*fields: str) -> list[str]:
+    """The first GPU's answers to an nvidia-smi query; empty where there is none."""
+    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    lines = answer.strip().splitlines()
+    return [part.strip() for part in lines[0].split(",")] if lines else []
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text()) if cpuinfo.exists() else None
+    return found.group(1) if found else platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

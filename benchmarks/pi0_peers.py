@@ -1,0 +1,103 @@
+"""Peers of the PI0 case, one per process: ``python -m benchmarks.pi0_peers compile|raw``; prints JSON.
+
+``compile`` is torch.compile(mode="reduce-overhead"); ``raw`` puts torch.cuda.graph around the policy, which
+transformers 5.17 defeats with a boolean-mask index and constants built on the host (5.23 does not). Each is
+timed against eager in turns, on two cameras.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .common import Settings, first_line, now, time_calls
+from .pi0 import calling, observations, policy_for
+
+VIEWS = 2
+
+
+def compiled(sample: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Callable[..., Tensor]:
+    """torch.compile with its own CUDA graphs. Outputs are cloned, as a caller who keeps them has to."""
+    act = torch.compile(sample, mode="reduce-overhead")
+
+    def call(**kwargs: Tensor) -> Tensor:
+        torch.compiler.cudagraph_mark_step_begin()
+        return act(**kwargs).clone()
+
+    for _ in range(
+        3
+    ):  # the compiler's own graphs are recorded in the second call and replayed from the third
+        call(**inputs)
+    return call
+
+
+def captured(sample: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Callable[..., Tensor]:
+    """One graph around everything."""
+    static = {name: tensor.clone() for name, tensor in inputs.items()}
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        sample(**static)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        actions = sample(**static)
+
+    def call(**kwargs: Tensor) -> Tensor:
+        for name, tensor in kwargs.items():
+            static[name].copy_(tensor)
+        graph.replay()
+        return actions.clone()
+
+    call(**inputs)
+    return call
+
+
+WAYS = {"compile": compiled, "raw": captured}
+
+
+@torch.no_grad()
+def measure(way: str, settings: Settings) -> dict[str, Any]:
+    """Seconds until the first fast call could be made, time per call, and the difference from eager."""
+    policy = policy_for(settings)
+    inputs = observations(policy, VIEWS, 4)
+    for _ in range(2):
+        policy.sample_actions(**inputs[0])
+    start = now(settings.device)
+    act = WAYS[way](policy.sample_actions, inputs[0])
+    ready = now(settings.device) - start
+    pairs = [(policy.sample_actions(**kwargs), act(**kwargs)) for kwargs in inputs]
+    ways = {"eager": calling(policy.sample_actions, inputs), way: calling(act, inputs)}
+    times = time_calls(ways, settings, rounds=50)
+    return {
+        "ready_after_s": ready,
+        "times": times,
+        f"eager / {way}": times["eager"]["median_us"] / times[way]["median_us"],
+        "bitwise_equal": all(torch.equal(a, b) for a, b in pairs),
+        "largest_difference": max((a - b).abs().max().item() for a, b in pairs),
+    }
+
+
+def main() -> int:
+    """Measure one peer; an error is a result too."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pi0_peers")
+    parser.add_argument("way", choices=WAYS)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    try:
+        result = measure(options.way, Settings(torch.device(options.device), quick=options.quick))
+    except Exception as error:
+        result = {"error": first_line(error)}
+    print(json.dumps(result), flush=True)
+    return int("error" in result)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

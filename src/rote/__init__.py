@@ -1,0 +1,39 @@
+"""Record what a PyTorch callable does once, and replay it from CUDA graphs."""
+
+from __future__ import annotations
+
+from .base.errors import (
+    CaptureError as CaptureError,
+)
+from .base.errors import (
+    EnvironmentError_ as EnvironmentError_,
+)
+from .base.errors import (
+    InternalError as InternalError,
+)
+from .base.errors import (
+    MisuseError as MisuseError,
+)
+from .base.errors import (
+    NotReplayedError as NotReplayedError,
+)
+from .base.errors import (
+    OptionError as OptionError,
+)
+from .base.errors import (
+    RoteError as RoteError,
+)
+from .base.errors import (
+    StaleOutputError as StaleOutputError,
+)
+from .front.graph import graph as graph
+from .front.graph import step as step
+from .front.graphed import Graphed as Graphed
+from .front.options import Options as Options
+from .front.report import Report as Report
+
+__all__ = [
+    "CaptureError", "EnvironmentError_", "Graphed", "InternalError", "MisuseError", "NotReplayedError",
+    "OptionError", "Options", "Report", "RoteError", "StaleOutputError", "graph", "step",
+]  # fmt: skip
+__version__ = "0.1.0"

@@ -1,0 +1,148 @@
+"""What the runtime asks of a device: sessions that capture segments, and segments that replay.
+
+A *session* is one recording in progress on one device. Between :meth:`Session.begin` and
+:meth:`Session.end` every operation handed to :meth:`Session.run` becomes part of a *segment*.
+After ``end`` has returned, the memory of every tensor the segment wrote holds the values the plain
+operations would have written, and :meth:`Segment.replay` will write them to the same addresses
+again from whatever its inputs then hold. Operations that run between two segments (islands) are not
+shown to the session: they run on the session's stream, in ordinary memory.
+
+The protocol says nothing about calls, keys or guards. Where a device cannot imitate CUDA it says so
+in :class:`Capabilities`, never by ``isinstance``.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a backend's device can do.
+
+    Attributes:
+        asynchronous: Work is queued on streams; a host read has to wait for the device.
+        executes_while_capturing: Operations run when they are captured (host); otherwise they run
+            when the segment ends (CUDA).
+    """
+
+    asynchronous: bool
+    executes_while_capturing: bool
+
+
+class Segment(Protocol):
+    """A run of captured operations with fixed addresses."""
+
+    @property
+    def operations(self) -> int:
+        """Number of captured operations."""
+        ...
+
+    def replay(self) -> None:
+        """Run the operations again, on the current stream, into the same memory."""
+        ...
+
+
+class Session(Protocol):
+    """One recording in progress. Not reentrant, used under the backend's lock."""
+
+    def begin(self) -> None:
+        """Open a segment."""
+        ...
+
+    def run(self, func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Capture one ATen operation into the open segment and return its output tensors.
+
+        Raises:
+            CaptureError: The device refused the operation. The open segment is lost; call ``abort``.
+        """
+        ...
+
+    def end(self) -> Segment | None:
+        """Close the open segment; None if it captured no operation.
+
+        When this returns, the memory written by the segment holds its results.
+
+        Raises:
+            CaptureError: The device refused the segment as a whole; everything was restored.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Throw the open segment away and restore stream, random state and allocator. Idempotent."""
+        ...
+
+    def finish(self) -> int:
+        """Freeze the recording and return the bytes of memory its segments hold.
+
+        Storages made in the session that are still alive keep the memory they have; the memory of
+        the others is planned and may be shared with other recordings of the same pool. Segments of
+        this session must not be replayed before this.
+        """
+        ...
+
+    def release(self) -> None:
+        """Give all memory of the recording back. Its segments must not be replayed again. Idempotent."""
+        ...
+
+    def stream(self) -> AbstractContextManager[Any]:
+        """The context in which the callable runs while the session is open."""
+        ...
+
+    def aside(self) -> AbstractContextManager[Any]:
+        """A context in which operations run at once although a segment is open."""
+        ...
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A device on which sessions can be opened."""
+
+    @property
+    def name(self) -> str:
+        """``"host"`` or ``"cuda"``."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """The device whose operations are captured."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held (reentrant) from the first guard of a call until its outputs are handed out."""
+        ...
+
+    def open(self, *, exclusive: bool, generators: tuple[torch.Generator, ...] = ()) -> Session:
+        """Start a recording.
+
+        Args:
+            exclusive: Give the recording memory that no other recording writes. Needed when values
+                in it must outlive the call (gradients left in ``.grad``, borrowed outputs);
+                otherwise recordings share one pool.
+            generators: Generators, besides the default one, that the callable draws from.
+        """
+        ...
+
+    def synchronize(self) -> None:
+        """Wait for the work queued on the current stream."""
+        ...
+
+    def enter_call(self) -> None:
+        """Order this call after the last replay on the device, whatever stream that used."""
+        ...
+
+    def leave_call(self) -> None:
+        """Note where on the current stream this call's work ends."""
+        ...
+
+    def bytes_held(self) -> int:
+        """Bytes of pool memory held by live recordings (shared memory counted once)."""
+        ...

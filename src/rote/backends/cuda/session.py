@@ -1,0 +1,186 @@
+"""Captures segments as CUDA graphs.
+
+What a failed capture leaves behind in PyTorch, and what is done about it (seen with torch 2.11, all capture modes):
+
+- the allocator goes on serving the pool and keeps a reference to it: both are undone through :mod:`.compat`,
+  or the pool is given up;
+- the default generator believes it is being captured, so that every later random number raises "Offset
+  increment outside graph capture": one good capture of anything repairs it, then its state is set back;
+- the side stream stays current, if ``torch.cuda.graph`` was used: it is not used here.
+
+The capture mode is *relaxed*: the backward pass runs on threads of autograd, and other threads of the program
+may use the device while this one captures.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...base.errors import CaptureError, InternalError
+from .compat import stop_routing
+
+if TYPE_CHECKING:
+    from .backend import CudaBackend
+
+_EMPTY = "The CUDA Graph is empty"
+
+
+class CudaSegment:
+    """One instantiated CUDA graph."""
+
+    def __init__(self, graph: torch.cuda.CUDAGraph, operations: int) -> None:
+        self._graph: torch.cuda.CUDAGraph | None = graph
+        self._operations = operations
+        self.replay = graph.replay
+
+    @property
+    def operations(self) -> int:
+        """Number of captured operations."""
+        return self._operations
+
+    def release(self) -> None:
+        """Destroy the graph."""
+        if self._graph is not None:
+            self._graph.reset()
+            self._graph = None
+            self.replay = _released
+
+
+def _released() -> None:
+    raise InternalError("a segment was replayed after its recording had been released")
+
+
+class CudaSession:
+    """One recording in progress on a CUDA device."""
+
+    def __init__(
+        self, backend: CudaBackend, pool: tuple[int, int], exclusive: bool, generators: tuple[torch.Generator, ...]
+    ) -> None:
+        self.pool = pool
+        self._backend = backend
+        self._exclusive = exclusive
+        self._generators = generators
+        self._segments: list[CudaSegment] = []
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._operations = 0
+        self._random: list[tuple[torch.Generator, torch.Tensor]] = []
+
+    # ------------------------------------------------------------------ segments
+
+    def begin(self) -> None:
+        """Open a segment."""
+        if self._graph is not None:
+            raise InternalError("a segment is already open")
+        default = torch.cuda.default_generators[self._backend.index]
+        self._random = [(found, found.get_state()) for found in (default, *self._generators)]
+        graph = torch.cuda.CUDAGraph()
+        for generator in self._generators:
+            graph.register_generator_state(generator)
+        self._operations = 0
+        self._graph = graph
+        graph.capture_begin(pool=self.pool, capture_error_mode="relaxed")
+
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Capture one operation.
+
+        Raises:
+            CaptureError: CUDA refused it.
+        """
+        if self._graph is None:
+            raise InternalError("an operation was captured with no segment open")
+        try:
+            out = func(*args, **kwargs)
+        except (RuntimeError, torch.cuda.OutOfMemoryError) as error:
+            if is_refusal(error):
+                text = str(error).strip().splitlines()[0]
+                raise CaptureError(f"{func.name()} cannot be captured: {text}") from error
+            raise
+        self._operations += 1
+        return out
+
+    def end(self) -> CudaSegment | None:
+        """Close the segment and run it once, so that its results are in memory."""
+        graph = self._graph
+        if graph is None:
+            raise InternalError("no segment is open")
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                graph.capture_end()
+        except RuntimeError as error:
+            self._recover()
+            raise CaptureError(f"the segment was refused: {str(error).strip().splitlines()[0]}") from error
+        self._graph = None
+        self._random = []
+        if any(_EMPTY in str(warning.message) for warning in caught):
+            graph.reset()
+            return None
+        segment = CudaSegment(graph, self._operations)
+        self._segments.append(segment)
+        segment.replay()
+        return segment
+
+    def abort(self) -> None:
+        """Throw the open segment away. Idempotent."""
+        graph = self._graph
+        if graph is None:
+            return
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                graph.capture_end()
+        except RuntimeError:
+            self._recover()
+            return
+        graph.reset()
+        self._graph = None
+        self._restore_random()
+
+    def _recover(self) -> None:
+        """The capture could not be ended: restore what PyTorch left in between."""
+        self._graph = None
+        if not stop_routing(self._backend.index, self.pool):
+            self.pool = self._backend.replace_pool(self.pool, self._exclusive)
+        self._backend.repair_generators(self._generators)
+        self._restore_random()
+
+    def _restore_random(self) -> None:
+        for generator, state in self._random:
+            generator.set_state(state)
+        self._random = []
+
+    # ------------------------------------------------------------------ the whole recording
+
+    def finish(self) -> int:
+        """Return the bytes that the pool has grown by."""
+        return self._backend.account(self)
+
+    def release(self) -> None:
+        """Destroy the graphs, which gives their memory back to the pool. Idempotent."""
+        self.abort()
+        if self._segments:
+            torch.cuda.synchronize(self._backend.device)
+        for segment in self._segments:
+            segment.release()
+        self._segments = []
+        self._backend.forget(self)
+
+    def stream(self) -> AbstractContextManager[Any]:
+        """The side stream."""
+        return self._backend.streams.capturing()
+
+    def aside(self) -> AbstractContextManager[Any]:
+        """A stream beside the one being captured."""
+        return self._backend.streams.beside()
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether an exception says that a capture did not allow something, rather than that the call was wrong."""
+    if isinstance(error, torch.cuda.OutOfMemoryError):
+        return True
+    text = str(error).lower()
+    return "captur" in text or "operation not permitted" in text

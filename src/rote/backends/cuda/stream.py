@@ -1,0 +1,53 @@
+"""Streams of the CUDA backend: one to capture on, one for work beside an open capture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+
+class Streams:
+    """The streams of one device.
+
+    All captures of a pool use one stream, since the allocator reuses a block only on the stream it was made on.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.side: Any = torch.cuda.Stream(device)
+        self.aux: Any = torch.cuda.Stream(device)
+        self._device = device
+        self._last: Any = None
+
+    @contextmanager
+    def capturing(self) -> Iterator[None]:
+        """Run on the side stream, ordered after and before the current one."""
+        current = torch.cuda.current_stream(self._device)
+        if current == self.side:
+            yield
+            return
+        self.side.wait_stream(current)
+        try:
+            with torch.cuda.stream(self.side):
+                yield
+        finally:
+            current.wait_stream(self.side)
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Run now, on a stream that is not being captured, and wait until it is done."""
+        with torch.cuda.stream(self.aux):
+            yield
+        self.aux.synchronize()
+
+    def enter_call(self) -> None:
+        """Order the current stream after the stream that replayed last."""
+        current = torch.cuda.current_stream(self._device)
+        if self._last is not None and self._last != current:
+            current.wait_stream(self._last)
+        self._last = current
+
+    def leave_call(self) -> None:
+        """Nothing to do: the next call waits for this one's stream, if it comes from another."""

@@ -1,0 +1,70 @@
+"""The host as a device: sessions on CPU tensors, one pool, one lock."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager
+
+import torch
+
+from rote.backends.base import Capabilities
+from rote.backends.host.operations import Catalog
+from rote.backends.host.pool import HostPool
+from rote.backends.host.session import HostSession
+
+
+class HostBackend:
+    """Captures and replays operations on CPU tensors with the semantics of CUDA graphs.
+
+    Attributes:
+        pool: The memory that recordings share.
+    """
+
+    def __init__(self) -> None:
+        self.pool = HostPool()
+        self._catalog = Catalog()
+        self._lock = threading.RLock()
+
+    @property
+    def name(self) -> str:
+        """``"host"``."""
+        return "host"
+
+    @property
+    def device(self) -> torch.device:
+        """The CPU."""
+        return torch.device("cpu")
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Nothing is queued, and operations run when they are captured."""
+        return Capabilities(asynchronous=False, executes_while_capturing=True)
+
+    @property
+    def lock(self) -> AbstractContextManager[bool]:
+        """Reentrant; shared by everything that uses the pool."""
+        return self._lock
+
+    def open(self, *, exclusive: bool, generators: tuple[torch.Generator, ...] = ()) -> HostSession:
+        """Start a recording.
+
+        Args:
+            exclusive: Give the recording's intermediates memory that no other recording writes.
+            generators: Not needed here: replay draws from every generator as the plain operations do.
+        """
+        del generators
+        return HostSession(self.pool, self._catalog, exclusive=exclusive)
+
+    def synchronize(self) -> None:
+        """Nothing is ever queued."""
+
+    def enter_call(self) -> None:
+        """Nothing to order: the lock already keeps calls apart."""
+
+    def leave_call(self) -> None:
+        """Poison shared memory if the pool was asked to."""
+        self.pool.poison()
+
+    def bytes_held(self) -> int:
+        """Bytes of pool memory held by live recordings (shared memory counted once)."""
+        return self.pool.bytes_held()

@@ -1,0 +1,96 @@
+"""From places to tensors, once it is known which storages outlived the recording.
+
+Three kinds of block. One that is *alive* keeps its own memory: somebody holds it (an output, a gradient, a
+tensor an island reads), and replay writes where they look. A *literal* that died and was never written to is
+bound to the copy kept at capture, and its copying at replay is dropped. Everything else is *planned* into
+the pool's chunk; it holds garbage until the first replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from rote.backends.host.compat import negative_view
+from rote.backends.host.plan import Plan, arrange
+from rote.backends.host.pool import HostPool, Lease
+from rote.backends.host.storages import Block
+from rote.backends.host.tape import Entry, Place
+from rote.base.errors import CaptureError
+
+
+class Memory:
+    """Where each block of one finished recording lies.
+
+    Attributes:
+        plan: The arena's layout.
+        kept_bytes: Bytes of the storages that keep memory of their own.
+    """
+
+    def __init__(self, blocks: Sequence[Block], literals: Mapping[Block, torch.Tensor]) -> None:
+        self._own: dict[Block, torch.UntypedStorage] = {}
+        self.kept_bytes = 0
+        for block in blocks:
+            storage = block.storage()
+            if storage is not None:
+                self._own[block] = _unshrunk(block, storage)
+            elif block in literals:
+                self._own[block] = literals[block].untyped_storage()
+            else:
+                continue
+            self.kept_bytes += self._own[block].nbytes()
+        planned = [block for block in blocks if block not in self._own]
+        self.plan: Plan = arrange([block.lifetime() for block in planned])
+        self._offsets = dict(zip(planned, self.plan.offsets, strict=True))
+        self._chunk: torch.UntypedStorage | None = None
+        self._tensors: dict[Place, torch.Tensor] = {}
+
+    def bind(self, pool: HostPool, *, exclusive: bool) -> Lease:
+        """Take the arena from the pool. Tensors exist from here on."""
+        lease = pool.lease(self.plan.nbytes, exclusive=exclusive, kept_bytes=self.kept_bytes)
+        if lease.chunk is not None:
+            self._chunk = lease.chunk.bytes.untyped_storage()
+        return lease
+
+    def tensor(self, place: Place) -> torch.Tensor:
+        """The tensor at a place; the same object for equal places."""
+        found = self._tensors.get(place)
+        if found is None:
+            found = self._tensors[place] = self._make(place)
+        return found
+
+    def _make(self, place: Place) -> torch.Tensor:
+        storage, offset = self._own.get(place.block), place.offset
+        if storage is None and self._chunk is not None:
+            storage = self._chunk
+            offset += self._offsets[place.block] // place.dtype.itemsize
+        if storage is None:  # no block has bytes, so only the shape matters
+            tensor = torch.empty_strided(place.size, place.stride, dtype=place.dtype, device="cpu")
+        else:
+            tensor = torch.empty(0, dtype=place.dtype, device="cpu")
+            tensor.set_(storage, offset, place.size, place.stride)
+        if place.conj:
+            tensor = tensor.conj()
+        return negative_view(tensor) if place.neg else tensor
+
+
+def idle_literals(entries: Sequence[Entry]) -> dict[Block, torch.Tensor]:
+    """The literals that are dead and were never written to, by block: constants for good."""
+    found: dict[Block, torch.Tensor] = {}
+    for entry in entries:
+        if entry.literal is not None:
+            block = entry.products[0].place.block
+            if not block.rewritten and block.storage() is None:
+                found[block] = entry.literal
+    return found
+
+
+def _unshrunk(block: Block, storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    if storage.nbytes() < block.nbytes:
+        raise CaptureError(
+            f"a storage made during capture was shrunk from {block.nbytes} to {storage.nbytes()} bytes behind the "
+            "operations that use it (UntypedStorage.resize_), and is still held; replay would write past its end. "
+            "Don't resize storages in the callable, or let go of the tensor before it returns."
+        )
+    return storage

@@ -1,0 +1,126 @@
+"""What the host has to know of an ATen operation, worked out once per operation and remembered.
+
+Asking a schema costs microseconds per question (each answer is a new Python object), and a recording asks for
+every operation it sees, so a backend keeps one :class:`Catalog` for all its sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+
+from rote.backends.host.compat import Call, OpOverload, composite_call, schema_of
+from rote.backends.host.trial import fits, kind_of
+from rote.backends.host.variants import Variant, find_variant
+
+IGNORED_NAMESPACES = frozenset({"profiler", "prim", "prims_profiler"})
+HOST_READS = frozenset({"_local_scalar_dense", "item", "is_nonzero", "equal", "allclose"})
+MAKES_MEMORY = frozenset(
+    {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
+)
+# Repeated by filling or copying into their result, instead of by calling them.
+FILLS = {"zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1}
+FILLS_WITH = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}  # position of the value
+COPIES = frozenset({"clone", "_to_copy", "lift_fresh_copy"})
+IN_PLACE = frozenset({*FILLS, *FILLS_WITH, *COPIES})
+# Each writes memory through an operand whose schema does not say so.
+WRITES_UNSAID = frozenset({"native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "rrelu_with_noise"})
+# Besides the operations tagged inplace_view: they change where a tensor lies, never what lies there.
+RESIZES = frozenset({"_resize_output_", "resize_as_sparse_"})
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is true of every call of one overload.
+
+    Attributes:
+        name: The operation's name without namespace and overload.
+        ignored: Not an operation on tensors (profiler marks).
+        host_read: Returns to Python a number that was computed on the device.
+        dynamic: The shapes of its results depend on values.
+        writes: Operands that its schema says it writes, as (position, name).
+        unsaid_writes: It may write any of its operands.
+        metadata_only: Changes a tensor's shape, strides or storage, and no memory.
+        makes_memory: Its result has no defined values.
+        silent: Returns nothing.
+        composite: The call that takes it apart into other operations, if it has no kernel of its own.
+    """
+
+    name: str
+    ignored: bool
+    host_read: bool
+    dynamic: bool
+    writes: tuple[tuple[int, str], ...]
+    unsaid_writes: bool
+    metadata_only: bool
+    makes_memory: bool
+    silent: bool
+    composite: Call | None
+
+
+class Catalog:
+    """Facts and ``out=`` variants of the operations seen so far."""
+
+    def __init__(self) -> None:
+        self._facts: dict[OpOverload, Facts] = {}
+        self._variants: dict[OpOverload, Variant | None] = {}
+        self._fitting: dict[Any, bool] = {}
+
+    def facts(self, func: OpOverload) -> Facts:
+        """What is true of every call of ``func``."""
+        found = self._facts.get(func)
+        if found is None:
+            found = self._facts[func] = _facts(func)
+        return found
+
+    def variant(
+        self,
+        func: OpOverload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        results: Sequence[torch.Tensor],
+    ) -> Variant | None:
+        """The ``out=`` overload that may stand for a call that has just returned ``results``, if there is one."""
+        if func not in self._variants:
+            self._variants[func] = find_variant(func)
+        variant = self._variants[func]
+        if variant is None or len(results) != len(variant.outs):
+            return None
+        kind = (func, kind_of(args), kind_of(tuple(kwargs.items())))
+        fitting = self._fitting.get(kind)
+        if fitting is None:
+            fitting = self._fitting[kind] = fits(variant, args, kwargs, results)
+        return variant if fitting else None
+
+
+def walk(value: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], torch.Tensor]]:
+    """The tensors in an operand or result (ATen nests at most lists in tuples), each with its path."""
+    if isinstance(value, torch.Tensor):
+        yield path, value
+    elif isinstance(value, (list, tuple)):
+        for n, each in enumerate(cast("list[Any] | tuple[Any, ...]", value)):
+            yield from walk(each, (*path, n))
+
+
+def _facts(func: OpOverload) -> Facts:
+    schema = schema_of(func)
+    name = str(schema.name).rpartition("::")[2]
+    return Facts(
+        name=name,
+        ignored=func.namespace in IGNORED_NAMESPACES,
+        host_read=name in HOST_READS,
+        dynamic=torch.Tag.dynamic_output_shape in func.tags,
+        writes=tuple(
+            (n, str(each.name))
+            for n, each in enumerate(schema.arguments)
+            if each.alias_info is not None and each.alias_info.is_write
+        ),
+        unsaid_writes=name in WRITES_UNSAID,
+        metadata_only=torch.Tag.inplace_view in func.tags or name in RESIZES,
+        makes_memory=name in MAKES_MEMORY,
+        silent=len(schema.returns) == 0,
+        composite=composite_call(func),
+    )

@@ -1,0 +1,132 @@
+"""Memory for the intermediates of recordings.
+
+An intermediate need not survive its call, and one call replays at a time, so recordings *share* memory: each
+plans its intermediates into one chunk, and the smallest shared chunk that is large enough is taken before a new
+one is made. The consequence is CUDA's too: after another recording has replayed, a tensor that still points
+into a chunk reads somebody else's numbers. To turn such a read into a visible NaN instead of a plausible number,
+a chunk that loses its last user is filled with 0xFF bytes (NaN in every float type), and ``poison_after_replay``
+does the same to every shared chunk after every call.
+
+What a call hands out never lies in a chunk; it keeps memory of its own, which the pool only counts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from rote.backends.host.plan import aligned
+
+POISON = 0xFF
+
+
+class Statistics(NamedTuple):
+    """What a pool holds: chunks, their bytes, the bytes kept outside chunks, and recordings served."""
+
+    chunks: int
+    chunk_bytes: int
+    kept_bytes: int
+    leases: int
+
+
+class Chunk:
+    """One allocation, used by any number of recordings, or by one alone if exclusive."""
+
+    __slots__ = ("bytes", "exclusive", "users")
+
+    def __init__(self, nbytes: int, *, exclusive: bool) -> None:
+        with torch.inference_mode(False):
+            self.bytes = torch.empty(aligned(nbytes), dtype=torch.uint8, device="cpu")
+        self.exclusive = exclusive
+        self.users = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.bytes.numel()
+
+    def poison(self) -> None:
+        """Fill with bytes that read as NaN."""
+        self.bytes.fill_(POISON)
+
+
+class Lease:
+    """One recording's hold on the pool: a chunk, if it has intermediates, and bytes kept elsewhere."""
+
+    __slots__ = ("chunk", "kept_bytes")
+
+    def __init__(self, chunk: Chunk | None, kept_bytes: int) -> None:
+        self.chunk = chunk
+        self.kept_bytes = kept_bytes
+
+
+class HostPool:
+    """Chunks shared by all recordings of one backend. Used under the backend's lock.
+
+    Attributes:
+        poison_after_replay: Fill every shared chunk with NaN when a call ends, so that whatever wrongly reads
+            an intermediate after its call reads NaN. Off by default: it costs a pass over the memory.
+    """
+
+    def __init__(self, *, poison_after_replay: bool = False) -> None:
+        self.poison_after_replay = poison_after_replay
+        self._chunks: list[Chunk] = []
+        self._leases: list[Lease] = []
+
+    def lease(self, nbytes: int, *, exclusive: bool, kept_bytes: int = 0) -> Lease:
+        """Find or make memory for one recording.
+
+        Args:
+            nbytes: Size of the recording's arena in bytes; 0 takes no chunk.
+            exclusive: Take a chunk that no other recording will write.
+            kept_bytes: Bytes of storages that keep memory of their own; counted, not allocated.
+        """
+        chunk = self._chunk(nbytes, exclusive) if nbytes > 0 else None
+        if chunk is not None:
+            chunk.users += 1
+        lease = Lease(chunk, kept_bytes)
+        self._leases.append(lease)
+        return lease
+
+    def give_back(self, lease: Lease) -> None:
+        """End a lease. A chunk without users is poisoned and freed. Idempotent."""
+        if lease not in self._leases:
+            return
+        self._leases.remove(lease)
+        chunk, lease.chunk = lease.chunk, None
+        if chunk is None:
+            return
+        chunk.users -= 1
+        if chunk.users == 0:
+            chunk.poison()
+            self._chunks.remove(chunk)
+
+    def poison(self) -> None:
+        """Poison every shared chunk now, unless no one asked for it by ``poison_after_replay``."""
+        if self.poison_after_replay:
+            for chunk in self._chunks:
+                if not chunk.exclusive:
+                    chunk.poison()
+
+    def bytes_held(self) -> int:
+        """Bytes of all chunks, plus the bytes of storages that keep memory of their own."""
+        held = self.statistics()
+        return held.chunk_bytes + held.kept_bytes
+
+    def statistics(self) -> Statistics:
+        """An immutable summary of what the pool holds."""
+        return Statistics(
+            chunks=len(self._chunks),
+            chunk_bytes=sum(chunk.nbytes for chunk in self._chunks),
+            kept_bytes=sum(lease.kept_bytes for lease in self._leases),
+            leases=len(self._leases),
+        )
+
+    def _chunk(self, nbytes: int, exclusive: bool) -> Chunk:
+        fitting = [c for c in self._chunks if not (c.exclusive or exclusive) and c.nbytes >= nbytes]
+        if fitting:
+            return min(fitting, key=lambda chunk: chunk.nbytes)
+        chunk = Chunk(nbytes, exclusive=exclusive)
+        self._chunks.append(chunk)
+        return chunk

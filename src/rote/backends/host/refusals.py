@@ -1,0 +1,95 @@
+"""What the host refuses to capture although it could: what a CUDA device refuses.
+
+The host runs every operation for real, so it could record a host read or a data-dependent shape and replay
+nonsense. It refuses them as a CUDA capture does, with the same error class, so that what is captured here is
+captured there. Tensors without plain strided memory are refused because a recording names memory by storage.
+
+Where this is stricter than CUDA: storing one number through a Boolean mask is captured there (the number stays
+on the CPU, so PyTorch turns the store into ``masked_fill``) and refused here, where such numbers look like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NoReturn, cast
+
+import torch
+
+from rote.backends.host.compat import OpOverload, is_zero_tensor
+from rote.backends.host.operations import Facts, walk
+from rote.base.errors import CaptureError
+
+INDEXED = frozenset(
+    {"index", "_unsafe_index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put"}
+)
+
+
+def check_call(facts: Facts, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse, before it runs, a call that a CUDA capture would refuse.
+
+    Raises:
+        CaptureError: The message names the operation and the reason.
+    """
+    if facts.host_read:
+        _refuse(func, "it reads a tensor's value on the host, which would have to wait for the device")
+    if facts.name in INDEXED:
+        if _has_mask(args, kwargs):
+            _refuse(
+                func, "it indexes with a Boolean mask, and how many elements that selects depends on values"
+            )
+    elif facts.dynamic and facts.composite is None and not _size_is_given(facts, kwargs):
+        _refuse(func, "the shape of its result depends on values")
+    for _, tensor in walk((args, tuple(kwargs.values()))):
+        check_tensor(func, "takes", tensor)
+    device = kwargs.get("device")
+    if device is not None and torch.device(device).type != "cpu":
+        _refuse(func, f"it moves data between devices (from cpu to {device})")
+
+
+def check_tensor(func: OpOverload, verb: str, tensor: torch.Tensor) -> None:
+    """Refuse a tensor that has no plain memory on the CPU.
+
+    Raises:
+        CaptureError: The message says whether the operation takes or returns it, and what is wrong with it.
+    """
+    if tensor.device.type != "cpu":
+        _refuse(func, f"it {verb} a tensor on {tensor.device}; a host recording holds cpu tensors only")
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        layout = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+        _refuse(func, f"it {verb} a tensor of layout {layout}, which has no storage of its own")
+    if tensor.is_quantized:
+        _refuse(func, f"it {verb} a quantized tensor, whose scale is not part of its memory")
+    if is_zero_tensor(tensor):
+        _refuse(func, f"it {verb} a zero tensor of forward-mode autograd, which has no memory")
+
+
+def check_operation(func: Any) -> None:
+    """Refuse what is not an ATen-like overload (higher-order operations carry Python functions).
+
+    Raises:
+        CaptureError: The message names the thing and its type.
+    """
+    if not isinstance(func, OpOverload):
+        _refuse(func, f"it is a {type(func).__name__}, not an operator overload")
+
+
+def _refuse(func: Any, reason: str) -> NoReturn:
+    raise CaptureError(
+        f"{func} was refused while a segment was being captured on the host, as CUDA would refuse it: {reason}. "
+        "Let it run between two segments, or move it out of the callable."
+    )
+
+
+def _has_mask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    indices = args[1] if len(args) > 1 else kwargs.get("indices", ())
+    return any(each.dtype in (torch.bool, torch.uint8) for each in _tensors(indices))
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    for each in cast("list[Any]", values):
+        if isinstance(each, torch.Tensor):
+            yield each
+
+
+def _size_is_given(facts: Facts, kwargs: dict[str, Any]) -> bool:
+    return facts.name == "repeat_interleave" and kwargs.get("output_size") is not None

@@ -1,0 +1,164 @@
+"""One recording in progress on the host.
+
+Operations run when they are captured, in ordinary memory, and everything that is not an operation of an open
+segment is simply not seen. What that leaves to do is bookkeeping: refuse what CUDA would refuse, write down the
+rest, and at the end give every storage that died a place in the pool.
+
+An operation without a kernel of its own (``linear`` in inference mode, where no autograd layer takes it apart
+before it gets here) is taken apart by running it under a mode that hands its parts back to :meth:`HostSession.run`.
+Recording it whole would work, but would hide host reads inside it.
+
+``abort`` has nothing to restore: the aborted operations ran for real, so tensors and random number generators
+are where the plain callable would have left them. What they made counts as foreign from then on.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rote.backends.host.codegen import Source
+from rote.backends.host.compat import OpOverload, without_dispatch, without_functions
+from rote.backends.host.lowering import Lowering
+from rote.backends.host.memory import Memory, idle_literals
+from rote.backends.host.operations import Catalog, walk
+from rote.backends.host.pool import HostPool, Lease
+from rote.backends.host.refusals import check_call, check_operation, check_tensor
+from rote.backends.host.segment import HostSegment
+from rote.backends.host.states import State, Step, after
+from rote.backends.host.storages import Block, Storages
+from rote.backends.host.tape import Tape
+
+
+class HostSession:
+    """A recording on CPU tensors. Used under the backend's lock."""
+
+    def __init__(self, pool: HostPool, catalog: Catalog, *, exclusive: bool) -> None:
+        self._pool = pool
+        self._catalog = catalog
+        self._exclusive = exclusive
+        self._state = State.IDLE
+        self._storages = Storages()
+        self._tape = Tape(self._storages, catalog)
+        self._before = 0
+        self._no_functions = without_functions()
+        self._no_dispatch = without_dispatch()
+        self._segments: list[HostSegment] = []
+        self._lease: Lease | None = None
+
+    @property
+    def state(self) -> State:
+        """Where the session is in its life."""
+        return self._state
+
+    def begin(self) -> None:
+        """Open a segment."""
+        self._state = after(self._state, Step.BEGIN)
+        self._tape = Tape(self._storages, self._catalog)
+        self._before = len(self._storages.blocks)
+
+    def run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one ATen operation, capture it into the open segment, and return what it returned.
+
+        Raises:
+            CaptureError: CUDA would refuse the operation. The open segment is lost; call ``abort``.
+            InternalError: No segment is open.
+        """
+        self._state = after(self._state, Step.RUN)
+        check_operation(func)
+        facts = self._catalog.facts(func)
+        if facts.ignored:
+            return func(*args, **kwargs)
+        with self._no_functions(), self._no_dispatch():
+            check_call(facts, func, args, kwargs)
+        if facts.composite is not None:
+            with _Parts(self):
+                return facts.composite(*args, **kwargs)
+        out = func(*args, **kwargs)
+        with self._no_functions(), self._no_dispatch():
+            for _, tensor in walk(out):
+                check_tensor(func, "returns", tensor)
+            self._tape.record(func, args, kwargs, out)
+        return out
+
+    def end(self) -> HostSegment | None:
+        """Close the open segment; None if it captured no operation."""
+        self._state = after(self._state, Step.END)
+        entries, self._tape = self._tape.entries, Tape(self._storages, self._catalog)
+        if not entries:
+            return None
+        segment = HostSegment(entries)
+        self._segments.append(segment)
+        return segment
+
+    def abort(self) -> None:
+        """Throw the open segment away. Idempotent."""
+        was, self._state = self._state, after(self._state, Step.ABORT)
+        if was is State.OPEN:
+            self._tape = Tape(self._storages, self._catalog)
+            self._storages.forget(self._before)
+
+    def finish(self) -> int:
+        """Freeze the recording and return the bytes of memory its segments hold.
+
+        Raises:
+            CaptureError: A storage that is still held was shrunk behind the operations that use it.
+        """
+        following = after(self._state, Step.FINISH)
+        with torch.inference_mode(False), self._no_functions(), self._no_dispatch():
+            entries = list(chain.from_iterable(segment.entries for segment in self._segments))
+            constants = idle_literals(entries)
+            memory = Memory(self._storages.blocks, constants)
+            self._lease = memory.bind(self._pool, exclusive=self._exclusive)
+            for n, segment in enumerate(self._segments):
+                self._freeze(segment, memory, constants, f"host segment {n}")
+        self._storages.close()
+        self._state = following
+        return memory.plan.nbytes + memory.kept_bytes
+
+    def release(self) -> None:
+        """Give all memory of the recording back. Idempotent."""
+        self._state = after(self._state, Step.RELEASE)
+        for segment in self._segments:
+            segment.release()
+        self._segments.clear()
+        self._tape = Tape(self._storages, self._catalog)
+        self._storages.close()
+        if self._lease is not None:
+            self._pool.give_back(self._lease)
+            self._lease = None
+
+    def stream(self) -> AbstractContextManager[None]:
+        """Nothing to enter: the host has no streams."""
+        return nullcontext()
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Nothing to enter: operations always run at once."""
+        return nullcontext()
+
+    def _freeze(
+        self, segment: HostSegment, memory: Memory, constants: dict[Block, torch.Tensor], name: str
+    ) -> None:
+        lowering = Lowering(self._catalog, memory.tensor)
+        source = Source()
+        for entry in segment.entries:
+            if entry.literal is None or entry.products[0].place.block not in constants:
+                source.add(lowering.lower(entry), grad=entry.grad, inference=entry.inference)
+        segment.freeze(source.compile(name))
+
+
+class _Parts(TorchDispatchMode):
+    """Hands the parts of a composite operation back to the session."""
+
+    def __init__(self, session: HostSession) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType]
+        self._session = session
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return self._session.run(func, args, kwargs or {})

@@ -1,0 +1,58 @@
+"""Does an ``out=`` overload really do what the functional operation did? Try it, once per kind of call.
+
+An ``out=`` kernel is free to treat its output as scratch. ``mse_loss.out`` resizes it to the size of the input
+before reducing, ``batch_norm`` kernels may resize results that the functional operation left empty, and PyTorch
+says such things nowhere that a program can read. Into planned memory either would write over its neighbours.
+
+So while the operands of a captured call are still at hand, its ``out=`` overload is run on fresh memory and must leave
+every output where it was, of the shape it had, with bitwise the numbers the call returned. A call of the same
+operation with operands of the same types, shapes and numbers is not tried again, so a model of twelve equal layers
+pays for one. Random operations are never tried (it would advance the generator); they are run and copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+
+from rote.backends.host.compat import below_tracking
+from rote.backends.host.variants import Variant
+
+
+def fits(
+    variant: Variant, args: tuple[Any, ...], kwargs: dict[str, Any], results: Sequence[torch.Tensor]
+) -> bool:
+    """Whether ``variant`` writes bitwise ``results`` into memory of their shape and strides."""
+    args, kwargs = variant.operands(args, kwargs)
+    with below_tracking()():
+        outs = [torch.empty_strided(each.size(), each.stride(), dtype=each.dtype) for each in results]
+        before = [_where(each) for each in outs]
+        try:
+            variant.op(*args, **kwargs, **dict(zip(variant.outs, outs, strict=True)))
+        except (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError):
+            return False
+        stayed = before == [_where(each) for each in outs]
+        return stayed and all(_same_bits(a, b) for a, b in zip(outs, results, strict=True))
+
+
+def kind_of(value: Any) -> Any:
+    """A hashable description of an operand: of a tensor its metadata, of anything else its type and value."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype, value.size(), value.stride(), value.is_conj(), value.is_neg()
+    if isinstance(value, (list, tuple)):
+        return tuple(kind_of(each) for each in cast("list[Any] | tuple[Any, ...]", value))
+    return type(value), value
+
+
+def _where(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.data_ptr(), tensor.size(), tensor.stride()
+
+
+def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.equal(_bits(one), _bits(other))
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.resolve_conj().resolve_neg().reshape(-1).contiguous().view(torch.uint8)

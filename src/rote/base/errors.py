@@ -1,0 +1,60 @@
+"""Exceptions, by blame.
+
+    RoteError
+    ├── MisuseError          the caller asked for something that cannot mean anything
+    │   ├── OptionError      an option has an impossible value
+    │   └── StaleOutputError a borrowed output was read after a later call overwrote it
+    ├── EnvironmentError_    the machine or the PyTorch build cannot do it
+    │   └── CaptureError     a device refused an operation while a segment was being captured
+    ├── NotReplayedError     strict mode: a guard did not match, or nothing could be recorded
+    └── InternalError        our bug; please report it
+
+What holds after a raise: nothing half-recorded is kept, the current stream and the random number
+generators are as the plain callable would have left them, and the wrapper can be called again.
+"""
+
+from __future__ import annotations
+
+
+class RoteError(Exception):
+    """Base of every exception that rote raises on its own account.
+
+    Exceptions raised by the wrapped callable are never wrapped in this: they pass through unchanged.
+    """
+
+
+class MisuseError(RoteError):
+    """The caller asked for something that cannot work; change the calling code."""
+
+
+class OptionError(MisuseError, ValueError):
+    """An option has a value it cannot take. The message names the option and the allowed values."""
+
+
+class StaleOutputError(MisuseError):
+    """A borrowed output was read after a later call had overwritten its memory.
+
+    Unlike :class:`NotReplayedError` this is raised at the read, not at the call.
+    """
+
+
+class EnvironmentError_(RoteError):
+    """The machine, the driver or this PyTorch build cannot do what was asked."""
+
+
+class CaptureError(EnvironmentError_):
+    """An operation was refused while a segment was being captured.
+
+    Users see it only when they drive a backend by hand; the runtime turns it into an island.
+    """
+
+
+class NotReplayedError(RoteError):
+    """Strict mode: the call would not have been replayed wholly from graphs.
+
+    Raised before the callable runs, so the call had no effect.
+    """
+
+
+class InternalError(RoteError):
+    """An invariant of rote does not hold. This is a bug in rote; please report it."""

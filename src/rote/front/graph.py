@@ -1,0 +1,58 @@
+"""``rote.graph`` and ``rote.step``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, overload
+
+import torch
+
+from ..base.errors import MisuseError
+from ..base.location import user_site
+from ..recording.borrow import end_step
+from .graphed import Graphed, GraphedModule
+from .options import Options
+
+
+@overload
+def graph(function: Callable[..., Any], /, **options: Any) -> Graphed: ...
+@overload
+def graph(**options: Any) -> Callable[[Callable[..., Any]], Graphed]: ...
+def graph(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Record a callable once and replay it.
+
+    The first calls run as they are, under observation; when two in a row agree, the next one is recorded, and
+    later calls with the same signature replay it: from CUDA graphs if the tensors are on a GPU, from a tape of
+    ATen operations on a CPU. What a call returns is what the plain callable would have returned.
+
+    Works on functions, modules, bound methods and closures, and as a decorator with or without options.
+
+    Args:
+        function: What to graph.
+        **options: See :class:`rote.Options`.
+
+    Returns:
+        A callable with the same arguments. ``report()`` and ``explain()`` say what it did, ``reset()`` frees
+        everything it recorded.
+
+    Raises:
+        OptionError: An option is unknown or has an impossible value.
+        MisuseError: ``function`` is not callable, or graphed already.
+    """
+    wanted = Options.make(**options)
+    if function is None:
+        return lambda wrapped: graph(wrapped, **options)
+    if isinstance(function, Graphed):
+        raise MisuseError("this callable is graphed already; pass the plain one to rote.graph")
+    if not callable(function):
+        raise MisuseError(f"rote.graph needs a callable, not a {type(function).__name__}")
+    kind = GraphedModule if isinstance(function, torch.nn.Module) else Graphed
+    return kind(function, wanted)
+
+
+def step() -> None:
+    """Mark where a step begins, for callers who borrow outputs.
+
+    Every output borrowed before becomes stale: reading it raises :class:`rote.StaleOutputError`.
+    """
+    end_step(user_site())

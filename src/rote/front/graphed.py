@@ -1,0 +1,267 @@
+"""The callable that users hold in place of their own."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+import torch
+
+from ..backends.select import PROCESS
+from ..base.errors import MisuseError, NotReplayedError
+from ..base.location import Site, user_site
+from ..base.settings import read_settings
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
+from ..recording.borrow import BorrowedTensor, unwrap
+from ..recording.entry import Entry
+from ..recording.result import RECORDED, REPLAYED, Limits, Result
+from ..recording.run import tracing
+from ..signature.executed import ExecutedCode
+from ..signature.key import Call, bind, explain_key
+from ..signature.leaves import flatten, unflatten
+from .options import Options
+from .report import IslandReport, RecordingReport, Report, Tally, explain
+
+
+class Graphed:
+    """A callable that records itself and replays.
+
+    Made by :func:`rote.graph`. Attributes that it does not have itself are those of the wrapped callable, so a
+    wrapped module still answers as a module does.
+
+    Args:
+        function: What to graph.
+        options: How.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: Options) -> None:
+        settings = read_settings()
+        self._function = function
+        self._options = options
+        self._enabled = options.enabled and not settings.disable
+        self._strict = options.strict or settings.strict
+        self._name = _name_of(function)
+        self._lock = threading.RLock()
+        self._executed = ExecutedCode()
+        self._entries: OrderedDict[Any, Entry] = OrderedDict()
+        self._tally = Tally()
+        self._calls = self._replayed = self._recorded = 0
+        self._warm = False
+        self._bound: weakref.WeakKeyDictionary[Any, Graphed] = weakref.WeakKeyDictionary()
+        self._executed.add_function(inspect.unwrap(getattr(function, "__func__", function)))
+        functools.update_wrapper(self, function, updated=())
+
+    # ------------------------------------------------------------------ calling
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the callable, from a recording where there is one.
+
+        Raises:
+            NotReplayedError: In strict mode, if the call would not be replayed wholly from graphs.
+            Exception: What the callable raises, unchanged.
+        """
+        if not self._enabled or tracing.get():
+            return self._function(*args, **kwargs)
+        call = bind(*_plain(args, kwargs))
+        with self._lock:
+            entry = self._entry(call)
+            site = user_site(sys._getframe(1))
+            if self._strict:
+                self._check_strict(entry, call, site)
+            backend = entry.backend
+            if backend is None:
+                return self._finish(entry, entry.run(call, site))
+            with backend.lock:
+                return self._finish(entry, entry.run(call, site))
+
+    def _entry(self, call: Call) -> Entry:
+        entries = self._entries
+        entry = entries.get(call.key)
+        if entry is not None and not entry.dead:
+            entries.move_to_end(call.key)
+            return entry
+        if entry is not None:
+            entry.release()
+        entry = Entry(self._function, self._name, self._executed, self._limits(), call, self._pick)
+        entries[call.key] = entry
+        while len(entries) > self._options.max_keys:
+            _, old = entries.popitem(last=False)
+            old.release()
+            self._tally.add([reason(rules.TOO_MANY_KEYS, f"more than {self._options.max_keys} keys")])
+        return entry
+
+    def _limits(self) -> Limits:
+        wanted = self._options
+        borrow = wanted.outputs == "borrow"
+        return Limits(wanted.warmup, wanted.max_recordings, wanted.max_paths, borrow)
+
+    def _pick(self, device: torch.device) -> Any:
+        return PROCESS.choose(self._options.backend, device)
+
+    def _finish(self, entry: Entry, result: Result) -> Any:
+        self._calls += 1
+        if result.how == REPLAYED:
+            self._replayed += 1
+        else:
+            self._recorded += result.how == RECORDED
+            self._tally.add(result.reasons)
+            self._warm = self._warm or entry.calls >= self._options.warmup + 2
+        return result.value
+
+    # ------------------------------------------------------------------ strict mode
+
+    def _check_strict(self, entry: Entry, call: Call, site: Site) -> None:
+        warm_calls = self._options.warmup + 2
+        if not self._warm or (0 < entry.calls < warm_calls):
+            return
+        reasons: list[Reason]
+        if entry.calls == 0:
+            del self._entries[call.key]
+            known = next(iter(self._entries.values()), None)
+            text = explain_key(known.key, call) if known is not None else "no key was seen before"
+            reasons = [reason(rules.NEW_KEY, text, site)]
+        else:
+            variant, reasons = entry.would_replay()
+            if variant is not None and not reasons:
+                return
+        self._tally.add(reasons)
+        listed = "\n  ".join(str(why) for why in [*reasons, *self._other_reasons(reasons)])
+        raise NotReplayedError(
+            f"{self._name} would not be replayed wholly from graphs (strict mode, call {self._calls + 1} at "
+            f"{site}):\n  {listed}"
+        )
+
+    def _other_reasons(self, known: list[Reason]) -> list[str]:
+        codes = {why.code for why in known}
+        return [
+            f"earlier: {found.code} at {found.where or 'an unknown line'}: {found.message} ({found.count} calls)"
+            for found in self._tally.reports()
+            if found.code not in codes
+        ]
+
+    # ------------------------------------------------------------------ reporting
+
+    def report(self) -> Report:
+        """What happened so far, as a frozen object."""
+        with self._lock:
+            return Report(
+                name=self._name,
+                calls=self._calls,
+                replayed=self._replayed,
+                eager=self._calls - self._replayed,
+                recorded=self._recorded,
+                recordings=tuple(self._recordings()),
+                reasons=self._tally.reports(),
+            )
+
+    def _recordings(self) -> list[RecordingReport]:
+        found: list[RecordingReport] = []
+        for entry in self._entries.values():
+            for variant in entry.variants:
+                if not variant.recorded:
+                    continue
+                parts = [
+                    IslandReport(part.operation, str(part.site), part.code)
+                    for part in (*variant.islands(), *variant.branches())
+                ]
+                held = (variant.holding.bytes_held if variant.holding else 0) + (
+                    variant.inputs.nbytes() if variant.inputs else 0
+                )
+                found.append(
+                    RecordingReport(
+                        key=entry.description,
+                        segments=variant.segments(),
+                        operations=variant.operations(),
+                        paths=variant.recorded_paths(),
+                        islands=tuple(parts),
+                        bytes_held=held,
+                        replays=variant.replays,
+                    )
+                )
+        return found
+
+    def explain(self) -> str:
+        """What replays, what does not, why, where, and what to do about it."""
+        return explain(self.report())
+
+    def reset(self) -> None:
+        """Free all recordings and forget everything that was observed."""
+        with self._lock:
+            for entry in self._entries.values():
+                entry.release()
+            self._entries.clear()
+            self._tally.clear()
+            self._calls = self._replayed = self._recorded = 0
+            self._warm = False
+            for bound in list(self._bound.values()):
+                bound.reset()
+
+    # ------------------------------------------------------------------ answering as the wrapped callable
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As a method: each instance has a graphed callable of its own."""
+        if instance is None:
+            return self
+        bound = self._bound.get(instance)
+        if bound is None:
+            bound = Graphed(MethodType(self._function, instance), self._options)  # type: ignore[arg-type]
+            self._bound[instance] = bound
+        return bound
+
+    def __getattr__(self, name: str) -> Any:
+        function = self.__dict__.get("_function")
+        if function is None:
+            raise AttributeError(name)
+        return getattr(function, name)
+
+    def __repr__(self) -> str:
+        return f"<rote.graph of {self._name}: {self._calls} calls, {self._replayed} replayed>"
+
+    def __reduce__(self) -> Any:
+        raise MisuseError(
+            f"the graphed callable {self._name} cannot be pickled or copied: its recordings hold addresses of "
+            "this process. Pickle the plain callable and call rote.graph on it afterwards."
+        )
+
+    def __del__(self) -> None:
+        entries = self.__dict__.get("_entries")
+        if entries and not sys.is_finalizing():
+            for entry in entries.values():
+                entry.release()
+
+
+class GraphedModule(Graphed):
+    """A graphed ``nn.Module``; attribute writes go to the module."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        module = self.__dict__.get("_function")
+        if module is None or name.startswith("_") or name in ("__wrapped__",):
+            object.__setattr__(self, name, value)
+        else:
+            setattr(module, name, value)
+
+
+def _plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Borrowed tensors among the arguments are taken as the plain tensors they are, if still valid."""
+    leaves: list[Any] = []
+    spec = flatten((args, kwargs), leaves)
+    if not any(type(leaf) is BorrowedTensor for leaf in leaves):
+        return args, kwargs
+    fresh: tuple[tuple[Any, ...], dict[str, Any]] = unflatten(spec, iter([unwrap(leaf) for leaf in leaves]))
+    return fresh
+
+
+def _name_of(function: Any) -> str:
+    if isinstance(function, torch.nn.Module):
+        return type(function).__name__
+    owner = getattr(function, "__self__", None)
+    name = getattr(function, "__qualname__", None) or type(function).__name__
+    return f"{type(owner).__name__}.{function.__name__}" if owner is not None else str(name)

@@ -1,0 +1,66 @@
+"""The options of :func:`rote.graph`, one frozen object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from ..base.errors import OptionError
+
+_CHOICES: dict[str, tuple[str, ...]] = {"backend": ("auto", "cuda", "host"), "outputs": ("safe", "borrow")}
+_COUNTS = {"warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a callable is graphed.
+
+    Attributes:
+        strict: Raise :class:`~rote.NotReplayedError` for every call after the warm-up that would not be
+            replayed wholly from graphs. The warm-up of a key is its first ``warmup + 2`` calls (one for lazy
+            initialisation, ``warmup`` observed, one recorded); once one key is through, unseen keys raise too.
+        warmup: Calls in a row that must agree before a recording is made.
+        max_recordings: Recordings alive at once for one key (the oldest is dropped for a new one), and how
+            many may be replaced before the key runs eagerly.
+        max_paths: Ways (combinations of values read by the host) that one recording may have.
+        max_keys: Distinct signatures that are remembered; the least recently used is dropped.
+        backend: ``"auto"`` takes CUDA when an argument or a reachable tensor is there, else the host.
+        outputs: ``"safe"`` copies results into memory of their own. ``"borrow"`` hands out the graph's own
+            memory; reading it after a later call overwrote it raises :class:`~rote.StaleOutputError`.
+        enabled: False makes the wrapper a plain call.
+    """
+
+    strict: bool = False
+    warmup: int = 2
+    max_recordings: int = 32
+    max_paths: int = 16
+    max_keys: int = 256
+    backend: Literal["auto", "cuda", "host"] = "auto"
+    outputs: Literal["safe", "borrow"] = "safe"
+    enabled: bool = True
+
+    def __post_init__(self) -> None:
+        for name, allowed in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise OptionError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}")
+        for name, least in _COUNTS.items():
+            value: Any = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise OptionError(f"{name}={value!r} must be a whole number of at least {least}")
+        for name in ("strict", "enabled"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
+
+    @classmethod
+    def make(cls, **wanted: Any) -> Options:
+        """Options from keyword arguments.
+
+        Raises:
+            OptionError: A name is unknown or a value impossible.
+        """
+        known = {field.name for field in fields(cls)}
+        for name in wanted:
+            if name not in known:
+                raise OptionError(f"{name} is no option of rote.graph; the options are {', '.join(sorted(known))}")
+        return cls(**wanted)

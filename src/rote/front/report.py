@@ -1,0 +1,149 @@
+"""What a graphed callable did so far, as frozen values that serialise to JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..hazards.rules import Reason
+
+
+@dataclass(frozen=True)
+class IslandReport:
+    """An operation that runs between two segments.
+
+    Attributes:
+        operation: Its name.
+        where: ``file:line`` of the user's line.
+        code: Code of the rule that says why.
+    """
+
+    operation: str
+    where: str
+    code: str
+
+
+@dataclass(frozen=True)
+class RecordingReport:
+    """One recording.
+
+    Attributes:
+        key: The arguments it is for.
+        segments: Number of segments (CUDA graphs).
+        operations: Captured operations on all paths.
+        paths: Ways through it, by the values the host reads.
+        islands: What runs between the segments, host reads included.
+        bytes_held: Bytes of pool memory and static inputs (a shared pool is counted in full).
+        replays: Calls answered by it.
+    """
+
+    key: str
+    segments: int
+    operations: int
+    paths: int
+    islands: tuple[IslandReport, ...]
+    bytes_held: int
+    replays: int
+
+
+@dataclass(frozen=True)
+class ReasonReport:
+    """Why calls were not replayed wholly from graphs.
+
+    Attributes:
+        code: Code of the rule.
+        message: What happened, the last time.
+        where: ``file:line`` of the user's line, empty if none is known.
+        remedy: What to do.
+        count: How many calls it concerned.
+    """
+
+    code: str
+    message: str
+    where: str
+    remedy: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole.
+
+    Attributes:
+        name: The callable.
+        calls: All calls.
+        replayed: Calls answered from a recording.
+        eager: Calls that ran the callable (observation and recording are among them).
+        recorded: Calls that made a recording or added a path to one.
+        recordings: The recordings there are now.
+        reasons: Why calls were not replayed, most frequent first.
+    """
+
+    name: str
+    calls: int
+    replayed: int
+    eager: int
+    recorded: int
+    recordings: tuple[RecordingReport, ...]
+    reasons: tuple[ReasonReport, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dicts, lists and values."""
+        return asdict(self)
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """The report as JSON."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+
+class Tally:
+    """Counts reasons by code and line; the text is that of the last occurrence."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], tuple[Reason, int]] = {}
+
+    def add(self, reasons: list[Reason]) -> None:
+        """Count reasons of one call."""
+        for reason in reasons:
+            key = (reason.code, str(reason.where))
+            self._found[key] = (reason, self._found.get(key, (reason, 0))[1] + 1)
+
+    def reports(self) -> tuple[ReasonReport, ...]:
+        """All reasons, most frequent first."""
+        ordered = sorted(self._found.values(), key=lambda item: -item[1])
+        return tuple(
+            ReasonReport(reason.code, reason.message, place(reason), reason.remedy, count)
+            for reason, count in ordered
+        )
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._found.clear()
+
+
+def place(reason: Reason) -> str:
+    """``file:line`` of a reason, or nothing."""
+    return str(reason.where) if reason.where is not None and reason.where.line else ""
+
+
+def explain(report: Report) -> str:
+    """The report as text for people: what replays, what does not, why, where, and what to do."""
+    lines = [
+        f"{report.name}: {report.calls} calls, {report.replayed} replayed, {report.eager} eager "
+        f"({report.recorded} of them recorded)"
+    ]
+    for number, recording in enumerate(report.recordings, 1):
+        lines.append(
+            f"recording {number} for {recording.key}: {recording.operations} operations in "
+            f"{recording.segments} segment{'s' * (recording.segments != 1)}, {recording.paths} "
+            f"path{'s' * (recording.paths != 1)}, {recording.bytes_held / 1e6:.1f} MB, {recording.replays} replays"
+        )
+        lines.extend(f"  island: {island.operation} at {island.where} ({island.code})" for island in recording.islands)
+    if not report.recordings:
+        lines.append("no recording yet")
+    for reason in report.reasons:
+        at = f" at {reason.where}" if reason.where else ""
+        lines.append(f"{reason.code}{at}, {reason.count} calls: {reason.message}")
+        lines.append(f"  {reason.remedy}")
+    return "\n".join(lines)

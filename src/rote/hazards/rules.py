@@ -1,0 +1,160 @@
+"""The reasons a call does not replay from graphs alone, each with a stable code and a remedy.
+
+Codes are grouped: 1xx operations that end a segment, 2xx calls that are not steady, 3xx guards and limits,
+4xx autograd, 5xx values that cannot be handed out, 6xx the device. A code is never given a new meaning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..base.location import Site
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One kind of reason.
+
+    Attributes:
+        code: Stable code, ``RT`` and three digits.
+        title: What it is, in a few words.
+        remedy: What to write instead.
+    """
+
+    code: str
+    title: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why something was not replayed, once.
+
+    Attributes:
+        code: Code of the rule.
+        message: What happened, with the values that matter.
+        where: The user's line, if one is known.
+        remedy: What to do about it.
+    """
+
+    code: str
+    message: str
+    where: Site | None
+    remedy: str
+
+    def __str__(self) -> str:
+        place = f" at {self.where}" if self.where is not None and self.where.line else ""
+        return f"{self.code}{place}: {self.message}. {self.remedy}"
+
+
+def reason(rule: Rule, message: str, where: Site | None = None) -> Reason:
+    """Make a reason of a rule."""
+    return Reason(rule.code, message, where, rule.remedy)
+
+
+HOST_READ = Rule(
+    "RT101",
+    "host read",
+    "Keep the value on the device (torch.where, masked arithmetic), or accept one graph segment per value.",
+)
+LIST_READ = Rule("RT102", "tensor turned into a list", "Keep the values in a tensor.")
+MEMORY_ESCAPE = Rule(
+    "RT103",
+    "tensor memory handed to numpy or DLPack",
+    "Compute with PyTorch operations inside the callable; convert outside of it.",
+)
+DYNAMIC_SHAPE = Rule(
+    "RT111",
+    "shape that depends on data",
+    "Use a mask of fixed shape (torch.where, or multiply by the mask) instead of selecting elements.",
+)
+DEVICE_COPY = Rule(
+    "RT121",
+    "copy between devices",
+    "Make the tensor on the device (device=...), or pass it in as an argument that is there already.",
+)
+HOST_OPERATION = Rule("RT122", "operation on host tensors", "Move the computation to the device.")
+HOST_DATA = Rule(
+    "RT123",
+    "data built on the host inside the call",
+    "Build the array outside and pass it in as a tensor.",
+)
+REFUSED = Rule(
+    "RT131",
+    "operation refused while capturing",
+    "The operation synchronises with the host inside; it runs between two segments.",
+)
+CAPTURE_FAILED = Rule(
+    "RT132",
+    "capture failed",
+    "Remove synchronisation, new streams and allocations by hand from the callable.",
+)
+STATE_CHANGES = Rule(
+    "RT201",
+    "Python state changes at every call",
+    "Keep what changes in a tensor that is updated in place (a registered buffer), or move it outside.",
+)
+OPERAND_DIFFERS = Rule(
+    "RT202",
+    "operand differs between calls",
+    "Pass the value in as an argument, or compute it with PyTorch on the device.",
+)
+OPERATIONS_DIFFER = Rule(
+    "RT203",
+    "different operations at every call",
+    "Make what the branch depends on an argument, so that it becomes part of the key.",
+)
+HOST_RANDOM = Rule(
+    "RT204",
+    "host random numbers",
+    "Draw with torch on the device (torch.rand), or draw outside and pass the number in.",
+)
+TENSOR_ESCAPES = Rule(
+    "RT205",
+    "tensor kept from inside the call",
+    "Return the tensor, or copy it into a buffer made outside (buffer.copy_(value)).",
+)
+UNREACHABLE = Rule(
+    "RT206",
+    "external tensor that cannot be found again",
+    "Pass the tensor in as an argument or keep it in an attribute, so that a change can be noticed.",
+)
+TENSOR_MOVED = Rule("RT301", "external tensor replaced or moved", "Update the tensor in place (copy_).")
+VALUE_CHANGED = Rule("RT302", "Python value changed", "Pass the value in as an argument if it changes often.")
+TOO_MANY_RECORDINGS = Rule("RT303", "too many recordings", "Keep addresses stable, or raise max_recordings.")
+TOO_MANY_PATHS = Rule(
+    "RT304",
+    "too many observed values",
+    "Keep the value on the device; each distinct value needs segments of its own (max_paths).",
+)
+TOO_MANY_KEYS = Rule("RT305", "too many different arguments", "Call with fewer distinct shapes and values.")
+NEW_KEY = Rule("RT306", "arguments not seen before", "Call with these arguments during the warm-up.")
+NOT_YET = Rule("RT307", "still observing", "Make more calls before measuring, or lower warmup.")
+OUTPUT_GRADIENT = Rule(
+    "RT401",
+    "output is part of an autograd graph",
+    "Call under torch.no_grad(), return detached tensors, or put backward() inside the callable.",
+)
+GRADIENT_LEAVES = Rule(
+    "RT402",
+    "gradient leaves the callable",
+    "Put the whole step inside: zero_grad, forward, backward and optimizer.step.",
+)
+INPUT_GRADIENT = Rule("RT403", "input requires grad", "Detach the input, or call under torch.no_grad().")
+OPAQUE_OUTPUT = Rule(
+    "RT501",
+    "output of a type that cannot be rebuilt",
+    "Return tensors in tuples, lists, dicts or dataclasses.",
+)
+OUTPUT_DIFFERS = Rule("RT502", "Python value in the output differs between calls", "Return it as a tensor.")
+ALIASED_MUTATION = Rule(
+    "RT503",
+    "input mutated that shares memory with another",
+    "Pass the base tensor once and take views inside.",
+)
+UNSUPPORTED_TENSOR = Rule("RT601", "tensor without plain memory", "Use a strided (dense) tensor.")
+SEVERAL_DEVICES = Rule("RT602", "several devices in one call", "Wrap one callable per device.")
+WRONG_BACKEND = Rule("RT603", "tensors on a device of another backend", 'Use backend="auto".')
+
+RULES: tuple[Rule, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Rule))
+"""All rules, in order of definition."""

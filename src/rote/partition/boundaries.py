@@ -1,0 +1,102 @@
+"""Which operations end a segment, and why.
+
+A segment holds operations that a CUDA graph can hold: kernels on one device, with shapes known before. The
+decision needs nothing but the operation and its operands, so it is the same on both backends.
+
+Known gap: an operation that synchronises inside its kernel wrapper (some of ``torch.linalg``) cannot be told
+from its schema. It is found when a capture fails, and remembered by the recording that met it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import torch
+
+from ..hazards import rules
+from ..hazards.rules import Rule
+
+_aten = torch.ops.aten
+
+
+class Placement(Enum):
+    """Where an operation of a recording runs.
+
+    CAPTURED: in a segment. READ: between segments, its value is an edge of the tree. SHAPED: between
+    segments, the shape of its result is an edge. ISLAND: between segments. EARLY: before the open segment
+    (it touches host memory only). ANYWHERE: metadata only; it runs whenever Python runs.
+    """
+
+    CAPTURED = "captured"
+    READ = "read"
+    SHAPED = "shaped"
+    ISLAND = "island"
+    EARLY = "early"
+    ANYWHERE = "anywhere"
+
+
+_READS = frozenset({_aten._local_scalar_dense.default, _aten.equal.default, _aten.is_nonzero.default})
+_INDEXED = frozenset({
+    _aten.index.Tensor, _aten.index_put.default, _aten.index_put_.default, _aten._index_put_impl_.default,
+    _aten._unsafe_index.Tensor,
+})  # fmt: skip
+_IGNORED_NAMESPACES = frozenset({"profiler", "prim"})
+
+
+def place(func: Any, tensors: list[torch.Tensor], kwargs: dict[str, Any], device: torch.device) -> Placement:
+    """Decide where an operation runs, given its tensor operands and the device of the recording."""
+    if func in _READS:
+        return Placement.READ
+    if func.namespace in _IGNORED_NAMESPACES or _all_meta(tensors, kwargs):
+        return Placement.ANYWHERE
+    if _is_dynamic(func, tensors):
+        return Placement.SHAPED
+    if func in _INDEXED and _has_mask(tensors):  # counts the mask on the host, though the shape is fixed
+        return Placement.ISLAND
+    if device.type == "cpu":
+        return Placement.ISLAND if any(tensor.device.type == "cuda" for tensor in tensors) else Placement.CAPTURED
+    return _place_by_device(func, tensors, kwargs)
+
+
+def _place_by_device(func: Any, tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> Placement:
+    """CUDA: what touches host memory runs between segments, or before them if nothing on the device matters."""
+    target = kwargs.get("device")
+    on_host = [tensor for tensor in tensors if tensor.device.type == "cpu"]
+    if target is not None and torch.device(target).type == "cpu":
+        return Placement.EARLY if len(on_host) == len(tensors) else Placement.ISLAND
+    if not on_host:
+        return Placement.CAPTURED if tensors or target is not None else Placement.EARLY
+    if len(on_host) == len(tensors) and not func._schema.is_mutable:
+        return Placement.EARLY
+    return Placement.ISLAND
+
+
+def rule_of(func: Any, placement: Placement, refused: bool, tensors: list[torch.Tensor]) -> Rule:
+    """The rule that explains an island."""
+    if refused:
+        return rules.REFUSED
+    if placement is Placement.READ:
+        return rules.HOST_READ
+    if placement is Placement.SHAPED:
+        return rules.DYNAMIC_SHAPE
+    if placement is Placement.EARLY and all(tensor.device.type == "cpu" for tensor in tensors):
+        return rules.HOST_OPERATION if func is not _aten._to_copy.default else rules.DEVICE_COPY
+    return rules.DEVICE_COPY
+
+
+def _is_dynamic(func: Any, tensors: list[torch.Tensor]) -> bool:
+    if func in _INDEXED:
+        return func is not _aten.index_put.default and _has_mask(tensors) and not func._schema.is_mutable
+    return torch.Tag.dynamic_output_shape in func.tags
+
+
+def _has_mask(tensors: list[torch.Tensor]) -> bool:
+    return any(tensor.dtype in (torch.bool, torch.uint8) for tensor in tensors[1:])
+
+
+def _all_meta(tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> bool:
+    target = kwargs.get("device")
+    if target is not None:
+        return torch.device(target).type == "meta"
+    return bool(tensors) and all(tensor.device.type == "meta" for tensor in tensors)

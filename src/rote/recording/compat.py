@@ -1,0 +1,20 @@
+"""Private PyTorch calls of the recording layer, each with a probe and a fallback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def storage_owners(storage: torch.UntypedStorage) -> int:
+    """How many references a storage has; a large number when PyTorch cannot say (then rote copies)."""
+    return int(_use_count(storage._cdata)) if _use_count is not None else 1 << 30
+
+
+plain_functions: Any = torch._C.DisableTorchFunctionSubclass
+"""Context in which tensor subclasses are treated as plain tensors. Seen in torch 2.11 and 2.13; no fallback is
+needed, the class is part of the documented extension interface under this name."""

@@ -1,0 +1,32 @@
+"""Edges of the tree: the values and shapes that the host saw, in a form that can be a dict key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .events import results_of
+
+
+def edge_of(out: Any, shaped: bool) -> tuple[Any, list[Any]]:
+    """The edge a branch's result leads along, and the result's parts."""
+    if not shaped:
+        key = out.hex() if isinstance(out, float) else out
+        return (type(out).__name__, out if key is out else _Float(out)), []
+    parts = results_of(out)[1]
+    shapes = tuple((tuple(part.shape), part.stride(), part.dtype) for part in parts)
+    return ("shape", shapes), parts
+
+
+def value_of(edge: Any) -> Any:
+    """The value that was read along an edge."""
+    return float(edge[1]) if isinstance(edge[1], _Float) else edge[1]
+
+
+class _Float(float):
+    """A float that equals itself when it is NaN, and keeps the two zeros apart."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, float) and self.hex() == other.hex()
+
+    def __hash__(self) -> int:
+        return hash(self.hex())

@@ -1,0 +1,281 @@
+"""A key and everything known about it: its life, its variants, its limits.
+
+Variants differ in the Python state they are valid in: the parameters bound to the callable, a flag on a module,
+whether gradients exist. They are tried in order of last use.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..backends.base import Backend, Session
+from ..base.location import Site
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
+from ..memory.holding import Holding
+from ..signature.executed import ExecutedCode
+from ..signature.guards import Difference
+from ..signature.key import OPAQUE, Call, describe_key
+from ..signature.state import Snapshot, StateWalk
+from .gradients import GradientWatch
+from .inputs import StaticInputs
+from .lesson import Lesson
+from .replay import Replayed, replay, result_of
+from .result import EAGER, REPLAYED, Limits, Result
+from .run import HostRandom, Plan, TracedCall
+from .states import Event, Life, State
+from .tree import Node
+from .variant import Variant
+
+_log = logging.getLogger("rote")
+
+class Entry:
+    """One key of a graphed callable.
+
+    Args:
+        function: The callable.
+        name: How the callable is called in messages.
+        executed: Code the callable was seen to run (shared by all keys).
+        limits: Bounds.
+        call: The first call with this key.
+        pick_backend: Chooses the backend from the devices in use.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        executed: ExecutedCode,
+        limits: Limits,
+        call: Call,
+        pick_backend: Callable[[torch.device], Backend],
+    ) -> None:
+        self.description = describe_key(call)
+        self.key = call.key
+        self.life = Life()
+        self.variants: list[Variant] = []
+        self.calls = 0
+        self.dead = False
+        self._function = function
+        self._name = name
+        self.executed = executed
+        self.limits = limits
+        self._pick = pick_backend
+        self._backend: Backend | None = None
+        self.evictions = 0
+        self._eager_reasons: list[Reason] = []
+        self._anchors = [self._anchor(leaf) for leaf, kind in zip(call.leaves, call.kinds, strict=True)
+                         if kind == OPAQUE or isinstance(leaf, torch.nn.Parameter)]  # fmt: skip
+
+    def _anchor(self, leaf: Any) -> Any:
+        """Keep the identity of an argument meaningful: notice its death, or keep it alive."""
+        entry = weakref.ref(self)
+
+        def died(_: Any) -> None:
+            alive = entry()
+            if alive is not None:
+                alive.dead = True
+
+        try:
+            return weakref.ref(leaf, died)
+        except TypeError:
+            return leaf
+
+    # ------------------------------------------------------------------ a call
+
+    @property
+    def backend(self) -> Backend | None:
+        """The device, once a call has shown it."""
+        return self._backend
+
+    def find(self) -> Variant | None:
+        """The variant whose state is the present one, moved to the front."""
+        for position, variant in enumerate(self.variants):
+            if variant.holds():
+                if position:
+                    self.variants.insert(0, self.variants.pop(position))
+                return variant
+        return None
+
+    def would_replay(self) -> tuple[Variant | None, list[Reason]]:
+        """For strict mode: the variant that would replay this call wholly from graphs, or reasons against."""
+        if self.life.state is State.EAGER:
+            return None, self._eager_reasons
+        variant = self.find()
+        if variant is None:
+            return None, self._guard_reasons() or [reason(rules.NOT_YET, "no recording for this state yet")]
+        if not variant.recorded:
+            return None, self._eager_reasons or [reason(rules.NOT_YET, "the key is still being observed")]
+        return variant, self.island_reasons(variant)
+
+    def run(self, call: Call, site: Site) -> Result:
+        """Make one call: replay it, or run it once while learning from it."""
+        self.calls += 1
+        if self.life.state is State.EAGER and self.life.rest():
+            args, kwargs = call.rebuild(list(call.leaves))
+            return Result(self._function(*args, **kwargs), EAGER, self._eager_reasons)
+        variant = self.find()
+        if variant is not None and variant.recorded:
+            return self._replay(variant, call, site)
+        return self._trace(variant, call, site)
+
+    # ------------------------------------------------------------------ replay
+
+    def _replay(self, variant: Variant, call: Call, site: Site) -> Result:
+        backend, inputs = self._backend, variant.inputs
+        assert backend is not None and inputs is not None
+        backend.enter_call()
+        effects = variant.effects()
+        if effects:
+            free = [effect.withdraw() for effect in effects]
+            if not all(free) and not variant.copies_gradients:
+                return self._stop_sharing_gradients(variant, call, site)
+        done = replay(variant.root, inputs, call)
+        if not done.finished:
+            return self._go_on(variant, call, done, site)
+        assert done.node.template is not None
+        value = result_of(done.node.template, inputs, call)
+        for effect in done.node.effects:
+            effect.hand_out(variant.copies_gradients)
+        backend.leave_call()
+        variant.replays += 1
+        return Result(value, REPLAYED, [], variant)
+
+    def _stop_sharing_gradients(self, variant: Variant, call: Call, site: Site) -> Result:
+        """Somebody holds an earlier gradient: leave them that memory, and copy from now on."""
+        for effect in variant.effects():
+            effect.restore()
+        variant.release()
+        variant.copies_gradients = True
+        return self._trace(variant, call, site)
+
+    def _go_on(self, variant: Variant, call: Call, done: Replayed, site: Site) -> Result:
+        """The host read a value that leads nowhere recorded: run Python from there."""
+        plan = Plan(
+            variant.root, self.limits.warmup, self._backend, inputs=variant.inputs, follow=True, path=done.path
+        )
+        child = done.node.edges.get(done.unseen)
+        if child is not None and child.seen >= self.limits.warmup and child.complete:
+            plan.session = self._open(variant)
+        return self._execute(variant, call, plan, site)
+
+    # ------------------------------------------------------------------ observe, record
+
+    def _trace(self, variant: Variant | None, call: Call, site: Site) -> Result:
+        known = variant if variant is not None else None
+        root = known.root if known is not None else Node()
+        plan = Plan(root, self.limits.warmup, self._backend)
+        if known is not None and root.seen >= self.limits.warmup and self._backend is not None:
+            if known.holding is None:
+                known.holding = Holding(self._backend, self._exclusive(known))
+            self._backend.enter_call()
+            known.inputs = StaticInputs.like(call)
+            known.inputs.written = known.written
+            plan.session, plan.inputs = self._open(known), known.inputs
+        return self._execute(known, call, plan, site)
+
+    def _exclusive(self, variant: Variant) -> bool:
+        return self.limits.borrow or any(node.effects_key for node in variant.root.walk())
+
+    def _open(self, variant: Variant) -> Session:
+        assert self._backend is not None
+        exclusive = variant.holding.exclusive if variant.holding is not None else False
+        return self._backend.open(exclusive=exclusive, generators=tuple(variant.generators.values()))
+
+    def _execute(self, variant: Variant | None, call: Call, plan: Plan, site: Site) -> Result:
+        guards = self._guard_reasons() if variant is None else []
+        if guards and self.life.state in (State.REPLAYING, State.RECORDING):
+            self.life.happen(Event.GUARD_FAILED)
+            _log.info("%s records again: %s", self._name, guards[0])
+        before = self.walk(call)
+        if plan.backend is None:
+            plan.backend = self._backend = self._pick(self._device(call, before))
+        watch, dice = GradientWatch(before), HostRandom.read()
+        traced = TracedCall(self._function, call, plan, site)
+        try:
+            with self.executed:
+                outcome = traced.run()
+        except BaseException:
+            self._abandon(variant, plan)
+            raise
+        return Lesson(self, variant, call, plan, outcome, site).learn(before, watch, dice, guards)
+
+    def _abandon(self, variant: Variant | None, plan: Plan) -> None:
+        """The callable raised: nothing of a recording in progress is kept."""
+        if plan.session is not None:
+            plan.session.release()
+            if variant is not None:
+                variant.release()
+                self.variants = [other for other in self.variants if other is not variant]
+
+    # ------------------------------------------------------------------ state around a call
+
+    def walk(self, call: Call) -> Snapshot:
+        roots = [(self._name, self._function)]
+        for name, leaf, kind in zip(call.names(), call.leaves, call.kinds, strict=True):
+            if kind == OPAQUE:
+                roots.append((name, leaf))
+        return StateWalk(self.executed).take(roots)
+
+    def _device(self, call: Call, snapshot: Snapshot) -> torch.device:
+        for leaf in call.leaves:
+            if isinstance(leaf, torch.Tensor) and leaf.device.type == "cuda":
+                return leaf.device
+        for found in snapshot.tensors.values():
+            if found[0][1].device.type == "cuda":
+                return found[0][1].device
+        return torch.device("cpu")
+
+    def _guard_reasons(self) -> list[Reason]:
+        """Why none of the recordings there are fits."""
+        recorded = [variant for variant in self.variants if variant.recorded]
+        if not recorded:
+            return []
+        return [guard_reason(difference) for difference in recorded[0].explain()[:3]]
+
+    def island_reasons(self, variant: Variant) -> list[Reason]:
+        """The islands and host reads of a recording, as reasons."""
+        by_code = {rule.code: rule for rule in rules.RULES}
+        found: list[Reason] = []
+        for part in (*variant.islands(), *variant.branches()):
+            why = reason(by_code[part.code], f"{part.operation} runs between two segments", part.site)
+            if why not in found:
+                found.append(why)
+        return found
+
+    # ------------------------------------------------------------------ limits
+
+    def rest(self, reasons: list[Reason]) -> None:
+        """A call was not steady; after too many the key runs eagerly for a while, for these reasons."""
+        self.life.unsteady()
+        if self.life.state is State.EAGER:
+            self._eager_reasons = reasons
+            for variant in self.variants:
+                variant.release()
+            self.variants.clear()
+
+    def give_up(self, event: Event, why: Reason) -> None:
+        """Run this key eagerly from now on, release its recordings and say so once."""
+        self._eager_reasons = [why]
+        for variant in self.variants:
+            variant.release()
+        self.variants.clear()
+        self.life.happen(event)
+        _log.warning("%s runs eagerly for %s: %s", self._name, self.description, why)
+
+    def release(self) -> None:
+        """Free everything."""
+        for variant in self.variants:
+            variant.release()
+        self.variants.clear()
+
+
+def guard_reason(difference: Difference) -> Reason:
+    """A guard that did not match, as a reason."""
+    rule = rules.TENSOR_MOVED if difference.moved else rules.VALUE_CHANGED
+    return reason(rule, str(difference), difference.site)

@@ -1,0 +1,133 @@
+"""What a call did, as a list of events that two calls can be compared by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+
+from ..base.location import Site
+from .ledger import Ledger, Token
+
+CAPTURED, VIEW, ISLAND, EARLY, READ, SHAPED, ANYWHERE, CONST, HOST, LIST = (
+    "captured", "view", "island", "early", "read", "shaped", "anywhere", "constant", "host data", "list",
+)  # fmt: skip
+
+BRANCHES = frozenset({READ, SHAPED, LIST})
+"""Events whose value is an edge of the tree."""
+
+
+@dataclass(slots=True)
+class Event:
+    """One operation of a call.
+
+    Attributes:
+        kind: Where it ran, one of the names above.
+        operation: Name of the operation.
+        operands: Comparable form of the operands, tensors as tokens.
+        results: Results in order: a token, the index of the tensor operand it is, or None.
+        shape: Structure of the results: ``"one"``, ``"tuple"``, ``"list"`` or ``"none"``.
+        site: The user's line.
+    """
+
+    kind: str
+    operation: str
+    operands: Any
+    results: tuple[Any, ...]
+    shape: str
+    site: Site
+
+
+def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensor operands of an operation, in order; lists of tensors are opened."""
+    found: list[torch.Tensor] = []
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found.extend(item for item in value if isinstance(item, torch.Tensor))
+    return found
+
+
+def comparable(value: Any, ledger: Ledger) -> Any:
+    """Turn an operand into something that equals its counterpart in another call exactly if they agree."""
+    if isinstance(value, torch.Tensor):
+        return ledger.token(value)
+    kind = type(value)
+    if kind is float:
+        return value.hex()
+    if kind is bool:
+        return ("bool", value)
+    if kind is int or kind is str or value is None:
+        return value
+    if kind is list or kind is tuple:
+        return tuple([comparable(item, ledger) for item in value])
+    if kind is dict:
+        return tuple([(key, comparable(item, ledger)) for key, item in value.items()])
+    return _comparable_other(value)
+
+
+def _comparable_other(value: Any) -> Any:
+    if isinstance(value, numpy.ndarray):
+        return ("array", value.__array_interface__["data"][0], value.shape, value.dtype.str)
+    if isinstance(value, numpy.generic):
+        return ("scalar", value.dtype.str, value.tobytes())
+    if isinstance(value, (complex, torch.dtype, torch.device, torch.layout, torch.memory_format, bytes)):
+        return value
+    if isinstance(value, torch.Generator):
+        return ("generator", id(value))
+    return (type(value).__name__,)
+
+
+def results_of(value: Any) -> tuple[str, list[Any]]:
+    """Take an operation's result apart into its structure and its parts."""
+    if isinstance(value, torch.Tensor):
+        return "one", [value]
+    if isinstance(value, tuple):
+        return "tuple", list(value)
+    if isinstance(value, list):
+        return "list", list(value)
+    return "none", []
+
+
+def assemble(shape: str, parts: list[Any]) -> Any:
+    """Inverse of :func:`results_of`."""
+    if shape == "one":
+        return parts[0]
+    if shape == "tuple":
+        return tuple(parts)
+    return parts if shape == "list" else None
+
+
+def first_difference(was: Event, now: Event) -> str | None:
+    """Say in which operand two events of one operation differ, or None if the operation itself differs."""
+    if was.operation != now.operation:
+        return None
+    pair = _descend(was.operands, now.operands)
+    if pair is None:
+        return None
+    return f"an operand of {now.operation} was {_text(pair[0])} and is {_text(pair[1])}"
+
+
+def _descend(was: Any, now: Any) -> tuple[Any, Any] | None:
+    if was == now:
+        return None
+    plain = isinstance(was, tuple) and isinstance(now, tuple) and not isinstance(was, Token)
+    if plain and len(was) == len(now) and not isinstance(now, Token):
+        for before, after in zip(was, now, strict=True):
+            pair = _descend(before, after)
+            if pair is not None:
+                return pair
+    return was, now
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Token):
+        dtype = str(value.dtype).removeprefix("torch.")
+        return f"a {dtype}{list(value.shape)} tensor ({value.origin[0]} {value.origin[1]})"
+    if isinstance(value, str) and value.lstrip("-").startswith("0x"):
+        return repr(float.fromhex(value))
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,163 @@
+"""Host data on its way into and out of tensors, seen above the dispatcher.
+
+``torch.tensor`` and its kin read Python lists and numpy arrays below the dispatch mode, and ``numpy()`` and
+``tolist()`` hand memory out the same way. This function mode catches them by name.
+
+Data from plain Python values are constants of the path (they are compared between calls, and the state they
+came from is under guard). An array that outlives the call is read again at every replay. An array made inside
+the call cannot be made again without Python, so such a call stays eager.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import torch
+from torch.overrides import TorchFunctionMode
+
+from ..base.location import user_site
+from ..hazards import rules
+from ..hazards.rules import reason
+from . import events as ev
+from .events import Event, comparable
+from .tracer import Mode, Tracer
+
+_Tensor = torch.Tensor
+_BUILDERS = frozenset({torch.tensor, torch.as_tensor, torch.asarray, torch.from_numpy, _Tensor.new_tensor})
+_ALIASING = frozenset({torch.as_tensor, torch.asarray, torch.from_numpy})
+_ESCAPES = frozenset({_Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__, torch.to_dlpack})
+
+
+class HostDataMode(TorchFunctionMode):
+    """Function mode beside a tracer.
+
+    Args:
+        tracer: Follows, observes or records the call.
+    """
+
+    def __init__(self, tracer: Tracer) -> None:
+        super().__init__()
+        self._tracer = tracer
+        self._arrays: list[tuple[weakref.ref[Any], Any]] = []
+        self.roots: list[torch.Tensor] = []
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in _BUILDERS:
+            return self._build(func, args, kwargs)
+        if func is _Tensor.tolist:
+            return self._to_list(args[0])
+        if func in _ESCAPES and args and isinstance(args[0], torch.Tensor):
+            self._escape(func)
+        elif func is _Tensor.backward or func is torch.autograd.backward:
+            self._note_backward(args, kwargs)
+        return func(*args, **kwargs)
+
+    # ------------------------------------------------------------------ in
+
+    def _build(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        position = 1 if func is _Tensor.new_tensor else 0
+        data = args[position] if len(args) > position else kwargs.get("data", kwargs.get("obj"))
+        if isinstance(data, torch.Tensor):
+            return func(*args, **kwargs)
+        options = (args[position + 1 :], tuple(sorted((k, str(v)) for k, v in kwargs.items() if k != "data")))
+        if isinstance(data, numpy.ndarray):
+            return self._from_array(func, data, args, kwargs)
+        contents = _read_tensors(data)
+        tracer = self._tracer
+        tensor = tracer.aside(lambda: func(*args, **kwargs))
+        detached = tensor.detach() if tensor.requires_grad else tensor
+        if tensor.requires_grad:
+            tracer.block(reason(rules.HOST_DATA, "a tensor built in the call requires grad", user_site()))
+        token = (func.__name__, comparable(contents, tracer.ledger), options, str(tensor.dtype), tensor.device.type)
+        built = tracer.host_tensor(detached, func.__name__, token)
+        return tensor if tensor.requires_grad else built
+
+    def _from_array(self, func: Any, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A numpy array outlives the call, or the call cannot be replayed."""
+        tracer = self._tracer
+        self._arrays.append((weakref.ref(_base(data)), user_site()))
+        event = Event(ev.HOST, func.__name__, comparable(data, tracer.ledger), (), "one", user_site())
+        aliasing = func in _ALIASING and kwargs.get("dtype") is None and kwargs.get("device") is None
+        return tracer.host_array(event, lambda: func(*args, **kwargs), aliasing)
+
+    def check_arrays(self) -> None:
+        """After the call: arrays that did not outlive it block a recording."""
+        for reference, site in self._arrays:
+            if reference() is None:
+                text = "a numpy array made inside the call became a tensor"
+                self._tracer.block(reason(rules.HOST_DATA, text, site))
+
+    # ------------------------------------------------------------------ out
+
+    def _to_list(self, tensor: torch.Tensor) -> Any:
+        tracer = self._tracer
+        if tensor.device.type == "meta" or (tracer.mode is Mode.OBSERVE and tracer.blockers):
+            return tensor.tolist()
+        event = Event(ev.LIST, "tolist", tracer.ledger.token(tensor), (), "none", user_site())
+        alias = tensor.detach()
+
+        def read() -> Any:
+            return _Frozen(alias.tolist())
+
+        return tracer.branch(event, lambda: tracer.aside(read), lambda: read, shaped=False).thaw()
+
+    def _escape(self, func: Callable[..., Any]) -> None:
+        text = f"{func.__name__}() hands the memory of a tensor out of PyTorch"
+        self._tracer.block(reason(rules.MEMORY_ESCAPE, text, user_site()))
+
+    def _note_backward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if kwargs.get("retain_graph") or kwargs.get("create_graph"):
+            return
+        roots = args[0] if args else kwargs.get("tensors")
+        self.roots.extend([roots] if isinstance(roots, torch.Tensor) else list(roots or ()))
+
+
+class _Frozen(tuple[Any, ...]):
+    """A nested list as a hashable value."""
+
+    def __new__(cls, value: Any) -> _Frozen:
+        if isinstance(value, list):
+            return super().__new__(cls, ("list", *(_Frozen(item) for item in value)))
+        return super().__new__(cls, ("value", type(value).__name__, value))
+
+    def thaw(self) -> Any:
+        """The nested list again."""
+        return [item.thaw() for item in self[1:]] if self[0] == "list" else self[2]
+
+
+def consumed(roots: list[torch.Tensor], candidates: list[torch.Tensor]) -> set[int]:
+    """Identities of the candidates whose autograd graph lies below roots that ran backward."""
+    wanted = {tensor.grad_fn: tensor for tensor in candidates if tensor.grad_fn is not None}
+    found: set[int] = set()
+    seen: set[Any] = set()
+    queue: list[Any] = [root.grad_fn for root in roots if root.grad_fn is not None]
+    while queue and wanted:
+        node = queue.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node in wanted:
+            found.add(id(wanted[node]))
+        queue.extend(parent for parent, _ in node.next_functions if parent is not None)
+    return found
+
+
+def _read_tensors(data: Any) -> Any:
+    """Replace tensors among the data by their values; each is a host read of its own."""
+    if isinstance(data, torch.Tensor):
+        return data.item() if data.numel() == 1 else data.tolist()
+    if isinstance(data, (list, tuple)):
+        return [_read_tensors(item) for item in data]
+    return data
+
+
+def _base(array: Any) -> Any:
+    while isinstance(array.base, numpy.ndarray):
+        array = array.base
+    return array

@@ -1,0 +1,145 @@
+"""Static inputs: memory of fixed address into which each call's tensor arguments are placed.
+
+Arguments that share memory keep sharing it: they are placed as one span. Parameters among the arguments are
+not placed, they are read where they lie (and are part of the key). Inputs that the callable writes are copied
+back to the caller afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..signature.key import TENSOR, Call, overlaps
+
+
+@dataclass
+class Group:
+    """Arguments that lie in one storage.
+
+    Attributes:
+        members: Indices of the leaves.
+        static: For each member the tensor at a fixed address.
+        span: The flat static tensor under all members; ``None`` for a single member.
+    """
+
+    members: list[int]
+    static: list[torch.Tensor]
+    span: torch.Tensor | None
+
+
+@dataclass
+class StaticInputs:
+    """The placed arguments of a recording."""
+
+    groups: list[Group]
+    written: set[int] = field(default_factory=set[int])
+
+    @classmethod
+    def like(cls, call: Call) -> StaticInputs:
+        """Allocate memory for a call's tensor arguments and place them."""
+        inputs = cls([_make_group(members, call) for members in group_members(call)])
+        inputs.place(call.leaves)
+        return inputs
+
+    def place(self, leaves: tuple[Any, ...]) -> None:
+        """Copy the caller's tensors to the fixed addresses."""
+        for group in self.groups:
+            if group.span is not None:
+                source = _span(leaves, group.members)
+                group.span.copy_(source)
+                continue
+            for static, member in zip(group.static, group.members, strict=True):
+                source = leaves[member]
+                if static.device.type != "meta" and static.data_ptr() != source.data_ptr():
+                    _copy(static, source)
+
+    def copy_back(self, leaves: tuple[Any, ...]) -> None:
+        """Give the caller's tensors the values that the callable wrote into the static ones."""
+        for group in self.groups:
+            if group.members[0] not in self.written:
+                continue
+            if group.span is not None:
+                _span(leaves, group.members).copy_(group.span)
+            else:
+                _copy(leaves[group.members[0]], group.static[0])
+
+    def substitute(self, leaves: tuple[Any, ...]) -> list[Any]:
+        """The call's leaves with tensors replaced by the static ones."""
+        found = list(leaves)
+        for group in self.groups:
+            for member, static in zip(group.members, group.static, strict=True):
+                found[member] = static
+        return found
+
+    def caller_tensor(self, tensor: torch.Tensor, leaves: tuple[Any, ...]) -> Any:
+        """The caller's tensor for a static one (by identity), or None."""
+        for group in self.groups:
+            for member, static in zip(group.members, group.static, strict=True):
+                if static is tensor:
+                    return leaves[member]
+        return None
+
+    def nbytes(self) -> int:
+        """Bytes of the static memory."""
+        return sum(group.static[0].untyped_storage().nbytes() for group in self.groups)
+
+
+def group_members(call: Call) -> list[list[int]]:
+    """Indices of the tensor leaves (no parameters), those that overlap together."""
+    indices = [
+        index
+        for index, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True))
+        if kind == TENSOR and leaf.layout is torch.strided
+    ]
+    return [[indices[position] for position in group] for group in overlaps([call.leaves[i] for i in indices])]
+
+
+def base_offset(leaves: tuple[Any, ...], members: list[int]) -> int:
+    """First element that any member of a group covers."""
+    return min(leaves[member].storage_offset() for member in members)
+
+
+def _make_group(members: list[int], call: Call) -> Group:
+    tensors = [call.leaves[member] for member in members]
+    same_type = len({tensor.dtype for tensor in tensors}) == 1
+    if len(members) == 1 or not same_type or tensors[0].device.type == "meta":
+        static = [_like(tensor) for tensor in tensors]
+        return Group(members, static, None)
+    source = _span(call.leaves, members)
+    span = torch.empty_like(source)
+    low = base_offset(call.leaves, members)
+    static = [
+        span.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset() - low) for tensor in tensors
+    ]
+    return Group(members, static, span)
+
+
+def _like(tensor: torch.Tensor) -> torch.Tensor:
+    static = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    if tensor.requires_grad:
+        static.requires_grad_()
+    return static
+
+
+def _span(leaves: tuple[Any, ...], members: list[int]) -> torch.Tensor:
+    tensors = [leaves[member].detach() for member in members]
+    low = min(tensor.storage_offset() for tensor in tensors)
+    high = max(tensor.storage_offset() + _extent(tensor) for tensor in tensors)
+    return tensors[0].as_strided((high - low,), (1,), low)
+
+
+def _extent(tensor: torch.Tensor) -> int:
+    """Elements from the first to the last that a tensor covers."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def _copy(target: torch.Tensor, source: torch.Tensor) -> None:
+    """Copy between tensors of equal strides; dimensions of stride 0 are written once."""
+    target, source = target.detach(), source.detach()
+    for dimension, stride in enumerate(target.stride()):
+        if stride == 0 and target.shape[dimension] > 1:
+            target, source = target.narrow(dimension, 0, 1), source.narrow(dimension, 0, 1)
+    target.copy_(source)

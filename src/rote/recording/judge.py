@@ -1,0 +1,110 @@
+"""Was an observed call steady? Everything that speaks against recording it, as reasons."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import torch
+
+from ..base.location import Site
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
+from ..signature.guards import differences
+from ..signature.key import Call
+from ..signature.state import Snapshot
+from .gradients import GradientWatch
+from .ledger import NEW, Ledger
+from .outputs import OWN
+from .pinpoint import line_that_changes
+from .run import HostRandom, Outcome, parameters_of
+
+
+def state_reasons(before: Snapshot, after: Snapshot, code: Any, site: Site) -> list[Reason]:
+    """Lasting changes of Python state."""
+    found: list[Reason] = []
+    for difference in differences(before, after, limit=3):
+        where = line_that_changes(difference.name, code) or site
+        found.append(reason(rules.STATE_CHANGES, str(difference), where))
+    return found
+
+
+def random_reasons(before: HostRandom, site: Site) -> list[Reason]:
+    """Use of Python's or numpy's global generators."""
+    now = HostRandom.read()
+    found: list[Reason] = []
+    if now.python != before.python:
+        found.append(reason(rules.HOST_RANDOM, "the call drew from Python's random module", site))
+    if now.array != before.array:
+        found.append(reason(rules.HOST_RANDOM, "the call drew from numpy.random", site))
+    return found
+
+
+def device_reasons(outcome: Outcome, device: torch.device, site: Site) -> list[Reason]:
+    """Tensors on devices that one recording cannot hold."""
+    accelerators = sorted(name for name in outcome.tracer.devices if name.startswith("cuda"))
+    if len(accelerators) > 1:
+        return [reason(rules.SEVERAL_DEVICES, f"the call used {', '.join(accelerators)}", site)]
+    if accelerators and device.type == "cpu":
+        return [reason(rules.WRONG_BACKEND, f"the call used {accelerators[0]} on the host backend", site)]
+    return []
+
+
+def gradient_reasons(
+    outcome: Outcome, watch: GradientWatch, call: Call, site: Site
+) -> tuple[list[Any], Any, list[Reason]]:
+    """Gradients that the call leaves behind, and inputs that would get some."""
+    effects, key, found = watch.changed(outcome.ledger, site)
+    if torch.is_grad_enabled():
+        for name, leaf in zip(call.names(), call.leaves, strict=True):
+            plain = isinstance(leaf, torch.Tensor) and not isinstance(leaf, torch.nn.Parameter)
+            if plain and leaf.requires_grad:
+                found.append(reason(rules.INPUT_GRADIENT, f"{name} requires grad", site))
+    return effects, key, found
+
+
+def external_reasons(outcome: Outcome, after: Snapshot, watch: GradientWatch, call: Call) -> list[Reason]:
+    """External tensors whose holder was not found, so that their replacement would go unnoticed."""
+    ledger = outcome.ledger
+    known = set(after.tensors) | set(parameters_of(call))
+    known |= {gradient.untyped_storage()._cdata for _, _, gradient in watch.gradients()}
+    found: list[Reason] = []
+    for number, tensor in enumerate(ledger.externals):
+        if number in ledger.host_memory or tensor.untyped_storage()._cdata in known or not tensor.numel():
+            continue
+        event = _first_use(outcome, number)
+        text = f"{event[0]} read a {list(tensor.shape)} tensor made outside the call"
+        found.append(reason(rules.UNREACHABLE, text, event[1]))
+    return found[:3]
+
+
+def escape_reasons(ledger: Ledger, outcome: Outcome, gradients: list[Any]) -> list[Reason]:
+    """Tensors made in the call that somebody keeps although they are no result."""
+    allowed = {leaf.index for leaf in outcome.template.leaves if leaf.kind == OWN}
+    for effect in gradients:
+        origin = ledger.origin(effect.static) if effect.static is not None else None
+        if origin is not None and origin[0] == NEW:
+            allowed.add(origin[1])
+    allowed |= outcome.tracer.remembered()
+    if outcome.recorded:  # the recording itself holds what its islands read; an observation has judged this path
+        return []
+    left = set(ledger.alive()) - allowed
+    if left:
+        gc.collect()
+        left = set(ledger.alive()) - allowed
+    found: list[Reason] = []
+    for number in sorted(left)[:3]:
+        operation, site = ledger.sites[number]
+        found.append(reason(rules.TENSOR_ESCAPES, f"a result of {operation} is still alive after the call", site))
+    return found
+
+
+def _first_use(outcome: Outcome, number: int) -> tuple[str, Site]:
+    for node in outcome.tracer.nodes:
+        for event in node.events:
+            if f"('external', {number})" in repr(event.operands):
+                return event.operation, event.site
+    return "an operation", outcome.tracer.nodes[0].events[0].site if outcome.tracer.nodes[0].events else _NO_SITE
+
+
+_NO_SITE = Site("<unknown>", 0, "<unknown>")

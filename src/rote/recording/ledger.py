@@ -1,0 +1,157 @@
+"""Which storages a call has met, and where each came from.
+
+Operations are compared between calls by the *origin* of their operands, not by address: the third tensor the
+call made, the storage of argument 0, the second external tensor. Storages are followed by weak reference, so
+that observing a call changes no lifetime (autograd steals a gradient only when nobody else holds it).
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, NamedTuple
+
+import torch
+
+from ..base.location import Site
+
+INPUT, EXTERNAL, NEW, CONSTANT = "input", "external", "new", "constant"
+
+Origin = tuple[str, int]
+
+
+class Token(NamedTuple):
+    """A tensor as seen by an operation: where its memory comes from and how it looks at it."""
+
+    origin: Origin
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    device: str
+
+
+class UnsupportedTensorError(Exception):
+    """A tensor without plain memory (sparse, nested, a wrapper subclass) reached an operation."""
+
+
+class Ledger:
+    """Origins of the storages of one call."""
+
+    def __init__(self) -> None:
+        self._origins: dict[int, Origin] = {}
+        self._watch: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self._pinned: dict[Origin, torch.UntypedStorage] = {}
+        self._made = 0
+        self._inputs: dict[int, list[tuple[int, int]]] = {}
+        self.host_memory: set[int] = set()
+        self.externals: list[torch.Tensor] = []
+        self.sites: dict[int, tuple[str, Site]] = {}
+
+    def add_input(self, index: int, tensor: torch.Tensor, start: int) -> None:
+        """Register the storage of an argument; the first argument of a shared storage names it.
+
+        Args:
+            index: The argument leaf.
+            tensor: The argument.
+            start: First element of the storage that arguments cover; offsets are counted from there.
+        """
+        storage = _storage(tensor)
+        if storage._cdata not in self._origins:
+            self._pin(storage, (INPUT, index))
+        else:
+            self._pinned[INPUT, index] = storage
+        self._inputs.setdefault(storage._cdata, []).append((start * tensor.itemsize, index))
+        self._inputs[storage._cdata].sort()
+
+    def add_host_memory(self, tensor: torch.Tensor) -> None:
+        """Register a tensor over a numpy array."""
+        self.host_memory.add(self.add_external(tensor)[1])
+
+    def add_constant(self, index: int, tensor: torch.Tensor) -> None:
+        """Register a tensor built on the host in this call."""
+        self._pin(_storage(tensor), (CONSTANT, index))
+
+    def add_external(self, tensor: torch.Tensor) -> Origin:
+        """Register a storage that existed before the call and is no argument."""
+        origin = (EXTERNAL, len(self.externals))
+        self.externals.append(tensor)
+        self._pin(_storage(tensor), origin)
+        return origin
+
+    def token(self, tensor: torch.Tensor) -> Token:
+        """Describe an operand; an unknown storage is external."""
+        origin = self._origins.get(_storage(tensor)._cdata)
+        return self._token(tensor, origin if origin is not None else self.add_external(tensor))
+
+    def result(self, tensor: torch.Tensor, operation: str, site: Site, number: int | None = None) -> Token:
+        """Describe a result; an unknown storage was made by the operation."""
+        storage = _storage(tensor)
+        origin = self._origins.get(storage._cdata)
+        if origin is None:
+            if number is None:
+                number = self._made
+            self._made = max(self._made, number + 1)
+            origin = (NEW, number)
+            self.sites[number] = (operation, site)
+            self._follow(storage, origin)
+        return self._token(tensor, origin)
+
+    def _token(self, tensor: torch.Tensor, origin: Origin) -> Token:
+        offset = tensor.storage_offset()
+        if origin[0] == INPUT:
+            origin, start = self._input(tensor)
+            offset -= start // tensor.itemsize
+        return Token(origin, tensor.dtype, tuple(tensor.shape), tensor.stride(), offset, tensor.device.type)
+
+    def _input(self, tensor: torch.Tensor) -> tuple[Origin, int]:
+        """Which argument a tensor over an argument's storage looks at, and where that argument starts."""
+        begins = self._inputs[_storage(tensor)._cdata]
+        byte = tensor.storage_offset() * tensor.itemsize
+        start, index = next((item for item in reversed(begins) if item[0] <= byte), begins[0])
+        return (INPUT, index), start
+
+    def knows(self, tensor: torch.Tensor) -> bool:
+        """Whether the storage was met before."""
+        return _storage(tensor)._cdata in self._origins
+
+    def origin(self, tensor: torch.Tensor) -> Origin | None:
+        """Where a tensor's memory comes from, or None if the call never met it."""
+        origin = self._origins.get(_storage(tensor)._cdata)
+        return self._input(tensor)[0] if origin is not None and origin[0] == INPUT else origin
+
+    def storage(self, origin: Origin) -> torch.UntypedStorage | None:
+        """The storage of an origin, while it is alive."""
+        if origin in self._pinned:
+            return self._pinned[origin]
+        reference = self._watch.get(origin[1]) if origin[0] == NEW else None
+        return reference() if reference is not None else None
+
+    def alive(self) -> dict[int, torch.UntypedStorage]:
+        """Storages made in the call that are still alive, by number."""
+        found: dict[int, torch.UntypedStorage] = {}
+        for number, reference in list(self._watch.items()):
+            storage = reference()
+            if storage is not None:
+                found[number] = storage
+        return found
+
+    def _pin(self, storage: torch.UntypedStorage, origin: Origin) -> None:
+        self._origins[storage._cdata] = origin
+        self._pinned[origin] = storage
+
+    def _follow(self, storage: torch.UntypedStorage, origin: Origin) -> None:
+        handle, origins = storage._cdata, self._origins
+        origins[handle] = origin
+
+        def forget(_: Any) -> None:
+            if origins.get(handle) == origin:
+                del origins[handle]
+
+        self._watch[origin[1]] = weakref.ref(storage, forget)
+
+
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError) as error:
+        raise UnsupportedTensorError(str(tensor.layout).removeprefix("torch.")) from error

@@ -1,0 +1,297 @@
+"""What a traced call teaches: whether it was steady, and what becomes of its variant.
+
+Runs after the callable has returned. Whatever it decides, the caller gets the result of one plain call.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Protocol
+
+import torch
+
+from ..base.location import Site
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
+from ..signature.executed import ExecutedCode
+from ..signature.guards import Guard
+from ..signature.key import Call
+from ..signature.leaves import flatten, unflatten
+from ..signature.state import ATTRIBUTE, CELL, ITEM, Snapshot, TensorMark
+from . import judge
+from .gradients import GradientEffect, GradientWatch
+from .outputs import OWN, Template, spend
+from .replay import result_of
+from .result import EAGER, RECORDED, Limits, Result
+from .run import HostRandom, Outcome, Plan, parameters_of
+from .states import Event, Life, State
+from .variant import Variant
+
+MAX_OBSERVED = 64
+"""Variants of a key that were observed but never recorded; the oldest is forgotten beyond that."""
+
+
+class Pupil(Protocol):
+    """The key that learns; see :class:`rote.recording.entry.Entry`."""
+
+    life: Life
+    variants: list[Variant]
+    executed: ExecutedCode
+    limits: Limits
+    evictions: int
+
+    def walk(self, call: Call) -> Snapshot: ...
+    def rest(self, reasons: list[Reason]) -> None: ...
+    def give_up(self, event: Event, why: Reason) -> None: ...
+
+
+class Lesson:
+    """Settles one traced call.
+
+    Args:
+        pupil: The key.
+        variant: The variant the call belonged to, if one was known.
+        call: The arguments.
+        plan: How the call ran.
+        outcome: What it did.
+        site: The caller's line.
+    """
+
+    def __init__(
+        self, pupil: Pupil, variant: Variant | None, call: Call, plan: Plan, outcome: Outcome, site: Site
+    ) -> None:
+        self._pupil = pupil
+        self._variant = variant
+        self._call = call
+        self._plan = plan
+        self._outcome = outcome
+        self._site = site
+        self._node = outcome.tracer.node
+        self._effects: list[GradientEffect] = []
+        self._effects_key: Any = None
+
+    def learn(
+        self, before: Snapshot, watch: GradientWatch, dice: HostRandom, guards: list[Reason]
+    ) -> Result:
+        """Judge the call and return its result."""
+        after = self._pupil.walk(self._call)
+        restored = self._restore_arguments(after)
+        found = self._judge(before, after, watch, dice)
+        found += restored if not found else []
+        difference = self._outcome.tracer.difference or self._compare_result()
+        value = self._value()
+        self._outcome.value = None
+        if not found and difference is None:
+            found += judge.escape_reasons(self._outcome.ledger, self._outcome, self._effects)
+        if self._outcome.failed is not None:
+            return self._capture_failed(value, self._outcome.failed)
+        if found:
+            return self._unsteady(value, found + guards)
+        self._remember(after, watch)
+        if difference is not None:
+            return self._differed(value, [difference, *guards])
+        return self._agreed(value, guards)
+
+    # ------------------------------------------------------------------ judging
+
+    def _judge(
+        self, before: Snapshot, after: Snapshot, watch: GradientWatch, dice: HostRandom
+    ) -> list[Reason]:
+        outcome, site, codes = self._outcome, self._site, list(self._pupil.executed.globals)
+        assert self._plan.backend is not None
+        self._effects, self._effects_key, gradients = judge.gradient_reasons(outcome, watch, self._call, site)
+        found = judge.state_reasons(before, after, codes, site)
+        found += judge.random_reasons(dice, site)
+        found += judge.device_reasons(outcome, self._plan.backend.device, site)
+        found += outcome.blockers
+        found += gradients
+        if not found:
+            found += judge.external_reasons(outcome, after, watch, self._call)
+        return found
+
+    def _compare_result(self) -> Reason | None:
+        node, template = self._node, self._outcome.template
+        was, node_effects = node.template, node.effects_key
+        if was is None:
+            return None
+        if was.key != template.key:
+            why = reason(rules.OUTPUT_DIFFERS, was.difference(template), self._site)
+        elif node_effects != (self._effects_key or None):
+            why = reason(rules.OUTPUT_DIFFERS, "other gradients were replaced than before", self._site)
+        else:
+            return None
+        node.template, node.seen = None, 0
+        node.unrecord()
+        return why
+
+    def _restore_arguments(self, after: Snapshot) -> list[Reason]:
+        """Python state that got hold of a static input is given the caller's tensor instead."""
+        inputs = self._plan.inputs
+        if inputs is None:
+            return []
+        originals = {
+            id(static): self._call.leaves[member]
+            for group in inputs.groups
+            for member, static in zip(group.members, group.static, strict=True)
+        }
+        found: list[Reason] = []
+        for entry in after.entries.values():
+            if isinstance(entry.value, TensorMark) and entry.value.identity in originals:
+                _assign(entry.kind, entry.container, entry.key, originals[entry.value.identity])
+                text = f"{after.name_of(entry)} keeps an argument of the call"
+                found.append(reason(rules.STATE_CHANGES, text, self._site))
+        return found
+
+    # ------------------------------------------------------------------ the result
+
+    def _value(self) -> Any:
+        """The caller's result: from static memory it is copied, a consumed graph is replaced by a stub."""
+        variant, plan, outcome = self._variant, self._plan, self._outcome
+        if plan.inputs is not None:
+            plan.inputs.written |= outcome.tracer.written_inputs
+            if variant is not None:
+                variant.written |= plan.inputs.written
+            value = result_of(outcome.template, plan.inputs, self._call)
+            if variant is not None and variant.copies_gradients:
+                for effect in self._effects:
+                    effect.hand_out(copy=True)
+            return value
+        if not any(leaf.spent for leaf in outcome.template.leaves):
+            return outcome.value
+        leaves: list[Any] = []
+        spec = flatten(outcome.value, leaves)
+        fresh = [
+            spend(part) if leaf.spent else part
+            for part, leaf in zip(leaves, outcome.template.leaves, strict=True)
+        ]
+        return unflatten(spec, iter(fresh))
+
+    # ------------------------------------------------------------------ verdicts
+
+    def _remember(self, after: Snapshot, watch: GradientWatch) -> None:
+        """Keep the variant with a guard over the state as it is now."""
+        outcome, variant = self._outcome, self._variant
+        if variant is None:
+            variant = self._variant = Variant(self._plan.root)
+            self._pupil.variants.insert(0, variant)
+            observed = [other for other in self._pupil.variants if not other.recorded]
+            for old in observed[MAX_OBSERVED:]:
+                self._pupil.variants.remove(old)
+        ledger = outcome.ledger
+        for number, tensor in enumerate(ledger.externals):
+            if number not in ledger.host_memory:
+                variant.externals[tensor.untyped_storage()._cdata] = weakref.ref(tensor)
+        variant.generators.update(outcome.tracer.generators)
+        variant.written |= outcome.tracer.written_inputs
+        concerned = bool(self._effects) or self._reads_gradients(watch)
+        variant.protect(after, parameters_of(self._call), watch if concerned else None)
+
+    def _reads_gradients(self, watch: GradientWatch) -> bool:
+        handles = {gradient.untyped_storage()._cdata for _, _, gradient in watch.gradients()}
+        return any(tensor.untyped_storage()._cdata in handles for tensor in self._outcome.ledger.externals)
+
+    def _unsteady(self, value: Any, found: list[Reason]) -> Result:
+        self._discard()
+        variants = self._pupil.variants
+        if self._variant is not None and self._variant in variants:
+            variants.remove(self._variant)
+        self._pupil.rest(found)
+        return Result(value, EAGER, found)
+
+    def _differed(self, value: Any, found: list[Reason]) -> Result:
+        """The tree now holds what this call did; it counts as seen once."""
+        self._discard()
+        for node in self._outcome.tracer.nodes:
+            node.seen = 1
+        self._note_end(strip(self._outcome.template))
+        self._pupil.rest(found)
+        return Result(value, EAGER, found)
+
+    def _capture_failed(self, value: Any, why: Reason) -> Result:
+        self._discard()
+        self._pupil.give_up(Event.CAPTURE_FAILED, why)
+        return Result(value, EAGER, [why])
+
+    def _agreed(self, value: Any, guards: list[Reason]) -> Result:
+        pupil, plan, outcome, variant = self._pupil, self._plan, self._outcome, self._variant
+        assert variant is not None
+        for node in outcome.tracer.nodes:
+            node.seen += 1
+        ends_recorded = self._node.recorded
+        self._note_end(outcome.template if ends_recorded else strip(outcome.template))
+        pupil.life.steady()
+        if not self._settle_session(variant):
+            if pupil.life.state is State.OBSERVING and plan.root.seen >= plan.warmup:
+                pupil.life.happen(Event.AGREED)
+            result = Result(value, EAGER, guards or [], variant)
+        else:
+            pupil.life.happen(Event.AGREED) if pupil.life.state is State.OBSERVING else None
+            pupil.life.happen(Event.RECORDED)
+            result = Result(value, RECORDED, guards, variant)
+        self._enforce_limits(variant)
+        return result
+
+    def _settle_session(self, variant: Variant) -> bool:
+        """Keep what was captured; whether anything was."""
+        session = self._plan.session
+        if session is None:
+            return False
+        if not self._outcome.recorded or variant.holding is None:
+            session.release()
+            return False
+        variant.holding.keep(session)
+        return True
+
+    def _note_end(self, template: Template) -> None:
+        self._node.template = template
+        self._node.effects_key = self._effects_key or None
+        self._node.effects = self._effects if self._node.recorded else []
+
+    def _discard(self) -> None:
+        """Nothing of this call's recording is kept; recorded results were copied already."""
+        for node in self._outcome.recorded:
+            node.unrecord()
+        if self._plan.session is not None:
+            self._plan.session.release()
+        if self._variant is not None:
+            self._variant.release()
+
+    # ------------------------------------------------------------------ limits
+
+    def _enforce_limits(self, variant: Variant) -> None:
+        pupil, limits = self._pupil, self._pupil.limits
+        if variant.root.paths() > limits.max_paths:
+            why = reason(rules.TOO_MANY_PATHS, f"{variant.root.paths()} ways were seen", self._branch_site(variant))
+            pupil.give_up(Event.LIMIT, why)
+            return
+        recorded = [other for other in pupil.variants if other.recorded]
+        for old in recorded[limits.max_recordings :]:
+            old.release()
+            pupil.variants.remove(old)
+            pupil.evictions += 1
+        if pupil.evictions > limits.max_recordings:
+            text = f"{pupil.evictions} recordings were replaced (max_recordings={limits.max_recordings})"
+            pupil.give_up(Event.LIMIT, reason(rules.TOO_MANY_RECORDINGS, text, self._site))
+
+    def _branch_site(self, variant: Variant) -> Site:
+        widest = max(variant.root.walk(), key=lambda node: len(node.edges))
+        return widest.events[-1].site if widest.events else self._site
+
+
+def strip(template: Template) -> Template:
+    """A template that holds no tensor: enough to compare by, and it keeps nothing alive."""
+    leaves = tuple(_bare(leaf) for leaf in template.leaves)
+    return Template(template.spec, leaves)
+
+
+def _bare(leaf: Any) -> Any:
+    return type(leaf)(leaf.kind, leaf.token, leaf.index, None, leaf.spent) if leaf.kind == OWN else leaf
+
+
+def _assign(kind: str, container: Any, key: Any, value: torch.Tensor) -> None:
+    if kind == ITEM and not isinstance(container, tuple):
+        container[key] = value
+    elif kind == ATTRIBUTE:
+        setattr(container, key, value)
+    elif kind == CELL:
+        container.cell_contents = value

@@ -1,0 +1,206 @@
+"""How a recorded result is handed to the caller.
+
+A result may be: the caller's own argument or a view of it; an external tensor or a view of it; memory of the
+recording; a plain value. Only the third needs care, since the next replay writes there: the caller gets a
+copy (``outputs="safe"``), one per storage, so that results that share memory go on sharing it.
+
+A result whose autograd graph was consumed inside the call (the loss of a training step) comes back requiring
+grad, as in eager, and raises when ``backward`` is called on it again, as in eager.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..base.location import Site
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
+from ..signature.leaves import Spec, flatten, paths, unflatten
+from .events import comparable
+from .ledger import EXTERNAL, INPUT, Ledger, Token
+
+PASSED, INPUT_VIEW, EXTERNAL_SAME, OWN, VALUE, META = (
+    "passed", "input view", "external", "own", "value", "meta",
+)  # fmt: skip
+
+_VALUES = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
+
+
+@dataclass(frozen=True)
+class OutputLeaf:
+    """One leaf of a result.
+
+    Attributes:
+        kind: Where it comes from, one of the names above.
+        token: What two observations of it are compared by.
+        index: Argument leaf (passed, input view) or storage number (own).
+        value: The tensor in the recording, the external tensor, or the plain value.
+        spent: It requires grad, and its graph was consumed inside the call.
+    """
+
+    kind: str
+    token: Any
+    index: int = -1
+    value: Any = None
+    spent: bool = False
+
+
+@dataclass(frozen=True)
+class Template:
+    """A result, taken apart so that it can be made again from the recording's memory."""
+
+    spec: Spec
+    leaves: tuple[OutputLeaf, ...]
+
+    @property
+    def key(self) -> Any:
+        """What two observations of the result are compared by."""
+        return (self.spec, tuple(leaf.token for leaf in self.leaves))
+
+    def difference(self, other: Template) -> str:
+        """Say which part of the result differs from another observation of it."""
+        if self.spec != other.spec:
+            return "the structure of the result differs"
+        for name, was, now in zip(paths(self.spec, "result"), self.leaves, other.leaves, strict=True):
+            if was.token != now.token:
+                return f"{name} was {was.value!r:.60} and is {now.value!r:.60}"
+        return "nothing differs"
+
+
+def make_template(
+    value: Any, ledger: Ledger, inputs: dict[int, int], spent: set[int], site: Site
+) -> tuple[Template, list[Reason]]:
+    """Take a result apart.
+
+    Args:
+        value: What the callable returned.
+        ledger: The storages of the call.
+        inputs: Argument leaf by identity of the tensor passed to the callable.
+        spent: Identities of tensors whose graph was consumed inside the call.
+        site: The user's line for reasons.
+
+    Returns:
+        The template, and the reasons why the result cannot be handed out from a recording.
+    """
+    leaves: list[Any] = []
+    spec = flatten(value, leaves)
+    found: list[OutputLeaf] = []
+    blockers: list[Reason] = []
+    for name, leaf in zip(paths(spec, "result"), leaves, strict=True):
+        if isinstance(leaf, torch.Tensor):
+            if leaf.requires_grad and leaf.grad_fn is not None and id(leaf) not in spent and id(leaf) not in inputs:
+                blockers.append(reason(rules.OUTPUT_GRADIENT, f"{name} has grad_fn {leaf.grad_fn.name()}", site))
+            found.append(_tensor_leaf(leaf, ledger, inputs, id(leaf) in spent))
+        else:
+            if not isinstance(leaf, _VALUES) and not callable(leaf):
+                text = f"{name} is a {type(leaf).__name__}"
+                blockers.append(reason(rules.OPAQUE_OUTPUT, text, site))
+            found.append(OutputLeaf(VALUE, _value_token(leaf, ledger), value=leaf))
+    return Template(spec, tuple(found)), blockers
+
+
+def _value_token(leaf: Any, ledger: Ledger) -> Any:
+    if isinstance(leaf, _VALUES):
+        return (type(leaf), comparable(leaf, ledger))
+    return (type(leaf), id(leaf))
+
+
+def _tensor_leaf(leaf: torch.Tensor, ledger: Ledger, inputs: dict[int, int], spent: bool) -> OutputLeaf:
+    if leaf.device.type == "meta":
+        return OutputLeaf(META, (tuple(leaf.shape), leaf.stride(), leaf.dtype), value=leaf.detach())
+    if id(leaf) in inputs:
+        return OutputLeaf(PASSED, inputs[id(leaf)], index=inputs[id(leaf)])
+    token = ledger.token(leaf)
+    kind, number = token.origin
+    if kind == INPUT:
+        return OutputLeaf(INPUT_VIEW, token, index=number)
+    if kind == EXTERNAL:
+        return OutputLeaf(EXTERNAL_SAME, token, value=leaf)
+    return OutputLeaf(OWN, token, index=number, value=leaf.detach(), spent=spent)
+
+
+def hand_out(template: Template, leaves: tuple[Any, ...], static_offsets: dict[int, int]) -> Any:
+    """Make the caller's result: copies of what lies in the recording's memory, everything else as it is.
+
+    Args:
+        template: The recorded result.
+        leaves: The call's argument leaves.
+        static_offsets: For each input leaf, where its group starts in the caller's storage.
+    """
+    copies = _copies(template)
+    parts: list[Any] = []
+    for position, leaf in enumerate(template.leaves):
+        if leaf.kind == OWN:
+            fresh = copies[position]
+            parts.append(spend(fresh) if leaf.spent else fresh)
+        elif leaf.kind == PASSED:
+            parts.append(leaves[leaf.index])
+        elif leaf.kind == INPUT_VIEW:
+            parts.append(_input_view(leaf.token, leaves[leaf.index], static_offsets[leaf.index]))
+        elif leaf.kind == META:
+            parts.append(torch.empty_like(leaf.value))
+        else:
+            parts.append(leaf.value)
+    return unflatten(template.spec, iter(parts))
+
+
+def _input_view(token: Token, base: torch.Tensor, start: int) -> torch.Tensor:
+    if token.dtype != base.dtype:
+        base = base.view(token.dtype)
+    return base.as_strided(token.shape, token.stride, token.offset + start)
+
+
+def _copies(template: Template) -> dict[int, torch.Tensor]:
+    """A copy of every tensor in the recording's memory, one memory per storage."""
+    by_storage: dict[int, list[int]] = {}
+    for position, leaf in enumerate(template.leaves):
+        if leaf.kind == OWN:
+            by_storage.setdefault(leaf.value.untyped_storage()._cdata, []).append(position)
+    found: dict[int, torch.Tensor] = {}
+    for positions in by_storage.values():
+        first = template.leaves[positions[0]].value
+        if len(positions) == 1:
+            found[positions[0]] = copy_of(first)
+            continue
+        storage = first.untyped_storage().clone()
+        for position in positions:
+            tensor = template.leaves[position].value
+            fresh = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+            found[position] = fresh.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+    return found
+
+
+def copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Copy a tensor into memory of its own, strides kept."""
+    if tensor.is_contiguous():
+        return tensor.clone()
+    fresh = tensor.clone()
+    if fresh.stride() == tensor.stride():
+        return fresh
+    storage = tensor.untyped_storage().clone()
+    fresh = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    return fresh.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+
+
+class _Spent(torch.autograd.Function):
+    """Stands for a graph that was consumed inside the call."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, anchor: torch.Tensor) -> torch.Tensor:
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise RuntimeError(
+            "Trying to backward through the graph a second time: the graphed callable already called "
+            "backward() on this output. Call backward() once, inside the callable."
+        )
+
+
+def spend(tensor: torch.Tensor) -> torch.Tensor:
+    """Make a tensor require grad whose graph cannot be walked again."""
+    with torch.enable_grad():
+        return _Spent.apply(tensor.detach(), torch.empty(0, requires_grad=True))  # type: ignore[no-any-return]

@@ -1,0 +1,63 @@
+"""Which line changes a piece of state, found in the code that ran.
+
+A walk of the state says *what* changed but not where. The line is looked up in the bytecode of the functions
+that ran: the one that stores the attribute, the global, the closure variable or the item.
+"""
+
+from __future__ import annotations
+
+import dis
+import re
+from collections.abc import Iterable
+from types import CodeType
+
+from ..base.location import Site
+
+_STORES = frozenset({"STORE_ATTR", "STORE_GLOBAL", "STORE_DEREF", "STORE_NAME"})
+_LENGTH = re.compile(r" \((length|number of attributes)\)$")
+_METHODS = frozenset({"append", "extend", "add", "update", "insert", "pop", "setdefault", "clear", "remove"})
+
+
+def line_that_changes(name: str, codes: Iterable[CodeType]) -> Site | None:
+    """Return the line in the executed code that most likely changed a slot.
+
+    Args:
+        name: The slot, as in ``model.layers.0.count`` or ``cache['k'] (length)``.
+        codes: Code objects that ran.
+    """
+    parts = [part for part in re.split(r"[.\[\]']+", _LENGTH.sub("", name)) if part]
+    for wanted in reversed(parts):
+        for code in codes:
+            site = _store(code, wanted) or (_subscript(code, wanted) if "[" in name or "(" in name else None)
+            if site is not None:
+                return site
+    return None
+
+
+def _store(code: CodeType, wanted: str) -> Site | None:
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in _STORES and instruction.argval == wanted:
+            return _site(code, instruction)
+    return None
+
+
+def _subscript(code: CodeType, wanted: str) -> Site | None:
+    """A line that mentions the container and stores an item or calls a method that changes it."""
+    mentioned = -1
+    for instruction in dis.get_instructions(code):
+        line = _line(instruction)
+        if instruction.argval == wanted:
+            mentioned = line
+        changes = instruction.opname == "STORE_SUBSCR" or instruction.argval in _METHODS
+        if changes and line == mentioned:
+            return _site(code, instruction)
+    return None
+
+
+def _line(instruction: dis.Instruction) -> int:
+    positions = instruction.positions
+    return positions.lineno or 0 if positions is not None else 0
+
+
+def _site(code: CodeType, instruction: dis.Instruction) -> Site:
+    return Site(code.co_filename, _line(instruction) or code.co_firstlineno, code.co_name)

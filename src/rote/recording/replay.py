@@ -1,0 +1,71 @@
+"""The hot path: place the inputs, launch the segments, run the islands, hand the result out.
+
+Nothing here looks at Python state; the guard has already held. The tree is walked by the values the host reads
+on the way. Where a value leads nowhere recorded, the caller of :func:`replay` goes on from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..signature.key import Call
+from .inputs import StaticInputs, base_offset
+from .outputs import INPUT_VIEW, Template, hand_out
+from .tree import Node
+
+
+@dataclass
+class Replayed:
+    """How far a replay came.
+
+    Attributes:
+        node: The last node that was replayed.
+        path: The values read on the way.
+        finished: Whether ``node`` ends the call; otherwise the value read at its end is not recorded.
+        unseen: That value.
+    """
+
+    node: Node
+    path: list[Any] = field(default_factory=list[Any])
+    finished: bool = True
+    unseen: Any = None
+
+
+def replay(root: Node, inputs: StaticInputs, call: Call) -> Replayed:
+    """Replay from the root as far as the recording goes."""
+    if inputs.groups:
+        inputs.place(call.leaves)
+    node = root
+    if node.branch is None:
+        for step in node.steps or ():
+            step.replay()
+        return Replayed(node)
+    return _replay_tree(node)
+
+
+def _replay_tree(node: Node) -> Replayed:
+    path: list[Any] = []
+    while True:
+        for step in node.steps or ():
+            step.replay()
+        if node.branch is None:
+            return Replayed(node, path)
+        value, parts = node.branch.read()
+        child = node.edges.get(value)
+        if child is None or child.steps is None:
+            return Replayed(node, path, False, value)
+        for recorded, fresh in zip(child.arrivals, parts, strict=False):
+            recorded.copy_(fresh)
+        path.append(value)
+        node = child
+
+
+def result_of(template: Template, inputs: StaticInputs, call: Call) -> Any:
+    """Copy mutated inputs back and hand the result of a finished call out."""
+    if inputs.written:
+        inputs.copy_back(call.leaves)
+    starts: dict[int, int] = {}
+    if any(leaf.kind == INPUT_VIEW for leaf in template.leaves):
+        starts = {group.members[0]: base_offset(call.leaves, group.members) for group in inputs.groups}
+    return hand_out(template, call.leaves, starts)

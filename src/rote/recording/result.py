@@ -1,0 +1,45 @@
+"""What comes out of a call, and what bounds a key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..hazards.rules import Reason
+from .variant import Variant
+
+REPLAYED, EAGER, RECORDED = "replayed", "eager", "recorded"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What bounds a key.
+
+    Attributes:
+        warmup: Agreeing observations before a recording.
+        max_recordings: Recordings alive at once, and replacements before giving up.
+        max_paths: Ways through one recording.
+        borrow: Outputs are handed out without a copy.
+    """
+
+    warmup: int
+    max_recordings: int
+    max_paths: int
+    borrow: bool
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished call.
+
+    Attributes:
+        value: What the caller gets.
+        how: One of REPLAYED, EAGER, RECORDED.
+        reasons: Why it was not simply replayed.
+        variant: The variant that was replayed or recorded.
+    """
+
+    value: Any
+    how: str
+    reasons: list[Reason]
+    variant: Variant | None = None

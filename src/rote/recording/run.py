@@ -1,0 +1,271 @@
+"""One traced call: the callable runs under the tracer until it has returned, however often a segment is refused.
+
+The caller's result and side effects are those of one plain call, whatever happens to the recording. An operation
+that a capture refuses is remembered and the call starts again, following what had already run. If the capture
+fails and nobody can say at which operation, the rest of the call runs eagerly in the same way.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+import torch
+
+from ..backends.base import Backend, Session
+from ..base.location import NOWHERE, Site, traceback_site
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
+from ..signature.key import PARAMETER, Call
+from ..signature.leaves import flatten
+from .host_data import HostDataMode, consumed
+from .inputs import StaticInputs, base_offset, group_members
+from .ledger import Ledger
+from .outputs import Template, make_template
+from .tape import RestartError, SegmentTape
+from .tracer import Mode, Tracer
+from .tree import Node
+
+MAX_RESTARTS = 64
+
+tracing: ContextVar[bool] = ContextVar("rote_tracing", default=False)
+"""Whether a call is being traced in this context; wrappers called inside are plain then."""
+
+
+@dataclass
+class Plan:
+    """How a traced call is to run.
+
+    Attributes:
+        root: The tree of the call's variant.
+        follow: Follow a path that has just been replayed.
+        path: Values along it.
+        warmup: Agreeing observations before a node is recorded.
+        backend: The device, once it is known.
+        session: The capture, if something may be recorded.
+        inputs: Static inputs, if the call runs on them.
+    """
+
+    root: Node
+    warmup: int
+    backend: Backend | None = None
+    session: Session | None = None
+    inputs: StaticInputs | None = None
+    follow: bool = False
+    path: list[Any] = field(default_factory=list[Any])
+
+
+@dataclass
+class Outcome:
+    """What a traced call did.
+
+    Attributes:
+        value: What the callable returned.
+        tracer: The tracer of the last attempt.
+        template: How the result is handed out.
+        blockers: Why nothing of the call can be recorded.
+        recorded: Nodes that were recorded.
+        failed: Why a capture failed, if it did.
+    """
+
+    value: Any
+    tracer: Tracer
+    template: Template
+    blockers: list[Reason]
+    recorded: list[Node]
+    failed: Reason | None
+    ledger: Ledger
+
+
+class TracedCall:
+    """Runs one call of the callable under a plan.
+
+    Args:
+        function: The callable.
+        call: The call's arguments.
+        plan: What to follow, observe and record.
+        site: The caller's line, for reasons that have no better one.
+    """
+
+    def __init__(self, function: Callable[..., Any], call: Call, plan: Plan, site: Site) -> None:
+        self._function = function
+        self._call = call
+        self._plan = plan
+        self._site = site
+        self._tape = (
+            SegmentTape(plan.backend, plan.session)
+            if plan.session is not None and plan.backend is not None
+            else None
+        )
+        leaves = call.leaves if plan.inputs is None else plan.inputs.substitute(call.leaves)
+        self._leaves = tuple(leaves)
+        self._failed: Reason | None = None
+
+    def run(self) -> Outcome:
+        """Run until the callable has returned.
+
+        Raises:
+            Exception: What the callable raised, unchanged.
+        """
+        tracer = self._tracer(self._plan.follow, self._plan.path, None)
+        for _ in range(MAX_RESTARTS):
+            try:
+                return self._attempt(tracer)
+            except RestartError:
+                tracer = self._restart(tracer)
+        self._fail(f"more than {MAX_RESTARTS} operations were refused", self._site)
+        return self._attempt(self._restart(tracer))
+
+    # ------------------------------------------------------------------ attempts
+
+    def _attempt(self, tracer: Tracer) -> Outcome:
+        tape = self._tape
+        args, kwargs = self._call.rebuild(list(self._leaves))
+        host = HostDataMode(tracer)
+        try:
+            with self._surroundings(), host, tracer:
+                value = self._function(*args, **kwargs)
+        except RestartError:
+            if tape is not None:
+                tape.abort()
+            raise
+        except BaseException as error:
+            self._user_error(error)
+            raise
+        del args, kwargs
+        host.check_arrays()
+        if tape is not None:
+            with self._stream():
+                tape.close()
+        return self._finish(tracer, host, value)
+
+    def _user_error(self, error: BaseException) -> None:
+        """The callable raised: run what was captured before, as eager would have; a lost capture restarts."""
+        tape = self._tape
+        if tape is None or not tape.is_open:
+            return
+        try:
+            with self._stream():
+                tape.close()
+        except RestartError:
+            self._fail(f"{type(error).__name__}: {error}", traceback_site(error.__traceback__))
+            raise
+
+    def _finish(self, tracer: Tracer, host: HostDataMode, value: Any) -> Outcome:
+        tensors = _tensors(value)
+        spent = consumed(host.roots, tensors)
+        host.roots.clear()
+        inputs = {id(leaf): i for i, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)}
+        template, blockers = make_template(value, tracer.ledger, inputs, spent, self._site)
+        tracer.complete()
+        for blocker in blockers:
+            tracer.block(blocker)
+        node = tracer.node
+        if tracer.mode is Mode.RECORD and self._tape is not None:
+            self._tape.end_node(node, None)
+        recorded = [found for found in (self._tape.recorded if self._tape else []) if found.recorded]
+        return Outcome(value, tracer, template, tracer.blockers, recorded, self._failed, tracer.ledger)
+
+    def _tracer(self, follow: bool, path: list[Any], stop: tuple[Node, int] | None) -> Tracer:
+        ledger = Ledger()
+        for members in group_members(self._call):
+            for group in [[member] for member in members] if self._apart(members) else [members]:
+                ledger.add_input(group[0], self._leaves[group[0]], base_offset(self._leaves, group))
+        device = self._plan.backend.device if self._plan.backend is not None else _device_of(self._call)
+        return Tracer(
+            self._plan.root,
+            ledger,
+            device,
+            follow=follow,
+            path=path,
+            stop=stop,
+            tape=self._tape,
+            warmup=self._plan.warmup,
+        )
+
+    def _apart(self, members: list[int]) -> bool:
+        """Static inputs of one group that do not share memory (their types differ)."""
+        handles = {self._leaves[member].untyped_storage()._cdata for member in members}
+        return len(handles) > 1
+
+    def _restart(self, tracer: Tracer) -> Tracer:
+        """Follow what has run, then go on: recording, or eagerly once the capture has failed for good."""
+        tape = self._tape
+        assert tape is not None
+        tape.abort()
+        if tape.failure is not None and self._failed is None:
+            self._fail(tape.failure, NOWHERE)
+        if self._failed is not None:
+            self._tape = None
+        point = tape.checkpoint
+        if point is None:
+            return self._tracer(self._plan.follow, self._plan.path, None)
+        point.node.held = point.held
+        following = bool(point.depth or point.index)
+        if not following:
+            tape.start(point.node)
+            return self._tracer(False, [], None)
+        return self._tracer(True, tracer.path[: point.depth], (point.node, point.index))
+
+    def _fail(self, text: str, site: Site) -> None:
+        first = text.strip().splitlines()[0] if text.strip() else "the device gave no reason"
+        self._failed = reason(rules.CAPTURE_FAILED, first, site if site.line else self._site)
+
+    # ------------------------------------------------------------------ surroundings
+
+    @contextmanager
+    def _surroundings(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(self._stream())
+            token = tracing.set(True)
+            stack.callback(tracing.reset, token)
+            cache = torch.is_autocast_cache_enabled()
+            if cache:  # cached casts would outlive the call and hide the cast from the next one
+                torch.set_autocast_cache_enabled(False)
+                stack.callback(torch.set_autocast_cache_enabled, True)
+            yield
+
+    def _stream(self) -> Any:
+        return self._plan.session.stream() if self._plan.session is not None else nullcontext()
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _device_of(call: Call) -> torch.device:
+    """The device whose operations would be captured: CUDA if any argument is there."""
+    for leaf in call.leaves:
+        if isinstance(leaf, torch.Tensor) and leaf.device.type == "cuda":
+            return leaf.device
+    return torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class HostRandom:
+    """The state of the host's random generators, to see whether a call used them."""
+
+    python: Any
+    array: Any
+
+    @classmethod
+    def read(cls) -> HostRandom:
+        """Read Python's and numpy's global generators."""
+        legacy = numpy.random.get_state(legacy=True)
+        return cls(random.getstate(), (legacy[1].tobytes(), legacy[2]))  # type: ignore[index, union-attr]
+
+
+def parameters_of(call: Call) -> dict[int, tuple[str, torch.Tensor]]:
+    """Parameters among the arguments, by storage handle."""
+    return {
+        leaf.untyped_storage()._cdata: (name, leaf)
+        for name, leaf, kind in zip(call.names(), call.leaves, call.kinds, strict=True)
+        if kind == PARAMETER
+    }

@@ -1,0 +1,515 @@
+"""Runs a callable while following, observing or recording what it does.
+
+One dispatch mode does three jobs, often one after the other in a single call:
+
+- **follow**: the prefix of a known path has just been replayed, so its operations must not run again. The
+  Python code runs, and each operation returns the recorded tensors. Views run for real (they only make
+  metadata), everything else does not.
+- **record**: operations go to the backend's session; what cannot be captured ends the segment.
+- **observe**: operations run as in eager, and are noted.
+
+While observing and recording, every operation is compared with what earlier calls did at the same place
+(:class:`~rote.recording.tree.Node`). The first difference makes the call unsteady: it still finishes
+correctly, but nothing of it is kept as a recording.
+
+What this cannot see: kernels launched past PyTorch's dispatcher. They are captured by CUDA all the same, but
+when a path is followed they would run a second time.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from enum import Enum
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..base.errors import CaptureError, MisuseError
+from ..base.location import Site, user_site
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
+from ..partition.boundaries import Placement, place, rule_of
+from . import events as ev
+from .edges import edge_of, value_of
+from .events import Event, assemble, comparable, first_difference, results_of, tensors_of
+from .ledger import CONSTANT, INPUT, NEW, Ledger, Token, UnsupportedTensorError
+from .operands import content_of, is_view, number_of, written_operands
+from .tape import Place, RestartError, SegmentTape, kept_call
+from .tree import Node
+
+_lift = torch.ops.aten.lift_fresh.default
+
+
+class Mode(Enum):
+    """What the tracer does with the next operation."""
+
+    FOLLOW = "follow"
+    RECORD = "record"
+    OBSERVE = "observe"
+
+
+class Tracer(TorchDispatchMode, Place):
+    """Dispatch mode for one run of the callable.
+
+    Args:
+        root: First node of the tree.
+        ledger: Storages of the call, inputs registered.
+        device: Device whose operations are captured.
+        follow: Start by following what has already been replayed.
+        path: Values of the branches to follow, from the root. Past the last one the call is followed up to
+            the next branch, whose value is then read.
+        stop: Follow up to this event instead (everything before it has run).
+        tape: Where recorded steps go; None if nothing may be recorded.
+        warmup: Agreeing observations a node needs before it is recorded.
+    """
+
+    def __init__(
+        self,
+        root: Node,
+        ledger: Ledger,
+        device: torch.device,
+        *,
+        follow: bool = False,
+        path: list[Any] | None = None,
+        stop: tuple[Node, int] | None = None,
+        tape: SegmentTape | None,
+        warmup: int,
+    ) -> None:
+        super().__init__()
+        self.node = root
+        self.index = 0
+        self.ledger = ledger
+        self.tape = tape
+        self.path: list[Any] = []
+        self.nodes: list[Node] = [root]
+        self.difference: Reason | None = None
+        self.blockers: list[Reason] = []
+        self.written_inputs: set[int] = set()
+        self.generators: dict[int, torch.Generator] = {}
+        self.devices: set[str] = set()
+        self.operations = 0
+        self._device = device
+        self._follow = list(path or ())
+        self._stop = stop
+        self._warmup = warmup
+        self._memory: dict[int, torch.UntypedStorage] = {}
+        self._suspended = False
+        if tape is not None:
+            tape.place = self
+        self.mode = Mode.FOLLOW if follow else self._next_mode(root)
+        if self.mode is Mode.FOLLOW:
+            self._memory = self._held_at_stop(root, self._follow, stop)
+            self._check_stop()
+        elif self.mode is Mode.RECORD:
+            self._start_recording(root)
+
+    # ------------------------------------------------------------------ where we are
+
+    def _next_mode(self, node: Node) -> Mode:
+        ready = self.tape is not None and node.seen >= self._warmup and node.complete
+        return Mode.RECORD if ready and self.difference is None else Mode.OBSERVE
+
+    @staticmethod
+    def _held_at_stop(
+        root: Node, path: list[Any], stop: tuple[Node, int] | None
+    ) -> dict[int, torch.UntypedStorage]:
+        node, held = root, dict(root.held)
+        for value in path:
+            node = node.edges[value]
+            held.update(node.held)
+        if stop is not None:
+            held.update(stop[0].held)
+        return held
+
+    def remembered(self) -> set[int]:
+        """Numbers of the storages that the recording of the followed path holds."""
+        return set(self._memory)
+
+    def _check_stop(self) -> None:
+        """Leave FOLLOW when the last operation that ran has been passed."""
+        if self._stop is not None and self.node is self._stop[0] and self.index == self._stop[1]:
+            node = self._stop[0]
+            self.mode = Mode.RECORD if self.tape is not None else Mode.OBSERVE
+            if self.mode is Mode.RECORD:
+                assert self.tape is not None
+                self.tape.resume(node)
+
+    def _start_recording(self, node: Node) -> None:
+        assert self.tape is not None
+        self.tape.start(node)
+
+    def _enter(self, value: Any) -> None:
+        """Go along an edge, making it if it is new."""
+        child = self.node.edges.get(value)
+        if child is None:
+            child = self.node.edges[value] = Node()
+        self.path.append(value)
+        self.node, self.index = child, 0
+        self.nodes.append(child)
+
+    # ------------------------------------------------------------------ dispatch
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if self._suspended:
+            return func(*args, **kwargs)
+        try:
+            return self._dispatch(func, args, kwargs)
+        except UnsupportedTensorError as error:
+            if self.mode is not Mode.OBSERVE:
+                raise
+            site = user_site()
+            self.block(reason(rules.UNSUPPORTED_TENSOR, f"{func.name()} met a {error} tensor", site))
+            return func(*args, **kwargs)
+
+    def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.blockers and self.mode is Mode.OBSERVE:
+            return func(*args, **kwargs)  # nothing of this call will be kept
+        tensors = tensors_of(args, kwargs)
+        self.operations += 1
+        if func is _lift and tensors and not self.ledger.knows(tensors[0]):
+            return self.host_tensor(tensors[0], "torch.tensor", tensors[0])
+        placement = self._place(func, tensors, kwargs)
+        operands = (comparable(args, self.ledger), comparable(kwargs, self.ledger))
+        event = Event(placement.value, func.name(), operands, (), "none", user_site())
+        self._note(func, args, kwargs, tensors)
+        if placement in (Placement.READ, Placement.SHAPED):
+            return self._branch(event, func, args, kwargs)
+        if self.mode is Mode.FOLLOW:
+            return self._followed(event, func, args, kwargs, tensors)
+        return self._run(event, func, args, kwargs, tensors, placement)
+
+    def _place(self, func: Any, tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> Placement:
+        placement = place(func, tensors, kwargs, self._device)
+        if placement is Placement.ISLAND and self._only_constants_on_host(tensors):
+            placement = Placement.CAPTURED
+        if placement is Placement.CAPTURED and self.index in self.node.refused:
+            return Placement.ISLAND
+        return placement
+
+    def _only_constants_on_host(self, tensors: list[torch.Tensor]) -> bool:
+        """A kernel takes a host scalar by value; that is right for one that never changes."""
+        if self._device.type == "cpu":
+            return False
+        on_host = [tensor for tensor in tensors if tensor.device.type == "cpu"]
+        return len(on_host) < len(tensors) and all(
+            tensor.dim() == 0 and (self.ledger.origin(tensor) or ("", 0))[0] == CONSTANT for tensor in on_host
+        )
+
+    def _note(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> None:
+        """Keep what concerns the whole call: devices, generators, writes to inputs and constants."""
+        for tensor in tensors:
+            self.devices.add(str(tensor.device))
+        generator = kwargs.get("generator")
+        if isinstance(generator, torch.Generator):
+            self.generators[id(generator)] = generator
+        for tensor in written_operands(func, args, kwargs):
+            origin = self.ledger.origin(tensor)
+            if origin is not None and origin[0] == INPUT:
+                self.written_inputs.add(origin[1])
+            elif origin is not None and origin[0] == CONSTANT:
+                node_number, index = divmod(origin[1], 1 << 20)
+                if node_number < len(self.nodes):
+                    self.nodes[node_number].written.add(index)
+
+    # ------------------------------------------------------------------ observe and record
+
+    def _run(
+        self,
+        event: Event,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: list[torch.Tensor],
+        placement: Placement,
+    ) -> Any:
+        if self.mode is Mode.OBSERVE or placement is Placement.ANYWHERE:
+            out = func(*args, **kwargs)
+        else:
+            assert self.tape is not None
+            out = self._recorded(event, func, args, kwargs, tensors, placement)
+        event.shape, parts = results_of(out)
+        event.results = self._results(event, parts, tensors)
+        if event.kind == ev.CAPTURED and is_view(event, func):
+            event.kind = ev.VIEW
+        self._meet(event)
+        return out
+
+    def _recorded(
+        self,
+        event: Event,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: list[torch.Tensor],
+        placement: Placement,
+    ) -> Any:
+        tape = self.tape
+        assert tape is not None
+        if placement is not Placement.CAPTURED:
+            refused = self.index in self.node.refused
+            code = rule_of(func, placement, refused, tensors).code
+            return tape.island(event, func, args, kwargs, code, early=placement is Placement.EARLY)
+        try:
+            return tape.capture(func, args, kwargs)
+        except CaptureError:
+            self.node.refused.add(self.index)
+            raise RestartError(event.operation) from None
+
+    def _results(self, event: Event, parts: list[Any], tensors: list[torch.Tensor]) -> tuple[Any, ...]:
+        found: list[Any] = []
+        for part in parts:
+            if not isinstance(part, torch.Tensor):
+                found.append(None)
+                continue
+            same = next((i for i, tensor in enumerate(tensors) if tensor is part), None)
+            if same is not None:
+                found.append(same)
+            elif part.device.type == "meta":
+                found.append(None)
+            else:
+                found.append(self.ledger.result(part, event.operation, event.site))
+        return tuple(found)
+
+    def _meet(self, event: Event) -> None:
+        """Compare an event with what was seen here before; remember it if nothing was."""
+        node, index = self.node, self.index
+        self.index += 1
+        if self.difference is not None or self.blockers:
+            if self.difference is not None:
+                node.events.append(event)
+            return
+        if index == len(node.events) and not node.complete:
+            node.events.append(event)
+            return
+        was = node.events[index] if index < len(node.events) else None
+        if was is not None and (was.operation, was.operands, was.results) == (
+            event.operation, event.operands, event.results,
+        ):  # fmt: skip
+            return
+        self._differ(was, event)
+        written = set(node.written)
+        node.forget(index)
+        node.written = {i for i in written if i < index}
+        node.events.append(event)
+
+    def _differ(self, was: Event | None, now: Event) -> None:
+        text = first_difference(was, now) if was is not None else None
+        if text is not None:
+            self.difference = reason(rules.OPERAND_DIFFERS, text, now.site)
+            return
+        before = was.operation if was is not None else "the end of the call"
+        text = f"the call ran {now.operation} where earlier calls had {before}"
+        self.difference = reason(rules.OPERATIONS_DIFFER, text, now.site)
+
+    def block(self, why: Reason) -> None:
+        """Note a reason why nothing of this call can be kept."""
+        if why not in self.blockers:
+            self.blockers.append(why)
+
+    # ------------------------------------------------------------------ branches
+
+    def _branch(self, event: Event, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def run() -> Any:
+            return func(*args, **kwargs)
+
+        return self.branch(event, run, lambda: kept_call(func, args, kwargs), shaped=event.kind == ev.SHAPED)
+
+    def branch(self, event: Event, run: Any, keep: Any, *, shaped: bool) -> Any:
+        """The host reads a value or a shape: compare, read, and go along the edge.
+
+        Args:
+            event: The read.
+            run: Reads now.
+            keep: Makes a function that reads again at a replay.
+            shaped: The edge is the shape of the result, not its value.
+        """
+        if self.mode is Mode.FOLLOW:
+            return self._follow_branch(event, run, shaped)
+        self._meet(event)
+        recording = self.mode is Mode.RECORD
+        if recording:
+            assert self.tape is not None
+            rule = rules.DYNAMIC_SHAPE if shaped else rules.HOST_READ
+            out = self.tape.branch(event, run, keep(), rule.code, lambda read: edge_of(read, shaped))
+        else:
+            out = run()
+        value, parts = edge_of(out, shaped)
+        if not self.blockers:
+            self.node.complete = True
+        self._enter(value)
+        if shaped:
+            tensors = [part for part in parts if isinstance(part, torch.Tensor)]
+            for number, tensor in enumerate(tensors):
+                self.ledger.result(tensor, event.operation, event.site)
+                if recording and number >= len(self.node.arrivals):
+                    self.node.arrivals.append(tensor.detach())
+        self._after_branch(recording)
+        return out
+
+    def _after_branch(self, recording: bool) -> None:
+        if not recording:
+            self.mode = Mode.OBSERVE
+            return
+        self.mode = self._next_mode(self.node)
+        if self.mode is Mode.RECORD:
+            self._start_recording(self.node)
+        else:
+            self.node.arrivals = []
+
+    def _follow_branch(self, event: Event, run: Any, shaped: bool) -> Any:
+        self._expect(event)
+        self.index += 1
+        if self._follow:
+            value = self._follow.pop(0)
+            self._enter(value)
+            parts: list[Any] = list(self.node.arrivals)
+            for tensor in parts:
+                self.ledger.result(tensor, event.operation, event.site)
+            out = (parts[0] if len(parts) == 1 else tuple(parts)) if shaped else value_of(value)
+            self._check_stop()
+            return out
+        return self._leave_follow(event, run, shaped)
+
+    def _leave_follow(self, event: Event, run: Any, shaped: bool) -> Any:
+        """The last branch of the path: its value is new here, so the call goes on from it."""
+        out = run()
+        value, parts = edge_of(out, shaped)
+        self._enter(value)
+        self.mode = self._next_mode(self.node)
+        tensors = [part for part in parts if isinstance(part, torch.Tensor)]
+        for tensor in tensors:
+            self.ledger.result(tensor, event.operation, event.site)
+        if self.mode is Mode.RECORD:
+            if shaped:
+                self.node.arrivals = [tensor.detach() for tensor in tensors]
+            self._start_recording(self.node)
+        return out
+
+    # ------------------------------------------------------------------ follow
+
+    def _expect(self, event: Event) -> Event:
+        events = self.node.events
+        was = events[self.index] if self.index < len(events) else None
+        if was is None or (was.operation, was.operands) != (event.operation, event.operands):
+            expected = was.operation if was is not None else "the end"
+            raise MisuseError(
+                f"the callable took another way on the same inputs at {event.site}: {event.operation} where "
+                f"{expected} was recorded. What it depends on is neither an argument nor state that rote can "
+                "see; pass it in as an argument."
+            )
+        return was
+
+    def _followed(
+        self, event: Event, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
+    ) -> Any:
+        was = self._expect(event)
+        if was.kind in (ev.VIEW, ev.ANYWHERE):
+            out = func(*args, **kwargs)
+            for part, token in zip(results_of(out)[1], was.results, strict=True):
+                if isinstance(token, Token):
+                    self.ledger.result(part, event.operation, event.site, number_of(token))
+        else:
+            parts = [self._remembered(result, tensors, event) for result in was.results]
+            out = assemble(was.shape, parts)
+        self.index += 1
+        self._check_stop()
+        return out
+
+    def _remembered(self, result: Any, tensors: list[torch.Tensor], event: Event) -> Any:
+        """The recorded result of an operation that has been replayed already."""
+        if result is None:
+            return None
+        if isinstance(result, int):
+            return tensors[result]
+        token: Token = result
+        device = self._device if token.device == self._device.type else torch.device(token.device)
+        storage = self.ledger.storage(token.origin)
+        if storage is None and token.origin[0] == NEW:
+            storage = self._memory.get(token.origin[1])
+        if storage is None:  # dead where the path ends: only its shape matters
+            tensor = torch.empty_strided(token.shape, token.stride, dtype=token.dtype, device=device)
+        else:
+            tensor = torch.empty(0, dtype=token.dtype, device=device)
+            tensor.set_(storage, token.offset, token.shape, token.stride)
+        self.ledger.result(tensor, event.operation, event.site, number_of(token))
+        return tensor
+
+    # ------------------------------------------------------------------ host data
+
+    def aside(self, call: Any) -> Any:
+        """Run something that is no part of the call, also while a segment is open."""
+        self._suspended = True
+        try:
+            inside = self.tape is not None and self.tape.is_open
+            with self.tape.session.aside() if inside and self.tape is not None else nullcontext():
+                return call()
+        finally:
+            self._suspended = False
+
+    def host_array(self, event: Event, build: Any, aliasing: bool) -> torch.Tensor:
+        """A tensor made from a numpy array: its memory is external, or it is copied again at each replay."""
+        if self.mode is Mode.FOLLOW:
+            was = self._expect(event)
+            tensor = self.aside(build) if aliasing else self._remembered(was.results[0], [], event)
+            if aliasing:
+                self.ledger.add_host_memory(tensor)
+            self.index += 1
+            self._check_stop()
+            return tensor
+        if self.mode is Mode.RECORD and not aliasing:
+            assert self.tape is not None
+            tensor = self.tape.rebuild(event, lambda: self.aside(build), build)
+        else:
+            tensor = self.aside(build)
+        if aliasing:
+            self.ledger.add_host_memory(tensor)
+            event.results = (self.ledger.token(tensor),)
+        else:
+            event.results = (self.ledger.result(tensor, event.operation, event.site),)
+        self._meet(event)
+        return tensor
+
+    def host_tensor(self, tensor: torch.Tensor, operation: str, data: Any) -> torch.Tensor:
+        """A tensor built from plain host data: constant as long as the data are."""
+        content = content_of(data)
+        event = Event(ev.CONST, operation, content, (), "one", user_site())
+        index, node = self.index, self.node
+        number = ((len(self.nodes) - 1) << 20) + index
+        if self.mode is Mode.FOLLOW:
+            self._expect(event)
+            self.index += 1
+            if index in node.constants and index not in node.written:
+                tensor = node.constants[index]
+            self.ledger.add_constant(number, tensor)
+            self._check_stop()
+            return tensor
+        if self.mode is Mode.RECORD:
+            assert self.tape is not None
+            node.constants[index] = tensor
+            if index in node.written:
+                tensor = self.tape.capture(torch.ops.aten.clone.default, (tensor,), {})
+        self.ledger.add_constant(number, tensor)
+        self._meet(event)
+        return tensor
+
+    # ------------------------------------------------------------------ the end
+
+    def complete(self) -> None:
+        """The callable returned: the last node is complete."""
+        node = self.node
+        if self.mode is Mode.FOLLOW:
+            raise MisuseError(
+                "the callable returned before the end of the recorded path on the same inputs; what it "
+                "depends on is neither an argument nor state that rote can see"
+            )
+        if self.blockers:
+            return
+        if self.difference is None and self.index < len(node.events):
+            end = Event("end", "the end of the call", (), (), "none", node.events[self.index].site)
+            self._differ(node.events[self.index], end)
+            node.forget(self.index)
+        node.complete = True

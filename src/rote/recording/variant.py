@@ -1,0 +1,106 @@
+"""One way a key's calls go: the tree, the guard over the Python state it depends on, and its memory."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+from ..memory.holding import Holding
+from ..signature.guards import Difference, Guard
+from ..signature.state import Snapshot
+from .gradients import GradientEffect, GradientWatch
+from .inputs import StaticInputs
+from .tree import Island, Node
+
+
+class Variant:
+    """A tree with the state under which it is valid.
+
+    Args:
+        root: The tree.
+    """
+
+    def __init__(self, root: Node) -> None:
+        self.root = root
+        self.guard: Guard | None = None
+        self.holding: Holding | None = None
+        self.inputs: StaticInputs | None = None
+        self.written: set[int] = set()
+        self.externals: dict[int, weakref.ref[torch.Tensor]] = {}
+        self.generators: dict[int, torch.Generator] = {}
+        self.replays = 0
+        self.copies_gradients = False
+        self._present: list[tuple[weakref.ref[torch.Tensor], bool]] = []
+
+    def protect(
+        self, snapshot: Snapshot, parameters: dict[int, tuple[str, torch.Tensor]], watch: GradientWatch | None
+    ) -> None:
+        """Guard the state as it is now.
+
+        Args:
+            snapshot: The Python state.
+            parameters: Parameters among the arguments, by storage handle.
+            watch: The gradient slots, if the call reads or replaces any.
+        """
+        externals = {handle: tensor for handle, ref in self.externals.items() if (tensor := ref()) is not None}
+        arguments = {handle: parameters[handle] for handle in externals if handle in parameters}
+        gradients = watch.gradients() if watch is not None else []
+        self.guard = Guard(snapshot, externals, arguments, gradients)
+        self._present = watch.presence() if watch is not None else []
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the start of the tree can be replayed."""
+        return self.root.steps is not None
+
+    def holds(self) -> bool:
+        """Whether the Python state and the gradient slots are as they were."""
+        for reference, present in self._present:
+            parameter = reference()
+            if parameter is None or (parameter.grad is not None) != present:
+                return False
+        return self.guard is not None and self.guard.holds()
+
+    def explain(self) -> list[Difference]:
+        """What differs from the state the variant is valid in."""
+        return self.guard.explain() if self.guard is not None else []
+
+    def effects(self) -> list[GradientEffect]:
+        """Gradient slots that some path replaces, each parameter once."""
+        found: dict[str, GradientEffect] = {}
+        for node in self.root.walk():
+            if node.steps is not None:
+                for effect in node.effects:
+                    found.setdefault(effect.name, effect)
+        return list(found.values())
+
+    def islands(self) -> list[Island]:
+        """All recorded islands."""
+        return [step for node in self.root.walk() for step in node.steps or () if isinstance(step, Island)]
+
+    def branches(self) -> list[Any]:
+        """All recorded host reads."""
+        return [node.branch for node in self.root.walk() if node.steps is not None and node.branch is not None]
+
+    def segments(self) -> int:
+        """Number of recorded segments."""
+        return sum(1 for node in self.root.walk() for step in node.steps or () if not isinstance(step, Island))
+
+    def operations(self) -> int:
+        """Captured operations on all paths."""
+        nodes = [node for node in self.root.walk() if node.steps is not None]
+        return sum(step.operations for node in nodes for step in node.steps or () if hasattr(step, "operations"))
+
+    def recorded_paths(self) -> int:
+        """Number of recorded ways from the start to an end."""
+        return sum(1 for node in self.root.walk() if node.steps is not None and node.branch is None)
+
+    def release(self) -> None:
+        """Drop the recorded form and give its memory back; what was observed stays."""
+        self.root.unrecord()
+        self.inputs = None
+        if self.holding is not None:
+            self.holding.release()
+            self.holding = None

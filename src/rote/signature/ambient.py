@@ -1,0 +1,40 @@
+"""State around a call that is no argument and yet decides what the call computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .compat import SWITCHES
+
+Ambient = tuple[Any, ...]
+
+_NAMES = ("grad mode", "inference mode", "default dtype", "autocast", "current device", "backend switches")
+
+
+def read_ambient() -> Ambient:
+    """Read grad mode, autocast, default dtype, current device and the backend switches."""
+    cuda = torch.cuda.is_initialized()
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.get_default_dtype(),
+        _autocast("cpu") + (_autocast("cuda") if cuda else ()),
+        torch.cuda.current_device() if cuda else -1,
+        tuple([read() for read in SWITCHES]),
+    )
+
+
+def _autocast(kind: str) -> tuple[Any, ...]:
+    if not torch.is_autocast_enabled(kind):
+        return (False,)
+    return (True, torch.get_autocast_dtype(kind))
+
+
+def explain_ambient(was: Ambient, now: Ambient) -> str | None:
+    """Say which part of the ambient state differs, or None."""
+    for name, before, after in zip(_NAMES, was, now, strict=True):
+        if before != after:
+            return f"{name} was {before} and is {after}"
+    return None

@@ -1,0 +1,265 @@
+"""Guards: is the Python state still what it was when the recording was made, and if not, what changed?
+
+The check is a handful of C loops over parallel lists (no Python per slot where a ``map`` does it); the
+explanation is slow and exact. Equal plain values count as unchanged even when they are other objects, so a
+failed identity check is looked at again before a recording is given up.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import eq, getitem, is_
+from typing import Any, NamedTuple
+
+import torch
+
+from ..base.location import Site
+from .state import ATTRIBUTE, BULK, CELL, ITEM, LENGTH, Content, Entry, Snapshot, TensorMark, mark
+
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One slot that differs between two moments.
+
+    Attributes:
+        name: The slot, as the user would write it.
+        was: Text of the earlier value.
+        now: Text of the later value.
+        moved: The slot holds a tensor that the recording reads (its address is ``was``).
+    """
+
+    name: str
+    was: str
+    now: str
+    moved: bool = False
+    site: Site | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} was {self.was} and is {self.now}"
+
+
+def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Difference]:
+    """List the slots whose content differs between two walks (at most ``limit``)."""
+    found: list[Difference] = []
+    for address, entry in before.entries.items():
+        later = after.entries.get(address)
+        if later is None:
+            if _read(entry) is _MISSING:
+                found.append(Difference(before.name_of(entry), show(entry.value), "gone"))
+        elif not same(entry.value, later.value):
+            found.append(Difference(before.name_of(entry), show(entry.value), show(later.value)))
+        if len(found) >= limit:
+            return found
+    for address, entry in after.entries.items():
+        container_known = any((kind, address[1], None) in before.entries for kind in (LENGTH,))
+        if address not in before.entries and container_known:
+            found.append(Difference(after.name_of(entry), "absent", show(entry.value)))
+        if len(found) >= limit:
+            break
+    return sorted(found, key=lambda difference: "(" in difference.name)
+
+
+class Guard:
+    """The state a recording depends on, in a form that is quick to check.
+
+    Args:
+        snapshot: The walk made when the recording was made.
+        externals: Tensors that the recording reads in place, by storage handle.
+        parameters: Parameters among the arguments, by storage handle, with their names.
+        gradients: Gradients the recording may read: parameter name, parameter, gradient.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        externals: dict[int, torch.Tensor],
+        parameters: dict[int, tuple[str, torch.Tensor]],
+        gradients: list[tuple[str, torch.Tensor, torch.Tensor]],
+    ) -> None:
+        self._snapshot = snapshot
+        self._items: list[Entry] = []
+        self._slow: list[Entry] = []
+        self._tensors: list[Entry] = []
+        self._lengths: list[Entry] = []
+        self._read: list[_Watched] = []
+        self.dead = False
+        for entry in snapshot.entries.values():
+            self._sort(entry)
+        self._guard_externals(externals)
+        for name, tensor in parameters.values():
+            self._watch_tensor(None, name, tensor)
+        for name, parameter, gradient in gradients:
+            if gradient.untyped_storage()._cdata in externals:
+                entry = Entry(ATTRIBUTE, parameter, "grad", mark(gradient), snapshot.node(-1, f"{name}.grad"))
+                self._slow.append(entry)
+        self._compile()
+
+    def _sort(self, entry: Entry) -> None:
+        if entry.kind == LENGTH:
+            self._lengths.append(entry)
+        elif isinstance(entry.value, TensorMark) and entry.kind == ITEM:
+            self._tensors.append(entry)
+        elif entry.kind == ITEM and not isinstance(entry.value, Content):
+            if type(entry.container) is not tuple:
+                self._items.append(entry)
+        else:
+            self._slow.append(entry)
+
+    def _guard_externals(self, externals: dict[int, torch.Tensor]) -> None:
+        for handle in externals:
+            for entry, tensor in self._snapshot.tensors.get(handle, ())[:1]:
+                self._watch_tensor(entry, self._snapshot.name_of(entry), tensor)
+
+    def _watch_tensor(self, entry: Entry | None, name: str, tensor: torch.Tensor) -> None:
+        guard = weakref.ref(self)
+
+        def died(_: object) -> None:
+            alive = guard()
+            if alive is not None:
+                alive.dead = True
+
+        watched = _Watched(entry, name, weakref.ref(tensor, died), tensor.data_ptr(), tensor.requires_grad)
+        self._read.append(watched)
+
+    def _compile(self) -> None:
+        self._item_containers = [entry.container for entry in self._items]
+        self._item_keys = [entry.key for entry in self._items]
+        self._item_values = [entry.value for entry in self._items]
+        self._tensor_containers = [entry.container for entry in self._tensors]
+        self._tensor_keys = [entry.key for entry in self._tensors]
+        self._tensor_ids = [entry.value.identity for entry in self._tensors]
+        self._length_containers = [entry.container for entry in self._lengths]
+        self._length_values = [entry.value.value for entry in self._lengths]
+
+    def holds(self) -> bool:
+        """Whether everything is as it was; equal plain values under another identity are accepted."""
+        if self.dead or not self._lengths_hold() or not self._tensors_hold():
+            return False
+        try:
+            if all(map(is_, map(getitem, self._item_containers, self._item_keys), self._item_values)):
+                return not self._slow or self._slow_holds()
+        except (KeyError, IndexError):
+            return False
+        return self._heal() and self._slow_holds()
+
+    def _lengths_hold(self) -> bool:
+        return all(map(eq, map(len, self._length_containers), self._length_values))
+
+    def _tensors_hold(self) -> bool:
+        try:
+            ids = list(map(id, map(getitem, self._tensor_containers, self._tensor_keys)))
+        except (KeyError, IndexError):
+            return False
+        if ids != self._tensor_ids:
+            return False
+        for _, _, reference, address, requires_grad in self._read:
+            tensor = reference()
+            if tensor is None or tensor.data_ptr() != address or tensor.requires_grad != requires_grad:
+                return False
+        return True
+
+    def _slow_holds(self) -> bool:
+        return all(same(entry.value, mark(_read(entry))) for entry in self._slow)
+
+    def _heal(self) -> bool:
+        """Adopt equal plain values that merely are other objects; False if a value really differs."""
+        for index, entry in enumerate(self._items):
+            now = _read(entry)
+            if now is self._item_values[index]:
+                continue
+            if not same(entry.value, now):
+                return False
+            self._item_values[index] = now
+        return True
+
+    def explain(self) -> list[Difference]:
+        """Every slot that differs from the recording, moved tensors first."""
+        found: list[Difference] = []
+        for entry, name, reference, address, requires_grad in self._read:
+            tensor = reference()
+            now = _read(entry) if entry is not None else tensor
+            if tensor is None or now is not tensor:
+                found.append(Difference(name, f"the tensor at {address:#x}", _show_tensor(now), True))
+            elif tensor.data_ptr() != address:
+                found.append(Difference(name, f"at address {address:#x}", f"at {tensor.data_ptr():#x}", True))
+            elif tensor.requires_grad != requires_grad:
+                found.append(Difference(name, f"requires_grad={requires_grad}", f"{tensor.requires_grad}", True))
+        known = {difference.name for difference in found}
+        for entry in (*self._tensors, *self._items, *self._slow, *self._lengths):
+            now = mark(_read(entry))
+            name = self._snapshot.name_of(entry)
+            if name not in known and not same(entry.value, now):
+                found.append(Difference(name, show(entry.value), show(now), isinstance(entry.value, TensorMark)))
+        return sorted(found, key=lambda difference: (not difference.moved, "(" in difference.name))
+
+
+class _Watched(NamedTuple):
+    """A tensor read in place: its slot (None for an argument), its name, and where it was."""
+
+    entry: Entry | None
+    name: str
+    reference: weakref.ref[torch.Tensor]
+    address: int
+    requires_grad: bool
+
+
+def same(was: Any, now: Any) -> bool:
+    """Whether two slot contents count as unchanged: identity, or equality of plain values of one type."""
+    if was is now:
+        return True
+    if isinstance(was, TensorMark):
+        return isinstance(now, TensorMark) and was.identity == now.identity and was.address == now.address
+    if isinstance(was, Content):
+        return isinstance(now, Content) and was.value == now.value
+    if type(was) is not type(now):
+        return False
+    if isinstance(was, float):
+        return was == now or (was != was and now != now)
+    if isinstance(was, (int, str, bytes, complex, torch.dtype, torch.device, torch.Size)):
+        return bool(was == now)
+    if hasattr(was, "__func__") and hasattr(now, "__func__"):  # bound methods are made anew at each access
+        return was.__func__ is now.__func__ and was.__self__ is now.__self__
+    return False
+
+
+def show(value: Any) -> str:
+    """A short text for a slot's content."""
+    if value is _MISSING:
+        return "gone"
+    if isinstance(value, TensorMark):
+        return f"a tensor at {value.address:#x}"
+    if isinstance(value, Content):
+        value = value.value
+    if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):
+        text = repr(value)
+        return text if len(text) <= 60 else text[:57] + "..."
+    return f"a {type(value).__name__} (id {id(value):#x})"
+
+
+def _show_tensor(value: Any) -> str:
+    return f"another one at {value.data_ptr():#x}" if isinstance(value, torch.Tensor) else show(value)
+
+
+def _read(entry: Entry) -> Any:
+    """What lies in the slot now."""
+    try:
+        return _READERS[entry.kind](entry)
+    except (KeyError, IndexError, AttributeError, ValueError):
+        return _MISSING
+
+
+def _bulk(container: Any) -> tuple[Any, ...]:
+    return tuple(container.items()) if isinstance(container, dict) else tuple(container)
+
+
+_READERS: dict[str, Callable[[Entry], Any]] = {
+    ITEM: lambda entry: entry.container[entry.key],
+    ATTRIBUTE: lambda entry: getattr(entry.container, entry.key),
+    CELL: lambda entry: entry.container.cell_contents,
+    LENGTH: lambda entry: Content(len(entry.container)),
+    BULK: lambda entry: Content(_bulk(entry.container)),
+}

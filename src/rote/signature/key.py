@@ -1,0 +1,179 @@
+"""What makes two calls the same: structure, tensor metadata, plain values, ambient state."""
+
+from __future__ import annotations
+
+import enum
+import types
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+
+from .ambient import Ambient, explain_ambient, read_ambient
+from .leaves import Spec, flatten, paths, unflatten
+
+TENSOR, PARAMETER, PLAIN, OPAQUE = "tensor", "parameter", "plain", "opaque"
+
+_SCALARS = (int, bool, str, bytes, type(None))
+_VALUES = (
+    torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format,
+    enum.Enum, range, complex, type, types.FunctionType, types.BuiltinFunctionType, type(Ellipsis),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call, taken apart.
+
+    Attributes:
+        spec: Structure of ``(args, kwargs)``, keyword arguments sorted by name.
+        leaves: The leaves in order.
+        kinds: For each leaf one of TENSOR, PARAMETER, PLAIN, OPAQUE.
+        key: Hashable; two calls with equal keys may share recordings.
+    """
+
+    spec: Spec
+    leaves: tuple[Any, ...]
+    kinds: tuple[str, ...]
+    key: tuple[Any, ...]
+
+    def names(self) -> list[str]:
+        """Name of every leaf: ``args[0]``, ``kwargs['mask']``."""
+        args, kwargs = self.spec[3]
+        return paths(args, "args") + paths(kwargs, "kwargs")
+
+    def rebuild(self, leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Put arguments of the same structure together from other leaves."""
+        args, kwargs = unflatten(self.spec, iter(leaves))
+        return args, kwargs
+
+
+def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """Take a call's arguments apart and compute its key."""
+    leaves: list[Any] = []
+    ordered = dict(sorted(kwargs.items())) if len(kwargs) > 1 else kwargs
+    spec = flatten((args, ordered), leaves)
+    kinds: list[str] = []
+    tokens: list[Any] = []
+    shared: list[torch.Tensor] = []
+    for leaf in leaves:
+        kind, token = _describe(leaf)
+        kinds.append(kind)
+        tokens.append(token)
+        if kind is TENSOR and token[0] is not None:
+            shared.append(leaf)
+    key = (spec, tuple(tokens), _sharing(shared), read_ambient())
+    return Call(spec, tuple(leaves), tuple(kinds), key)
+
+
+def _describe(leaf: Any) -> tuple[str, Any]:
+    if isinstance(leaf, torch.Tensor):
+        return _describe_tensor(leaf)
+    kind = type(leaf)
+    if kind is float:
+        return PLAIN, (float, leaf.hex())  # keeps 0.0 and -0.0 apart, and NaN equal to itself
+    if kind in _SCALARS:
+        return PLAIN, (kind, leaf)
+    if isinstance(leaf, numpy.generic):
+        return PLAIN, (kind, leaf.tobytes())
+    if kind is slice:
+        return PLAIN, (slice, leaf.start, leaf.stop, leaf.step)
+    if isinstance(leaf, _VALUES):
+        return PLAIN, (kind, leaf)
+    return OPAQUE, (kind, id(leaf))
+
+
+def _describe_tensor(leaf: torch.Tensor) -> tuple[str, Any]:
+    if isinstance(leaf, torch.nn.Parameter):
+        return PARAMETER, ("parameter", id(leaf))
+    if leaf.layout is not torch.strided:
+        return TENSOR, (None, type(leaf), leaf.layout, leaf.shape, leaf.dtype)
+    return TENSOR, (
+        leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.requires_grad, leaf.is_leaf,
+        type(leaf), leaf.is_inference(), leaf.is_conj(), leaf.is_neg(),
+    )  # fmt: skip
+
+
+def extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """First byte and end of the part of its storage that a strided tensor covers."""
+    start = tensor.storage_offset()
+    end = start
+    if tensor.numel():
+        end += 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return start * tensor.itemsize, end * tensor.itemsize
+
+
+def overlaps(tensors: list[torch.Tensor]) -> list[list[int]]:
+    """Group tensors that cover common memory, by position; tensors apart in one storage are apart."""
+    if len(tensors) < 2:
+        return [[position] for position in range(len(tensors))]
+    ranges: list[tuple[int, int, int, int]] = []
+    for position, tensor in enumerate(tensors):
+        handle = tensor.untyped_storage()._cdata if tensor.numel() else -position - 1
+        ranges.append((handle, *extent(tensor), position))
+    ranges.sort()
+    groups: list[list[int]] = []
+    last_handle, last_end = 0, -1
+    for handle, start, end, position in ranges:
+        if groups and handle == last_handle and start < last_end:
+            groups[-1].append(position)
+            last_end = max(last_end, end)
+        else:
+            groups.append([position])
+            last_handle, last_end = handle, end
+    return sorted(sorted(group) for group in groups)
+
+
+def _sharing(tensors: list[torch.Tensor]) -> tuple[Any, ...]:
+    """Which tensor arguments share memory, and how they lie relative to each other."""
+    pointers = [tensor.untyped_storage()._cdata for tensor in tensors]
+    if len(set(pointers)) == len(pointers):
+        return ()
+    found: list[Any] = []
+    for group in overlaps(tensors):
+        if len(group) > 1:
+            first = min(extent(tensors[position])[0] for position in group)
+            found.append(tuple((position, extent(tensors[position])[0] - first) for position in group))
+    return tuple(found)
+
+
+def explain_key(was: tuple[Any, ...], call: Call) -> str:
+    """Say which argument makes a call's key differ from another key."""
+    now = call.key
+    if was[0] != now[0]:
+        return "the structure of the arguments differs"
+    for name, before, after in zip(call.names(), was[1], now[1], strict=False):
+        if before != after:
+            return f"{name} was {_show(before)} and is {_show(after)}"
+    if was[2] != now[2]:
+        return "other arguments share memory than before"
+    ambient: tuple[Ambient, Ambient] = (was[3], now[3])
+    return explain_ambient(*ambient) or "nothing differs"
+
+
+def _show(token: Any) -> str:
+    if token[0] == "parameter":
+        return "another parameter"
+    if isinstance(token[0], torch.Size):
+        shape, stride, dtype, device = token[:4]
+        return f"{str(dtype).removeprefix('torch.')}{list(shape)} strides {list(stride)} on {device}"
+    if token[0] is float:
+        return repr(float.fromhex(token[1]))
+    if len(token) == 2 and token[0] in _SCALARS:
+        return repr(token[1])
+    return f"a {getattr(token[0], '__name__', token[0])}"
+
+
+def describe_key(call: Call) -> str:
+    """A short, readable form of a call's key for reports."""
+    parts: list[str] = []
+    for name, kind, leaf in zip(call.names(), call.kinds, call.leaves, strict=True):
+        if kind in (TENSOR, PARAMETER):
+            parts.append(f"{name}: {str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)}")
+        elif kind == PLAIN:
+            text = repr(leaf)
+            parts.append(f"{name}: {text if len(text) <= 40 else text[:37] + '...'}")
+        else:
+            parts.append(f"{name}: {type(leaf).__name__}")
+    return "(" + ", ".join(parts) + ")"

@@ -1,0 +1,292 @@
+"""The Python state a callable can reach: module attributes, closure cells, globals, containers.
+
+A graph freezes every Python value its code read. PyTorch offers no way to see those reads, so rote takes
+the reachable state as an upper bound: it walks from the callable, from opaque arguments and from the
+globals named by executed code, and notes each slot (container, key) with what lies in it. Two walks tell
+what a call changed; a walk at recording time becomes the guard.
+
+Descended into: dicts, lists, tuples, sets, deques, closures, defaults and attributes of functions, partials,
+modules, optimizers, instances of user classes (``__dict__`` and ``__slots__``), plain attributes of their
+classes, and Python modules of the user by the names the code mentions. Taken by identity: everything else.
+
+What this does not see: state inside C extensions, files, the environment, properties that compute from a
+clock, and the contents of numpy arrays above 64 KiB. A value that comes from there and reaches an operation
+as an operand is still caught when two observed calls differ in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+import types
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy
+import torch
+
+from .executed import ExecutedCode
+
+ITEM, ATTRIBUTE, CELL, LENGTH, BULK = "item", "attribute", "cell", "length", "bulk"
+BULK_LENGTH = 4096
+ARRAY_BYTES = 1 << 16
+
+_PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
+_NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
+_SKIPPED_PACKAGES = frozenset(sys.stdlib_module_names) | {"numpy", "rote"}
+_SKIPPED_TORCH = ("torch._", "torch.fx", "torch.jit", "torch.distributed", "torch.cuda", "torch.autograd")
+_MODULE_INTERNALS = frozenset({
+    "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_version",
+    "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_is_full_backward_hook",
+    "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs",
+    "call_super_init", "_compiled_call_impl", "_is_hf_initialized",
+})  # fmt: skip
+
+
+class TensorMark(NamedTuple):
+    """A tensor found in a slot; compared by identity and address."""
+
+    identity: int
+    address: int
+    requires_grad: bool
+
+
+class Content(NamedTuple):
+    """A value compared by a copy of its content."""
+
+    value: Any
+
+
+class Entry(NamedTuple):
+    """One slot: where it is and what was in it."""
+
+    kind: str
+    container: Any
+    key: Any
+    value: Any
+    node: int
+
+
+class Snapshot:
+    """Everything reachable at one moment.
+
+    Attributes:
+        entries: Slots by ``(kind, id of container, key)``.
+        tensors: For each storage handle found, the slot entries of tensors on it.
+    """
+
+    def __init__(self) -> None:
+        self.entries: dict[tuple[str, int, Any], Entry] = {}
+        self.tensors: dict[int, list[tuple[Entry, torch.Tensor]]] = {}
+        self._nodes: list[tuple[int, str]] = []
+
+    def node(self, parent: int, label: str) -> int:
+        """Add a place in the tree of names; returns its number."""
+        self._nodes.append((parent, label))
+        return len(self._nodes) - 1
+
+    def path(self, node: int) -> str:
+        """The name of a place, as a user would write it."""
+        labels: list[str] = []
+        while node >= 0:
+            node, label = self._nodes[node]
+            labels.append(label)
+        return "".join(reversed(labels))
+
+    def name_of(self, entry: Entry) -> str:
+        """The name of the slot itself."""
+        return self.path(entry.node)
+
+
+class StateWalk:
+    """Walks from roots to every slot, breadth first."""
+
+    def __init__(self, executed: ExecutedCode) -> None:
+        self._executed = executed
+        self._attribute_names = executed.attribute_names()
+        self._seen: dict[int, Any] = {}
+        self._queue: deque[tuple[Any, int]] = deque()
+        self.snapshot = Snapshot()
+
+    def take(self, roots: list[tuple[str, Any]]) -> Snapshot:
+        """Snapshot everything reachable from the roots and the executed code's globals."""
+        for name, root in roots:
+            self._descend(root, self.snapshot.node(-1, name))
+        for namespace, name in self._executed.reads():
+            module = namespace.get("__name__", "")
+            self._note(ITEM, namespace, name, namespace[name], -1, f"{module}.{name}")
+        while self._queue:
+            value, node = self._queue.popleft()
+            self._expand(value, node)
+        return self.snapshot
+
+    def _note(self, kind: str, container: Any, key: Any, value: Any, parent: int, label: str) -> None:
+        address = (kind, id(container), key)
+        if address in self.snapshot.entries:
+            return
+        node = self.snapshot.node(parent, label)
+        entry = Entry(kind, container, key, mark(value), node)
+        self.snapshot.entries[address] = entry
+        if isinstance(value, torch.Tensor):
+            self._note_tensor(entry, value)
+        else:
+            self._descend(value, node)
+
+    def _note_tensor(self, entry: Entry, tensor: torch.Tensor) -> None:
+        if tensor.layout is torch.strided:
+            handle = tensor.untyped_storage()._cdata
+            self.snapshot.tensors.setdefault(handle, []).append((entry, tensor))
+
+    def _descend(self, value: Any, node: int) -> None:
+        if type(value) in _PLAIN or id(value) in self._seen or isinstance(value, torch.Tensor):
+            return
+        self._seen[id(value)] = value
+        self._queue.append((value, node))
+
+    def _expand(self, value: Any, node: int) -> None:
+        kind = type(value)
+        if isinstance(value, dict):
+            self._expand_dict(value, node)
+        elif isinstance(value, (list, tuple, deque)):
+            self._expand_sequence(value, node)
+        elif isinstance(value, types.FunctionType):
+            self._expand_function(value, node)
+        elif isinstance(value, types.MethodType):
+            self._descend(value.__self__, node)
+            self._descend(value.__func__, node)
+        elif isinstance(value, functools.partial):
+            for label, part in ((".func", value.func), (".args", value.args), (".keywords", value.keywords)):
+                self._descend(part, self.snapshot.node(node, label))
+        elif isinstance(value, types.ModuleType):
+            self._expand_module(value, node)
+        elif isinstance(value, type):
+            if value.__module__.partition(".")[0] not in _SKIPPED_PACKAGES | {"torch"}:
+                self._expand_class(value, node)
+        elif _is_open(kind):
+            self._expand_instance(value, node)
+
+    def _expand_dict(self, value: dict[Any, Any], node: int) -> None:
+        self._note(LENGTH, value, None, Content(len(value)), node, " (length)")
+        if len(value) > BULK_LENGTH and all(type(item) in _PLAIN for item in value.values()):
+            self._note(BULK, value, None, Content(tuple(value.items())), node, "")
+            return
+        for key in list(value):
+            label = f"[{key!r}]" if type(key) in _PLAIN else f"[<{type(key).__name__}>]"
+            self._note(ITEM, value, key, value[key], node, label)
+            if not isinstance(key, _PLAIN):
+                self._descend(key, node)
+
+    def _expand_sequence(self, value: Any, node: int) -> None:
+        if not isinstance(value, tuple):
+            self._note(LENGTH, value, None, Content(len(value)), node, " (length)")
+        if len(value) > BULK_LENGTH and all(type(item) in _PLAIN for item in value):
+            self._note(BULK, value, None, Content(tuple(value)), node, "")
+            return
+        for index, item in enumerate(value):
+            self._note(ITEM, value, index, item, node, f"[{index}]")
+
+    def _expand_function(self, value: types.FunctionType, node: int) -> None:
+        if _package(value.__module__ or "") in _SKIPPED_PACKAGES | {"torch"}:
+            return
+        names = value.__code__.co_freevars
+        for name, cell in zip(names, value.__closure__ or (), strict=True):
+            try:
+                content = cell.cell_contents
+            except ValueError:  # the cell is still empty
+                continue
+            self._note(CELL, cell, None, content, node, f".{name}" if not _root(self.snapshot, node) else name)
+        for label in ("__defaults__", "__kwdefaults__"):
+            if getattr(value, label):
+                self._note(ATTRIBUTE, value, label, getattr(value, label), node, f".{label}")
+        if value.__dict__:
+            self._expand_attributes(value.__dict__, node)
+
+    def _expand_module(self, value: types.ModuleType, node: int) -> None:
+        if _package(value.__name__) in _SKIPPED_PACKAGES | {"torch"}:
+            return
+        namespace = vars(value)
+        for name in self._attribute_names & namespace.keys():
+            self._note(ITEM, namespace, name, namespace[name], -1, f"{value.__name__}.{name}")
+
+    def _expand_instance(self, value: Any, node: int) -> None:
+        attributes = getattr(value, "__dict__", None)
+        if attributes is not None:
+            is_module = isinstance(value, torch.nn.Module)
+            self._expand_attributes(attributes, node, _MODULE_INTERNALS if is_module else frozenset())
+        for cls in type(value).__mro__:
+            for name in _slots(cls):
+                if hasattr(value, name):
+                    self._note(ATTRIBUTE, value, name, getattr(value, name), node, f".{name}")
+        for cls in type(value).__mro__:
+            if _package(cls.__module__) not in _SKIPPED_PACKAGES | {"torch"}:
+                self._descend(cls, self.snapshot.node(-1, cls.__qualname__))
+        if isinstance(value, (dict, list)):  # an instance that is also a container
+            self._expand_dict(value, node) if isinstance(value, dict) else self._expand_sequence(value, node)
+
+    def _expand_attributes(
+        self, attributes: dict[str, Any], node: int, skipped: frozenset[str] = frozenset()
+    ) -> None:
+        self._note(LENGTH, attributes, None, Content(len(attributes)), node, " (number of attributes)")
+        for name in list(attributes):
+            if name in skipped:
+                continue
+            value = attributes[name]
+            if name in ("_parameters", "_buffers", "_modules") and isinstance(value, dict):
+                self._note(LENGTH, value, None, Content(len(value)), node, f".{name} (length)")
+                for key, item in value.items():
+                    label = f"[{key}]" if key.isdigit() else f".{key}"
+                    self._note(ITEM, value, key, item, node, label)
+            else:
+                self._note(ITEM, attributes, name, value, node, f".{name}")
+
+    def _expand_class(self, cls: type, node: int) -> None:
+        namespace = vars(cls)
+        for name, value in list(namespace.items()):
+            if isinstance(value, types.FunctionType):
+                if value.__code__ in self._executed.globals:
+                    self._note(ITEM, namespace, name, value, node, f".{name}")
+            elif not name.startswith("__") and isinstance(value, (*_PLAIN, list, dict, torch.Tensor)):
+                self._note(ITEM, namespace, name, value, node, f".{name}")
+
+
+def mark(value: Any) -> Any:
+    """The form in which a slot's content is kept: tensors by address, small arrays and sets by content."""
+    if isinstance(value, Content):
+        return value
+    if isinstance(value, torch.Tensor):
+        return TensorMark(id(value), _address(value), value.requires_grad)
+    if isinstance(value, numpy.ndarray):
+        return Content(value.tobytes()) if value.nbytes <= ARRAY_BYTES and not value.dtype.hasobject else value
+    if isinstance(value, (set, frozenset)):
+        return Content(frozenset(value)) if len(value) <= BULK_LENGTH else value  # pyright: ignore
+    return value
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.data_ptr() if tensor.layout is torch.strided else 0
+
+
+def _is_open(kind: type) -> bool:
+    """Whether instances of a class hold the user's state in attributes."""
+    if kind in _NAMESPACES or issubclass(kind, (torch.nn.Module, torch.optim.Optimizer)):
+        return True
+    module = kind.__module__ or ""
+    package = _package(module)
+    if package == "torch":
+        return not module.startswith(_SKIPPED_TORCH) and hasattr(kind, "__dict__")
+    return package not in _SKIPPED_PACKAGES
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _slots(cls: type) -> tuple[str, ...]:
+    slots = cls.__dict__.get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
+
+
+def _root(snapshot: Snapshot, node: int) -> bool:
+    return node >= 0 and snapshot.path(node) == ""

@@ -1,0 +1,192 @@
+"""What the layout promises: rooms import downwards, import does nothing, files are small and documented."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "rote"
+OPTIONAL = frozenset({"cuda", "triton"})
+MAX_LINES = 400
+
+
+def sources() -> list[Path]:
+    found = sorted(SOURCE.rglob("*.py"))
+    assert found, f"no Python files under {SOURCE}"
+    return found
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(filter(None, [str(SOURCE.parent), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+# --- Rooms -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(importlib.util.find_spec("importlinter") is None, reason="import-linter is not installed")
+def test_rooms_import_downwards_only():
+    done = run_python("-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-cache")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# --- Import does nothing ---------------------------------------------------------------------------------
+
+IMPORT_PROBE = """
+import atexit, gc, signal, sys, threading, warnings
+import numpy, torch
+import torch.utils._pytree as pytree
+
+def state():
+    return {
+        "CUDA initialised": torch.cuda.is_initialized(),
+        "default dtype": torch.get_default_dtype(),
+        "default device": torch.get_default_device(),
+        "threads": (torch.get_num_threads(), torch.get_num_interop_threads()),
+        "grad mode": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
+        "anomaly mode": torch.is_anomaly_enabled(),
+        "autocast": [torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda")],
+        "determinism": (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark),
+        "matmul precision": torch.get_float32_matmul_precision(),
+        "random state": torch.get_rng_state().tolist(),
+        "active modes": (torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()),
+        "operators": len(torch._C._dispatch_get_all_op_names()),
+        "pytree nodes": len(pytree.SUPPORTED_NODES),
+        "exit handlers": atexit._ncallbacks(),
+        "threads running": threading.active_count(),
+        "hooks": (sys.excepthook, sys.settrace, sys.gettrace(), sys.getprofile(), list(sys.meta_path)),
+        "collector": (list(gc.callbacks), gc.get_threshold(), gc.isenabled()),
+        "interrupt handler": signal.getsignal(signal.SIGINT),
+        "warning filters": list(warnings.filters),
+    }
+
+before = state()
+import rote
+after = state()
+for name, value in before.items():
+    if after[name] != value:
+        print(f"{name}: {value} -> {after[name]}")
+"""
+
+
+def test_import_changes_nothing():
+    done = run_python("-c", IMPORT_PROBE)
+    assert done.returncode == 0, done.stderr
+    assert not done.stdout, "import rote changed\n" + done.stdout
+
+
+# --- What a file may contain -----------------------------------------------------------------------------
+
+
+def local_imports(tree: ast.AST) -> Iterator[str]:
+    """Imports inside functions, except of the optional dependencies."""
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    inside = {node for function in functions for node in ast.walk(function)}
+    for node in ast.walk(tree):
+        if node in inside and isinstance(node, ast.Import | ast.ImportFrom):
+            for name in imported(node):
+                if name.split(".")[0] not in OPTIONAL:
+                    yield f"{node.lineno}: {name}"
+
+
+def imported(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """Dotted names; of ``from a import b`` that is ``a.b``."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return ["." * node.level + f"{node.module or ''}.{alias.name}".lstrip(".") for alias in node.names]
+
+
+def environment_reads(tree: ast.AST) -> Iterator[str]:
+    names = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in names:
+            yield f"{node.lineno}: {ast.unparse(node)}"
+        elif isinstance(node, ast.ImportFrom) and node.module == "os":
+            yield from (f"{node.lineno}: os.{alias.name}" for alias in node.names if alias.name in names)
+
+
+def private_torch(tree: ast.AST) -> Iterator[str]:
+    """Uses of ``torch._C``, under whatever name torch was imported."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "_C":
+            yield f"{node.lineno}: {ast.unparse(node)}"
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            for name in imported(node):
+                if name == "torch._C" or name.startswith("torch._C."):
+                    yield f"{node.lineno}: {name}"
+
+
+def offences(rule) -> dict[str, list[str]]:
+    found = {name_of(path): list(rule(parse(path))) for path in sources()}
+    return {name: lines for name, lines in found.items() if lines}
+
+
+def test_no_local_imports():
+    assert offences(local_imports) == {}
+
+
+def test_one_file_reads_the_environment():
+    assert set(offences(environment_reads)) <= {"base/settings.py"}
+
+
+def test_private_torch_stays_in_compat():
+    found = offences(private_torch)
+    assert {name: lines for name, lines in found.items() if Path(name).name != "compat.py"} == {}
+
+
+def test_files_are_documented():
+    missing = [name_of(path) for path in sources() if not ast.get_docstring(parse(path))]
+    assert missing == [], "without a module docstring"
+
+
+def test_files_are_small():
+    lengths = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
+    assert {name: length for name, length in lengths.items() if length >= MAX_LINES} == {}
+
+
+# --- The rules above see what they should ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "expected"),
+    [
+        (local_imports, "import os\nimport torch.nn", []),
+        (local_imports, "def f():\n    import os", ["2: os"]),
+        (local_imports, "class A:\n    async def f(self):\n        from ..base import x", ["3: ..base.x"]),
+        (local_imports, "def f():\n    import triton\n    from cuda.bindings import driver", []),
+        (environment_reads, "import os\nos.environ['A']", ["2: os.environ"]),
+        (environment_reads, "from os import getenv", ["1: os.getenv"]),
+        (environment_reads, "from os import fspath", []),
+        (private_torch, "import torch\ntorch._C._foo()", ["2: torch._C"]),
+        (private_torch, "from torch import _C", ["1: torch._C"]),
+        (private_torch, "from torch._C import Graph", ["1: torch._C.Graph"]),
+        (private_torch, "import torch._C", ["1: torch._C"]),
+        (private_torch, "'torch._C'\nimport torch._inductor", []),
+    ],
+)
+def test_rules_find_what_they_name(rule, text, expected):
+    assert list(rule(ast.parse(text))) == expected
