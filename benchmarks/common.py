@@ -141,6 +141,8 @@ def describe(graphed: Any) -> dict[str, Any]:
     recordings = [
         {
             "segments": recording.segments,
+            "operations": recording.operations,
+            "paths": recording.paths,
             "islands": [f"{island.operation} at {island.where}" for island in recording.islands],
             "bytes_held": recording.bytes_held,
         }

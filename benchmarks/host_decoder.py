@@ -83,7 +83,8 @@ def run(settings: Settings) -> Outcome:
     held = sum(recording["bytes_held"] for recording in about["recordings"])
     out.facts["bytes of the logits, which escape"] = _storage(logits).nbytes()
     out.facts["bytes of intermediates without reuse"] = produced.total() - _storage(logits).nbytes()
-    out.facts["bytes held by the recording"] = held
+    out.facts["bytes held by the recording, logits and all"] = held
+    out.facts["bytes held besides the logits"] = held - _storage(logits).nbytes()
     out.facts["rote"] = about
     graphed.reset()
     return out

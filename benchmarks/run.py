@@ -117,9 +117,16 @@ def _duration(us: float) -> str:
     return f"{us / 1e3:9.2f} ms" if us >= 1e4 else f"{us:9.1f} us"
 
 
-def _short(value: Any, limit: int = 160) -> str:
-    text = f"{value:,}" if type(value) is int else json.dumps(value)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+def _short(value: Any) -> str:
+    """A fact on one line; lists are only counted, the JSON has them in full."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_short(each)}" for key, each in value.items())
+    if isinstance(value, list):
+        plain = [_short(each) for each in value if isinstance(each, dict)]
+        return f"[{'; '.join(plain)}]" if plain else str(len(value))
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 if __name__ == "__main__":

@@ -20,13 +20,11 @@ from ..base.location import Site, user_site
 from ..base.settings import read_settings
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..recording.borrow import BorrowedTensor, unwrap
 from ..recording.entry import Entry
 from ..recording.result import RECORDED, REPLAYED, Limits, Result
 from ..recording.run import tracing
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call, bind, explain_key
-from ..signature.leaves import flatten, unflatten
 from .options import Options
 from .report import IslandReport, RecordingReport, Report, Tally, explain
 
@@ -70,17 +68,17 @@ class Graphed:
         """
         if not self._enabled or tracing.get():
             return self._function(*args, **kwargs)
-        call = bind(*_plain(args, kwargs))
+        call = bind(args, kwargs)
         with self._lock:
             entry = self._entry(call)
-            site = user_site(sys._getframe(1))
+            caller = sys._getframe(1)
             if self._strict:
-                self._check_strict(entry, call, site)
+                self._check_strict(entry, call, user_site(caller))
             backend = entry.backend
             if backend is None:
-                return self._finish(entry, entry.run(call, site))
+                return self._finish(entry, entry.run(call, caller))
             with backend.lock:
-                return self._finish(entry, entry.run(call, site))
+                return self._finish(entry, entry.run(call, caller))
 
     def _entry(self, call: Call) -> Entry:
         entries = self._entries
@@ -247,16 +245,6 @@ class GraphedModule(Graphed):
             object.__setattr__(self, name, value)
         else:
             setattr(module, name, value)
-
-
-def _plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Borrowed tensors among the arguments are taken as the plain tensors they are, if still valid."""
-    leaves: list[Any] = []
-    spec = flatten((args, kwargs), leaves)
-    if not any(type(leaf) is BorrowedTensor for leaf in leaves):
-        return args, kwargs
-    fresh: tuple[tuple[Any, ...], dict[str, Any]] = unflatten(spec, iter([unwrap(leaf) for leaf in leaves]))
-    return fresh
 
 
 def _name_of(function: Any) -> str:

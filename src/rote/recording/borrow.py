@@ -76,6 +76,16 @@ class BorrowedTensor(torch.Tensor):
 
     lease: Lease
 
+    def __rote_plain__(self) -> torch.Tensor:
+        """The plain tensor, for a graphed callable that takes it as an argument.
+
+        Raises:
+            StaleOutputError: The lease has ended.
+        """
+        self.lease.check()
+        with plain_functions():
+            return self.as_subclass(torch.Tensor)  # type: ignore[arg-type]
+
     @classmethod
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -96,19 +106,6 @@ def lend(tensor: torch.Tensor, lease: Lease) -> BorrowedTensor:
         borrowed = tensor.detach().as_subclass(BorrowedTensor)
         borrowed.lease = lease
     return borrowed
-
-
-def unwrap(value: Any) -> Any:
-    """A plain tensor for a borrowed one.
-
-    Raises:
-        StaleOutputError: The lease has ended.
-    """
-    if not isinstance(value, BorrowedTensor):
-        return value
-    value.lease.check()
-    with plain_functions():
-        return value.as_subclass(torch.Tensor)  # type: ignore[arg-type]
 
 
 def _name(func: Any) -> str:

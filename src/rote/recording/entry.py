@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
+from types import FrameType
 from typing import Any
 
 import torch
 
 from ..backends.base import Backend, Session
-from ..base.location import Site
+from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
@@ -113,7 +115,7 @@ class Entry:
             return None, self._eager_reasons or [reason(rules.NOT_YET, "the key is still being observed")]
         return variant, self.island_reasons(variant)
 
-    def run(self, call: Call, site: Site) -> Result:
+    def run(self, call: Call, caller: FrameType) -> Result:
         """Make one call: replay it, or run it once while learning from it."""
         self.calls += 1
         if self.life.state is State.EAGER and self.life.rest():
@@ -121,23 +123,23 @@ class Entry:
             return Result(self._function(*args, **kwargs), EAGER, self._eager_reasons)
         variant = self.find()
         if variant is not None and variant.recorded:
-            return self._replay(variant, call, site)
-        return self._trace(variant, call, site)
+            return self._replay(variant, call, caller)
+        return self._trace(variant, call, user_site(caller))
 
     # ------------------------------------------------------------------ replay
 
-    def _replay(self, variant: Variant, call: Call, site: Site) -> Result:
+    def _replay(self, variant: Variant, call: Call, caller: FrameType) -> Result:
         backend, inputs = self._backend, variant.inputs
         assert backend is not None and inputs is not None
         backend.enter_call()
-        effects = variant.effects()
+        effects = variant.effects
         if effects:
             free = [effect.withdraw() for effect in effects]
             if not all(free) and not variant.copies_gradients:
-                return self._stop_sharing_gradients(variant, call, site)
+                return self._stop_sharing_gradients(variant, call, user_site(caller))
         done = replay(variant.root, inputs, call)
         if not done.finished:
-            return self._go_on(variant, call, done, site)
+            return self._go_on(variant, call, done, user_site(caller))
         assert done.node.template is not None
         value = result_of(done.node.template, inputs, call)
         for effect in done.node.effects:
@@ -148,7 +150,7 @@ class Entry:
 
     def _stop_sharing_gradients(self, variant: Variant, call: Call, site: Site) -> Result:
         """Somebody holds an earlier gradient: leave them that memory, and copy from now on."""
-        for effect in variant.effects():
+        for effect in variant.effects:
             effect.restore()
         variant.release()
         variant.copies_gradients = True
@@ -198,7 +200,8 @@ class Entry:
         watch, dice = GradientWatch(before), HostRandom.read()
         traced = TracedCall(self._function, call, plan, site)
         try:
-            with self.executed:
+            new = variant is None or plan.follow  # the call goes where none went before
+            with self.executed if new else nullcontext():
                 outcome = traced.run()
         except BaseException:
             self._abandon(variant, plan)

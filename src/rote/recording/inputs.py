@@ -37,6 +37,10 @@ class StaticInputs:
     groups: list[Group]
     written: set[int] = field(default_factory=set[int])
 
+    def __post_init__(self) -> None:
+        self._simple = [(group.members[0], group.static[0]) for group in self.groups if _is_simple(group)]
+        self._others = [group for group in self.groups if not _is_simple(group)]
+
     @classmethod
     def like(cls, call: Call) -> StaticInputs:
         """Allocate memory for a call's tensor arguments and place them."""
@@ -46,15 +50,17 @@ class StaticInputs:
 
     def place(self, leaves: tuple[Any, ...]) -> None:
         """Copy the caller's tensors to the fixed addresses."""
-        for group in self.groups:
+        for member, static in self._simple:
+            source = leaves[member]
+            if static.data_ptr() != source.data_ptr():
+                static.copy_(source)
+        for group in self._others:
             if group.span is not None:
-                source = _span(leaves, group.members)
-                group.span.copy_(source)
+                group.span.copy_(_span(leaves, group.members))
                 continue
             for static, member in zip(group.static, group.members, strict=True):
-                source = leaves[member]
-                if static.device.type != "meta" and static.data_ptr() != source.data_ptr():
-                    _copy(static, source)
+                if static.device.type != "meta":
+                    _copy(static, leaves[member])
 
     def copy_back(self, leaves: tuple[Any, ...]) -> None:
         """Give the caller's tensors the values that the callable wrote into the static ones."""
@@ -100,6 +106,13 @@ def group_members(call: Call) -> list[list[int]]:
 def base_offset(leaves: tuple[Any, ...], members: list[int]) -> int:
     """First element that any member of a group covers."""
     return min(leaves[member].storage_offset() for member in members)
+
+
+def _is_simple(group: Group) -> bool:
+    """One tensor that a plain ``copy_`` fills: nothing overlaps, no gradient, real memory."""
+    static = group.static[0]
+    overlapping = any(stride == 0 and size > 1 for size, stride in zip(static.shape, static.stride(), strict=True))
+    return len(group.members) == 1 and not overlapping and not static.requires_grad and not static.is_meta
 
 
 def _make_group(members: list[int], call: Call) -> Group:

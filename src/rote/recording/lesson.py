@@ -39,6 +39,7 @@ class Pupil(Protocol):
     executed: ExecutedCode
     limits: Limits
     evictions: int
+    calls: int
 
     def walk(self, call: Call) -> Snapshot: ...
     def rest(self, reasons: list[Reason]) -> None: ...
@@ -196,6 +197,8 @@ class Lesson:
         if self._variant is not None and self._variant in variants:
             variants.remove(self._variant)
         self._pupil.rest(found)
+        if self._pupil.calls == 1:  # the first training step leaves gradients where there were none
+            found = [why for why in found if why.code != rules.GRADIENT_LEAVES.code]
         return Result(value, EAGER, found)
 
     def _differed(self, value: Any, found: list[Reason]) -> Result:
@@ -218,7 +221,7 @@ class Lesson:
         for node in outcome.tracer.nodes:
             node.seen += 1
         ends_recorded = self._node.recorded
-        self._note_end(outcome.template if ends_recorded else strip(outcome.template))
+        self._note_end(outcome.template.prepared() if ends_recorded else strip(outcome.template))
         pupil.life.steady()
         if not self._settle_session(variant):
             if pupil.life.state is State.OBSERVING and plan.root.seen >= plan.warmup:

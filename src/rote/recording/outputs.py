@@ -10,7 +10,7 @@ grad, as in eager, and raises when ``backward`` is called on it again, as in eag
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -59,6 +59,14 @@ class Template:
     def key(self) -> Any:
         """What two observations of the result are compared by."""
         return (self.spec, tuple(leaf.token for leaf in self.leaves))
+
+    def prepared(self) -> Template:
+        """For a recording: results with a consumed graph become tensors that carry its stand-in."""
+        leaves = [
+            replace(leaf, value=spend(leaf.value)) if leaf.kind == OWN and leaf.spent else leaf
+            for leaf in self.leaves
+        ]
+        return Template(self.spec, tuple(leaves))
 
     def difference(self, other: Template) -> str:
         """Say which part of the result differs from another observation of it."""
@@ -122,29 +130,40 @@ def _tensor_leaf(leaf: torch.Tensor, ledger: Ledger, inputs: dict[int, int], spe
     return OutputLeaf(OWN, token, index=number, value=leaf.detach(), spent=spent)
 
 
-def hand_out(template: Template, leaves: tuple[Any, ...], static_offsets: dict[int, int]) -> Any:
+def hand_out(template: Template, leaves: tuple[Any, ...], starts: dict[int, int]) -> Any:
     """Make the caller's result: copies of what lies in the recording's memory, everything else as it is.
 
     Args:
         template: The recorded result.
         leaves: The call's argument leaves.
-        static_offsets: For each input leaf, where its group starts in the caller's storage.
+        starts: For each input leaf a view is taken of, where its group starts in the caller's storage.
     """
+    if template.spec is None and template.leaves[0].kind == OWN:
+        return _copy_leaf(template.leaves[0])
     copies = _copies(template)
     parts: list[Any] = []
     for position, leaf in enumerate(template.leaves):
         if leaf.kind == OWN:
-            fresh = copies[position]
-            parts.append(spend(fresh) if leaf.spent else fresh)
+            parts.append(copies[position])
         elif leaf.kind == PASSED:
             parts.append(leaves[leaf.index])
         elif leaf.kind == INPUT_VIEW:
-            parts.append(_input_view(leaf.token, leaves[leaf.index], static_offsets[leaf.index]))
+            parts.append(_input_view(leaf.token, leaves[leaf.index], starts[leaf.index]))
         elif leaf.kind == META:
             parts.append(torch.empty_like(leaf.value))
         else:
             parts.append(leaf.value)
     return unflatten(template.spec, iter(parts))
+
+
+def _copy_leaf(leaf: OutputLeaf) -> torch.Tensor:
+    """A copy of a result that shares memory with no other one."""
+    if not leaf.spent:
+        return copy_of(leaf.value)
+    if leaf.value.requires_grad:  # prepared by Template.prepared(): one operation instead of two
+        with torch.enable_grad():
+            return copy_of(leaf.value)
+    return spend(copy_of(leaf.value))
 
 
 def _input_view(token: Token, base: torch.Tensor, start: int) -> torch.Tensor:
@@ -163,13 +182,14 @@ def _copies(template: Template) -> dict[int, torch.Tensor]:
     for positions in by_storage.values():
         first = template.leaves[positions[0]].value
         if len(positions) == 1:
-            found[positions[0]] = copy_of(first)
+            found[positions[0]] = _copy_leaf(template.leaves[positions[0]])
             continue
         storage = first.untyped_storage().clone()
         for position in positions:
             tensor = template.leaves[position].value
             fresh = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-            found[position] = fresh.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+            fresh.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+            found[position] = spend(fresh) if template.leaves[position].spent else fresh
     return found
 
 

@@ -125,24 +125,28 @@ class TracedCall:
 
     def _attempt(self, tracer: Tracer) -> Outcome:
         tape = self._tape
-        args, kwargs = self._call.rebuild(list(self._leaves))
         host = HostDataMode(tracer)
+        with self._stream():  # outermost: a segment is closed or thrown away before the stream is left
+            try:
+                value = self._call_function(tracer, host)
+                if tape is not None:
+                    tape.close()
+            finally:
+                if tape is not None:
+                    tape.abort()
+        host.check_arrays()
+        return self._finish(tracer, host, value)
+
+    def _call_function(self, tracer: Tracer, host: HostDataMode) -> Any:
+        args, kwargs = self._call.rebuild(list(self._leaves))
         try:
             with self._surroundings(), host, tracer:
-                value = self._function(*args, **kwargs)
+                return self._function(*args, **kwargs)
         except RestartError:
-            if tape is not None:
-                tape.abort()
             raise
         except BaseException as error:
             self._user_error(error)
             raise
-        del args, kwargs
-        host.check_arrays()
-        if tape is not None:
-            with self._stream():
-                tape.close()
-        return self._finish(tracer, host, value)
 
     def _user_error(self, error: BaseException) -> None:
         """The callable raised: run what was captured before, as eager would have; a lost capture restarts."""
@@ -150,8 +154,7 @@ class TracedCall:
         if tape is None or not tape.is_open:
             return
         try:
-            with self._stream():
-                tape.close()
+            tape.close()
         except RestartError:
             self._fail(f"{type(error).__name__}: {error}", traceback_site(error.__traceback__))
             raise
@@ -221,7 +224,6 @@ class TracedCall:
     @contextmanager
     def _surroundings(self) -> Iterator[None]:
         with ExitStack() as stack:
-            stack.enter_context(self._stream())
             token = tracing.set(True)
             stack.callback(tracing.reset, token)
             cache = torch.is_autocast_cache_enabled()

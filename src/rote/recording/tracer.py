@@ -168,6 +168,8 @@ class Tracer(TorchDispatchMode, Place):
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.blockers and self.mode is Mode.OBSERVE:
             return func(*args, **kwargs)  # nothing of this call will be kept
+        if not isinstance(func, torch._ops.OpOverload):
+            return self._higher_order(func, args, kwargs)
         tensors = tensors_of(args, kwargs)
         self.operations += 1
         if func is _lift and tensors and not self.ledger.knows(tensors[0]):
@@ -181,6 +183,12 @@ class Tracer(TorchDispatchMode, Place):
         if self.mode is Mode.FOLLOW:
             return self._followed(event, func, args, kwargs, tensors)
         return self._run(event, func, args, kwargs, tensors, placement)
+
+    def _higher_order(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An operator over Python functions (``torch.cond``): nothing of the call is recorded."""
+        text = f"{func} takes Python functions"
+        self.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))
+        return func(*args, **kwargs)
 
     def _place(self, func: Any, tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> Placement:
         placement = place(func, tensors, kwargs, self._device)

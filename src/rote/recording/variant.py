@@ -30,6 +30,7 @@ class Variant:
         self.written: set[int] = set()
         self.externals: dict[int, weakref.ref[torch.Tensor]] = {}
         self.generators: dict[int, torch.Generator] = {}
+        self.effects: list[GradientEffect] = []
         self.replays = 0
         self.copies_gradients = False
         self._present: list[tuple[weakref.ref[torch.Tensor], bool]] = []
@@ -67,14 +68,14 @@ class Variant:
         """What differs from the state the variant is valid in."""
         return self.guard.explain() if self.guard is not None else []
 
-    def effects(self) -> list[GradientEffect]:
-        """Gradient slots that some path replaces, each parameter once."""
+    def collect_effects(self) -> None:
+        """Note the gradient slots that some recorded path replaces, each parameter once."""
         found: dict[str, GradientEffect] = {}
         for node in self.root.walk():
             if node.steps is not None:
                 for effect in node.effects:
                     found.setdefault(effect.name, effect)
-        return list(found.values())
+        self.effects = list(found.values())
 
     def islands(self) -> list[Island]:
         """All recorded islands."""
@@ -101,6 +102,7 @@ class Variant:
         """Drop the recorded form and give its memory back; what was observed stays."""
         self.root.unrecord()
         self.inputs = None
+        self.effects = []
         if self.holding is not None:
             self.holding.release()
             self.holding = None

@@ -57,7 +57,9 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     kinds: list[str] = []
     tokens: list[Any] = []
     shared: list[torch.Tensor] = []
-    for leaf in leaves:
+    for position, leaf in enumerate(leaves):
+        if hasattr(leaf, "__rote_plain__"):  # a borrowed output of an earlier call
+            leaf = leaves[position] = leaf.__rote_plain__()
         kind, token = _describe(leaf)
         kinds.append(kind)
         tokens.append(token)

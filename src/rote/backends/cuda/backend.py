@@ -36,7 +36,7 @@ class CudaBackend:
         """Start a recording, in a pool of its own if ``exclusive``."""
         pool: tuple[int, int] = torch.cuda.graph_pool_handle() if exclusive else self._pool
         own = tuple(found for found in generators if found.device.type == "cuda")
-        session = CudaSession(self, pool, exclusive, own)
+        session = CudaSession(self, pool, own)
         self._sessions.add(session)
         return session
 
@@ -56,7 +56,7 @@ class CudaBackend:
 
     def bytes_held(self) -> int:
         """Bytes reserved by the pools of live recordings."""
-        pools = {session.pool for session in self._sessions}
+        pools = {pool for session in self._sessions for pool in session.pools}
         return sum(self._pool_bytes(pool) for pool in pools)
 
     def _pool_bytes(self, pool: tuple[int, int]) -> int:
@@ -70,24 +70,30 @@ class CudaBackend:
 
     def account(self, session: CudaSession) -> int:
         """Bytes of the session's pool (a shared pool is shared by all its recordings)."""
-        return self._pool_bytes(session.pool)
+        return sum(self._pool_bytes(pool) for pool in session.pools)
 
     def forget(self, session: CudaSession) -> None:
-        """The session holds nothing any more."""
+        """The session holds nothing any more.
+
+        A pool that no graph uses must not be captured into again while blocks of it are alive (an assertion of
+        the allocator), so an idle shared pool is replaced.
+        """
         self._sessions.discard(session)
+        if not any(self._pool in other.pools for other in self._sessions):
+            self._pool = torch.cuda.graph_pool_handle()
 
     # ------------------------------------------------------------------ after a failed capture
 
-    def replace_pool(self, pool: tuple[int, int], exclusive: bool) -> tuple[int, int]:
+    def replace_pool(self, pool: tuple[int, int]) -> tuple[int, int]:
         """A pool that a failed capture made unusable is given up."""
         fresh: tuple[int, int] = torch.cuda.graph_pool_handle()
-        if not exclusive and pool == self._pool:
+        if pool == self._pool:
             self._pool = fresh
         return fresh
 
     def repair_generators(self, generators: tuple[torch.Generator, ...]) -> None:
         """One good capture makes the generators usable again."""
-        with self.streams.capturing():
+        with self.streams.switch():
             graph = torch.cuda.CUDAGraph()
             for generator in generators:
                 graph.register_generator_state(generator)

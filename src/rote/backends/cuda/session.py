@@ -2,8 +2,9 @@
 
 What a failed capture leaves behind in PyTorch, and what is done about it (seen with torch 2.11, all capture modes):
 
-- the allocator goes on serving the pool and keeps a reference to it: both are undone through :mod:`.compat`,
-  or the pool is given up;
+- the allocator goes on serving the pool and keeps a reference to it: both are undone through :mod:`.compat`;
+- the allocator of pinned memory notes the pool as being captured, which cannot be undone: later segments go to
+  another pool;
 - the default generator believes it is being captured, so that every later random number raises "Offset
   increment outside graph capture": one good capture of anything repairs it, then its state is set back;
 - the side stream stays current, if ``torch.cuda.graph`` was used: it is not used here.
@@ -58,11 +59,12 @@ class CudaSession:
     """One recording in progress on a CUDA device."""
 
     def __init__(
-        self, backend: CudaBackend, pool: tuple[int, int], exclusive: bool, generators: tuple[torch.Generator, ...]
+        self, backend: CudaBackend, pool: tuple[int, int], generators: tuple[torch.Generator, ...]
     ) -> None:
         self.pool = pool
+        self.pools = [pool]
         self._backend = backend
-        self._exclusive = exclusive
+        self._idle: list[torch.cuda.CUDAGraph] = []  # empty or aborted; they keep the pool's handle valid
         self._generators = generators
         self._segments: list[CudaSegment] = []
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -82,7 +84,8 @@ class CudaSession:
             graph.register_generator_state(generator)
         self._operations = 0
         self._graph = graph
-        graph.capture_begin(pool=self.pool, capture_error_mode="relaxed")
+        with self._backend.streams.switch():
+            graph.capture_begin(pool=self.pool, capture_error_mode="relaxed")
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Capture one operation.
@@ -108,7 +111,7 @@ class CudaSession:
         if graph is None:
             raise InternalError("no segment is open")
         try:
-            with warnings.catch_warnings(record=True) as caught:
+            with warnings.catch_warnings(record=True) as caught, self._backend.streams.switch():
                 warnings.simplefilter("always")
                 graph.capture_end()
         except RuntimeError as error:
@@ -117,7 +120,7 @@ class CudaSession:
         self._graph = None
         self._random = []
         if any(_EMPTY in str(warning.message) for warning in caught):
-            graph.reset()
+            self._idle.append(graph)
             return None
         segment = CudaSegment(graph, self._operations)
         self._segments.append(segment)
@@ -130,21 +133,22 @@ class CudaSession:
         if graph is None:
             return
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), self._backend.streams.switch():
                 warnings.simplefilter("ignore")
                 graph.capture_end()
         except RuntimeError:
             self._recover()
             return
-        graph.reset()
         self._graph = None
+        self._idle.append(graph)
         self._restore_random()
 
     def _recover(self) -> None:
         """The capture could not be ended: restore what PyTorch left in between."""
         self._graph = None
-        if not stop_routing(self._backend.index, self.pool):
-            self.pool = self._backend.replace_pool(self.pool, self._exclusive)
+        stop_routing(self._backend.index, self.pool)
+        self.pool = self._backend.replace_pool(self.pool)
+        self.pools.append(self.pool)
         self._backend.repair_generators(self._generators)
         self._restore_random()
 
@@ -166,7 +170,9 @@ class CudaSession:
             torch.cuda.synchronize(self._backend.device)
         for segment in self._segments:
             segment.release()
-        self._segments = []
+        for graph in self._idle:
+            graph.reset()
+        self._segments, self._idle = [], []
         self._backend.forget(self)
 
     def stream(self) -> AbstractContextManager[Any]:

@@ -23,7 +23,10 @@ class Streams:
 
     @contextmanager
     def capturing(self) -> Iterator[None]:
-        """Run on the side stream, ordered after and before the current one."""
+        """Run on the side stream, ordered after and before the current one.
+
+        No capture may be open when this is left: waiting for a capturing stream would spoil the capture.
+        """
         current = torch.cuda.current_stream(self._device)
         if current == self.side:
             yield
@@ -34,6 +37,10 @@ class Streams:
                 yield
         finally:
             current.wait_stream(self.side)
+
+    def switch(self) -> Any:
+        """Make the side stream current, without ordering it (to begin, end and repair captures)."""
+        return torch.cuda.stream(self.side)
 
     @contextmanager
     def beside(self) -> Iterator[None]:

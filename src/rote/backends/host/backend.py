@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 
 import torch
 
-from rote.backends.base import Capabilities
-from rote.backends.host.operations import Catalog
-from rote.backends.host.pool import HostPool
-from rote.backends.host.session import HostSession
+from ..base import Capabilities
+from .operations import Catalog
+from .pool import HostPool
+from .session import HostSession
 
 
 class HostBackend:

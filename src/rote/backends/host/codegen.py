@@ -1,13 +1,13 @@
 """From statements to one Python function per segment, with everything bound.
 
-A generated function, one line per call, beats a loop over (function, operands) pairs by a third: there are no
-tuples to unpack and no indices to look up. ``fx.GraphModule`` does not: it fetches each tensor by attribute
-and is slower than the loop. Tensors and functions are bound as default values, so that each use is one load from
-the frame; numbers, strings and tuples of numbers are written out.
+A generated function, one line per call, beats a loop over (function, operands) pairs by a third: there are
+no tuples to unpack and no indices to look up. ``fx.GraphModule`` does not: it fetches each tensor by
+attribute and is slower than the loop. Tensors and functions are bound as default values, so that each use
+is one load from the frame; numbers, strings and tuples of numbers are written out.
 
 The function runs below autograd and version counting, as a CUDA replay does: it builds no graph, and
-``tensor._version`` counts only what the user writes. Inference mode and grad mode are as they were at capture,
-and are switched only where they change.
+``tensor._version`` counts only what the user writes. Inference mode and grad mode are as they were at
+capture, and are switched only where they change.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, cast
 
 import torch
 
-from rote.backends.host.compat import below_tracking, grad_setter, inference_guard
-from rote.backends.host.lowering import Statement, Store
+from .compat import below_tracking, grad_setter, inference_guard
+from .lowering import Statement, Store
 
 
 class Source:
@@ -54,7 +54,10 @@ class Source:
         text = f"def replay({', '.join(f'{each}={each}' for each in self._bound)}):\n"
         namespace = dict(self._bound)
         exec(compile(text + "\n".join(self._lines or [" pass"]), f"<{name}>", "exec"), namespace)
-        return cast("Callable[[], None]", namespace["replay"])
+        replay = cast("Callable[[], None]", namespace["replay"])
+        # All it needs are its defaults; with them among its globals too it would be a cycle and live on.
+        namespace.clear()
+        return replay
 
     def _add_statement(self, statement: Statement) -> None:
         operands = [self._operand(each) for each in statement.args]
@@ -77,7 +80,7 @@ class Source:
         return f"{self._name(store.target.copy_)}({value})"
 
     def _operand(self, value: Any) -> str:
-        if value is None or isinstance(value, (bool, int, str)):
+        if value is None or type(value) in (bool, int, str):
             return repr(value)
         if isinstance(value, float):
             return repr(value) if math.isfinite(value) else self._name(value)

@@ -4,9 +4,10 @@
 Each function probes for what it needs, says on which versions it was seen, and falls back to something
 public that is slower or keeps more memory but never gives other numbers. Nothing is probed at import.
 
-Things that don't work as fallbacks: ``torch.no_grad()`` for :func:`below_tracking` (some CPU kernels, oneDNN's
-LSTM for one, choose their arithmetic by grad mode, so it has to stay as it was at capture), and calling the
-overload *packet* instead of the overload (overload resolution by exceptions costs milliseconds).
+Things that don't work as fallbacks: ``torch.no_grad()`` for :func:`below_tracking` (some CPU kernels,
+oneDNN's LSTM for one, choose their arithmetic by grad mode, so it has to stay as it was at capture), and
+calling the overload *packet* instead of the overload (overload resolution by exceptions costs
+milliseconds).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, cast
 import torch
 from torch._ops import OpOverload as OpOverload
 
-from rote.base.errors import CaptureError
+from ...base.errors import CaptureError
 
 Call = Callable[..., Any]
 Guard = Callable[[], AbstractContextManager[Any]]
@@ -136,7 +137,7 @@ def is_zero_tensor(tensor: torch.Tensor) -> bool:
 
 
 def fills_memory() -> bool:
-    """Whether ``empty`` returns defined values (NaN), as deterministic mode makes it. Seen on 2.11 and 2.13."""
+    """Whether ``empty`` returns defined values, as in deterministic mode. Seen on 2.11 and 2.13."""
     settings: Any = torch.utils.deterministic
     return torch.are_deterministic_algorithms_enabled() and bool(
         getattr(settings, "fill_uninitialized_memory", False)

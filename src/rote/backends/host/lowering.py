@@ -1,9 +1,10 @@
 """From a captured operation to the cheapest call that repeats it into the same memory.
 
-In order of preference: fill or copy in place (factories and clones), the operation itself if it writes in place,
-its native ``out=`` overload, or the operation followed by a copy of each result. Hot operations are bound to
-their ``torch.`` function or tensor method, whose argument parser is up to 1 us cheaper than the overload's; the
-parser is only trusted with overloads where it can pick no other, so the lists below name overloads, not operations.
+In order of preference: fill or copy in place (factories and clones), the operation itself if it writes in
+place, its native ``out=`` overload, or the operation followed by a copy of each result. Hot operations are
+bound to their ``torch.`` function or tensor method, whose argument parser is up to 1 us cheaper than the
+overload's; the parser is only trusted with overloads where it can pick no other, so the lists below name
+overloads, not operations.
 """
 
 from __future__ import annotations
@@ -13,25 +14,65 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from rote.backends.host.compat import Call, raw_call
-from rote.backends.host.operations import COPIES, FILLS, FILLS_WITH, Catalog, Facts
-from rote.backends.host.tape import Entry, Place, Product, is_plain, may_overlap
+from .compat import Call, raw_call
+from .operations import COPIES, FILLS, FILLS_WITH, Catalog, Facts
+from .tape import Entry, Place, Product, is_plain, may_overlap
 
 HOT_FUNCTIONS = frozenset(
     f"aten::{name}"
-    for name in (
-        "abs.out add.out addmm.out addmv.out amax.out baddbmm.out bmm.out cat.out clamp_min.out cos.out div.out "
-        "exp.out gather.out index_select.out log.out maximum.out mean.out minimum.out mm.out mul.out mv.out neg.out "
-        "pow.Tensor_Scalar_out reciprocal.out rsqrt.out sigmoid.out sin.out sqrt.out sub.out sum.IntList_out "
-        "tanh.out where.self_out"
-    ).split()
+    for name in [
+        "abs.out",
+        "add.out",
+        "addmm.out",
+        "addmv.out",
+        "amax.out",
+        "baddbmm.out",
+        "bmm.out",
+        "cat.out",
+        "clamp_min.out",
+        "cos.out",
+        "div.out",
+        "exp.out",
+        "gather.out",
+        "index_select.out",
+        "log.out",
+        "maximum.out",
+        "mean.out",
+        "minimum.out",
+        "mm.out",
+        "mul.out",
+        "mv.out",
+        "neg.out",
+        "pow.Tensor_Scalar_out",
+        "reciprocal.out",
+        "rsqrt.out",
+        "sigmoid.out",
+        "sin.out",
+        "sqrt.out",
+        "sub.out",
+        "sum.IntList_out",
+        "tanh.out",
+        "where.self_out",
+    ]
 )
 HOT_METHODS = frozenset(
     f"aten::{name}"
-    for name in (
-        "add_.Tensor addcdiv_ addcmul_ copy_ div_.Tensor fill_.Scalar mul_.Tensor neg_ relu_ sigmoid_ sqrt_ "
-        "sub_.Tensor tanh_ zero_"
-    ).split()
+    for name in [
+        "add_.Tensor",
+        "addcdiv_",
+        "addcmul_",
+        "copy_",
+        "div_.Tensor",
+        "fill_.Scalar",
+        "mul_.Tensor",
+        "neg_",
+        "relu_",
+        "sigmoid_",
+        "sqrt_",
+        "sub_.Tensor",
+        "tanh_",
+        "zero_",
+    ]
 )
 
 
@@ -41,8 +82,8 @@ class Store(NamedTuple):
     Attributes:
         path: Which result.
         target: Where to.
-        span: For results whose elements overlap: copy this many elements of their memory, as it lies, from this
-            offset in the result's storage.
+        span: For results whose elements overlap: copy this many elements of their memory, as it lies, from
+            this offset in the result's storage.
     """
 
     path: tuple[int, ...]
@@ -75,13 +116,11 @@ class Lowering:
             return Statement(self._target(entry).copy_, (entry.literal,), {})
         if facts.writes or facts.silent or not is_plain(entry.products):
             return self._call(entry, args, kwargs)
-        simple = self._in_place(facts, entry, args, kwargs)
+        simple = self._in_place(facts, entry, args)
         return simple or self._into(entry, args, kwargs) or self._call(entry, args, kwargs)
 
-    def _in_place(
-        self, facts: Facts, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Statement | None:
-        if entry.func.namespace != "aten" or len(entry.products) != 1:
+    def _in_place(self, facts: Facts, entry: Entry, args: tuple[Any, ...]) -> Statement | None:
+        if len(entry.products) != 1:
             return None
         if facts.name in FILLS:
             return Statement(self._target(entry).fill_, (FILLS[facts.name],), {})

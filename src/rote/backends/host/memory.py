@@ -1,9 +1,9 @@
 """From places to tensors, once it is known which storages outlived the recording.
 
 Three kinds of block. One that is *alive* keeps its own memory: somebody holds it (an output, a gradient, a
-tensor an island reads), and replay writes where they look. A *literal* that died and was never written to is
-bound to the copy kept at capture, and its copying at replay is dropped. Everything else is *planned* into
-the pool's chunk; it holds garbage until the first replay.
+tensor an island reads), and replay writes where they look. A *literal* that died and was never written to
+is bound to the copy kept at capture, and its copying at replay is dropped. Everything else is *planned*
+into the pool's chunk; it holds garbage until the first replay.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from rote.backends.host.compat import negative_view
-from rote.backends.host.plan import Plan, arrange
-from rote.backends.host.pool import HostPool, Lease
-from rote.backends.host.storages import Block
-from rote.backends.host.tape import Entry, Place
-from rote.base.errors import CaptureError
+from ...base.errors import CaptureError
+from .compat import negative_view
+from .plan import Plan, arrange
+from .pool import HostPool, Lease
+from .storages import Block
+from .tape import Entry, Place
 
 
 class Memory:
@@ -89,8 +89,9 @@ def idle_literals(entries: Sequence[Entry]) -> dict[Block, torch.Tensor]:
 def _unshrunk(block: Block, storage: torch.UntypedStorage) -> torch.UntypedStorage:
     if storage.nbytes() < block.nbytes:
         raise CaptureError(
-            f"a storage made during capture was shrunk from {block.nbytes} to {storage.nbytes()} bytes behind the "
-            "operations that use it (UntypedStorage.resize_), and is still held; replay would write past its end. "
-            "Don't resize storages in the callable, or let go of the tensor before it returns."
+            f"a storage made during capture was shrunk from {block.nbytes} to {storage.nbytes()} bytes "
+            "behind the operations that use it (UntypedStorage.resize_), and is still held; replay would "
+            "write past its end. Don't resize storages in the callable, or let go of the tensor before it "
+            "returns."
         )
     return storage

@@ -1,7 +1,7 @@
 """What the host has to know of an ATen operation, worked out once per operation and remembered.
 
-Asking a schema costs microseconds per question (each answer is a new Python object), and a recording asks for
-every operation it sees, so a backend keeps one :class:`Catalog` for all its sessions.
+Asking a schema costs microseconds per question (each answer is a new Python object), and a recording asks
+for every operation it sees, so a backend keeps one :class:`Catalog` for all its sessions.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import torch
 
-from rote.backends.host.compat import Call, OpOverload, composite_call, schema_of
-from rote.backends.host.trial import fits, kind_of
-from rote.backends.host.variants import Variant, find_variant
+from .compat import Call, OpOverload, composite_call, schema_of
+from .trial import fits, kind_of
+from .variants import Variant, find_variant
 
-IGNORED_NAMESPACES = frozenset({"profiler", "prim", "prims_profiler"})
+IGNORED_NAMESPACES = frozenset({"profiler", "prim"})
 HOST_READS = frozenset({"_local_scalar_dense", "item", "is_nonzero", "equal", "allclose"})
 MAKES_MEMORY = frozenset(
     {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
@@ -37,7 +37,7 @@ class Facts:
     """What is true of every call of one overload.
 
     Attributes:
-        name: The operation's name without namespace and overload.
+        name: The operation's name without overload, and without namespace if that is ``aten``.
         ignored: Not an operation on tensors (profiler marks).
         host_read: Returns to Python a number that was computed on the device.
         dynamic: The shapes of its results depend on values.
@@ -83,7 +83,7 @@ class Catalog:
         kwargs: dict[str, Any],
         results: Sequence[torch.Tensor],
     ) -> Variant | None:
-        """The ``out=`` overload that may stand for a call that has just returned ``results``, if there is one."""
+        """The ``out=`` overload that may stand for a call that has just returned ``results``, if any."""
         if func not in self._variants:
             self._variants[func] = find_variant(func)
         variant = self._variants[func]
@@ -107,7 +107,7 @@ def walk(value: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ..
 
 def _facts(func: OpOverload) -> Facts:
     schema = schema_of(func)
-    name = str(schema.name).rpartition("::")[2]
+    name = str(schema.name).removeprefix("aten::")
     return Facts(
         name=name,
         ignored=func.namespace in IGNORED_NAMESPACES,

@@ -5,8 +5,8 @@ written. Two blocks whose lifetimes overlap must not share a byte; all others ma
 
 Two greedy orders are tried. *Largest first* puts every block into the smallest gap that its placed
 contemporaries leave, which packs best but looks at all pairs; *in time* plays allocator, with one list of
-free gaps, in nearly linear time. Up to ``PAIRWISE_LIMIT`` blocks both run and the smaller arena wins; above it
-only the second does, so that a recording of ten thousand temporaries is planned in milliseconds.
+free gaps, in nearly linear time. Up to ``PAIRWISE_LIMIT`` blocks both run and the smaller arena wins; above
+it only the second does, so that a recording of ten thousand temporaries is planned in milliseconds.
 
 Optimal packing is NP-hard and not attempted: on decoders largest first ends within 10 % of the lower bound.
 """
@@ -126,10 +126,9 @@ class _FreeList:
             if gap > size:
                 insort(self._gaps, (offset + size, gap - size))
             return offset
+        offset = self.top
         if self._gaps and sum(self._gaps[-1]) == self.top:
             offset = self._gaps.pop()[0]
-        else:
-            offset = self.top
         self.top = offset + size
         return offset
 

@@ -1,11 +1,11 @@
 """Memory for the intermediates of recordings.
 
-An intermediate need not survive its call, and one call replays at a time, so recordings *share* memory: each
-plans its intermediates into one chunk, and the smallest shared chunk that is large enough is taken before a new
-one is made. The consequence is CUDA's too: after another recording has replayed, a tensor that still points
-into a chunk reads somebody else's numbers. To turn such a read into a visible NaN instead of a plausible number,
-a chunk that loses its last user is filled with 0xFF bytes (NaN in every float type), and ``poison_after_replay``
-does the same to every shared chunk after every call.
+An intermediate need not survive its call, and one call replays at a time, so recordings *share* memory:
+each plans its intermediates into one chunk, and the smallest shared chunk that is large enough is taken
+before a new one is made. The consequence is CUDA's too: after another recording has replayed, a tensor that
+still points into a chunk reads somebody else's numbers. To turn such a read into a visible NaN instead of a
+plausible number, a chunk that loses its last user is filled with 0xFF bytes (NaN in every float type), and
+``poison_after_replay`` does the same to every shared chunk after every call.
 
 What a call hands out never lies in a chunk; it keeps memory of its own, which the pool only counts.
 """
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import torch
 
-from rote.backends.host.plan import aligned
+from .plan import aligned
 
 POISON = 0xFF
 

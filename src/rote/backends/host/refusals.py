@@ -1,11 +1,13 @@
 """What the host refuses to capture although it could: what a CUDA device refuses.
 
 The host runs every operation for real, so it could record a host read or a data-dependent shape and replay
-nonsense. It refuses them as a CUDA capture does, with the same error class, so that what is captured here is
-captured there. Tensors without plain strided memory are refused because a recording names memory by storage.
+nonsense. It refuses them as a CUDA capture does, with the same error class, so that what is captured here
+is captured there. Tensors without plain strided memory are refused because a recording names memory by
+storage.
 
-Where this is stricter than CUDA: storing one number through a Boolean mask is captured there (the number stays
-on the CPU, so PyTorch turns the store into ``masked_fill``) and refused here, where such numbers look like any other.
+Where this is stricter than CUDA: storing one number through a Boolean mask is captured there (the number
+stays on the CPU, so PyTorch turns the store into ``masked_fill``) and refused here, where such numbers look
+like any other.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from typing import Any, NoReturn, cast
 
 import torch
 
-from rote.backends.host.compat import OpOverload, is_zero_tensor
-from rote.backends.host.operations import Facts, walk
-from rote.base.errors import CaptureError
+from ...base.errors import CaptureError
+from .compat import OpOverload, is_zero_tensor
+from .operations import Facts, walk
 
 INDEXED = frozenset(
     {"index", "_unsafe_index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put"}
@@ -75,8 +77,8 @@ def check_operation(func: Any) -> None:
 
 def _refuse(func: Any, reason: str) -> NoReturn:
     raise CaptureError(
-        f"{func} was refused while a segment was being captured on the host, as CUDA would refuse it: {reason}. "
-        "Let it run between two segments, or move it out of the callable."
+        f"{func} was refused while a segment was being captured on the host, as CUDA would refuse it: "
+        f"{reason}. Let it run between two segments, or move it out of the callable."
     )
 
 

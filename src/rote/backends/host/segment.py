@@ -7,9 +7,9 @@ from typing import NoReturn
 
 import torch
 
-from rote.backends.host.compat import mode_counters, without_dispatch, without_functions
-from rote.backends.host.tape import Entry
-from rote.base.errors import InternalError
+from ...base.errors import InternalError
+from .compat import mode_counters, without_dispatch, without_functions
+from .tape import Entry
 
 
 class HostSegment:
@@ -39,8 +39,8 @@ class HostSegment:
         Raises:
             InternalError: The recording is not finished yet, or was released.
         """
-        # The operations were captured below autocast (their casts are among them), and like a CUDA replay they
-        # are no calls that a mode could see or change.
+        # The operations were captured below autocast (their casts are among them), and like those of a CUDA
+        # replay they are no calls that a mode could see or change.
         if torch.is_autocast_enabled("cpu") or self._functions() or self._dispatches():
             with torch.autocast("cpu", enabled=False), without_functions()(), without_dispatch()():
                 self._program()

@@ -1,15 +1,15 @@
 """One recording in progress on the host.
 
-Operations run when they are captured, in ordinary memory, and everything that is not an operation of an open
-segment is simply not seen. What that leaves to do is bookkeeping: refuse what CUDA would refuse, write down the
-rest, and at the end give every storage that died a place in the pool.
+Operations run when they are captured, in ordinary memory, and everything that is not an operation of an
+open segment is simply not seen. What that leaves to do is bookkeeping: refuse what CUDA would refuse, write
+down the rest, and at the end give every storage that died a place in the pool.
 
-An operation without a kernel of its own (``linear`` in inference mode, where no autograd layer takes it apart
-before it gets here) is taken apart by running it under a mode that hands its parts back to :meth:`HostSession.run`.
-Recording it whole would work, but would hide host reads inside it.
+An operation without a kernel of its own (``linear`` in inference mode, where no autograd layer takes it
+apart before it gets here) is taken apart by running it under a mode that hands its parts back to
+:meth:`HostSession.run`. Recording it whole would work, but would hide host reads inside it.
 
-``abort`` has nothing to restore: the aborted operations ran for real, so tensors and random number generators
-are where the plain callable would have left them. What they made counts as foreign from then on.
+``abort`` has nothing to restore: the aborted operations ran for real, so tensors and random number
+generators are where the plain callable would have left them. What they made counts as foreign from then on.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rote.backends.host.codegen import Source
-from rote.backends.host.compat import OpOverload, without_dispatch, without_functions
-from rote.backends.host.lowering import Lowering
-from rote.backends.host.memory import Memory, idle_literals
-from rote.backends.host.operations import Catalog, walk
-from rote.backends.host.pool import HostPool, Lease
-from rote.backends.host.refusals import check_call, check_operation, check_tensor
-from rote.backends.host.segment import HostSegment
-from rote.backends.host.states import State, Step, after
-from rote.backends.host.storages import Block, Storages
-from rote.backends.host.tape import Tape
+from .codegen import Source
+from .compat import OpOverload, without_dispatch, without_functions
+from .lowering import Lowering
+from .memory import Memory, idle_literals
+from .operations import Catalog, walk
+from .pool import HostPool, Lease
+from .refusals import check_call, check_operation, check_tensor
+from .segment import HostSegment
+from .states import State, Step, after
+from .storages import Block, Storages
+from .tape import Tape
 
 
 class HostSession:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from rote.base.errors import InternalError
+from ...base.errors import InternalError
 
 
 class State(Enum):

@@ -1,9 +1,10 @@
 """The storages made in a session: which they are, how large, and from when to when they live.
 
-A storage is watched through a weak reference to its Python wrapper. PyTorch keeps that wrapper for as long as
-the C++ storage lives, whoever holds it (a view, a saved tensor of autograd, C++ code), so the reference's
-callback fires exactly when the memory would be freed. Nothing here may hold a storage strongly before the
-recording is finished: lifetimes would be wrong, and autograd would copy gradients that it now takes over.
+A storage is watched through a weak reference to its Python wrapper. PyTorch keeps that wrapper for as long
+as the C++ storage lives, whoever holds it (a view, a saved tensor of autograd, C++ code), so the
+reference's callback fires exactly when the memory would be freed. Nothing here may hold a storage strongly
+before the recording is finished: lifetimes would be wrong, and autograd would copy gradients that it now
+takes over.
 
 Addresses of dead storages are used again at once, so the callback also takes the address out of the table.
 """
@@ -15,8 +16,8 @@ from dataclasses import dataclass
 
 import torch
 
-from rote.backends.host.compat import storage_key
-from rote.backends.host.plan import Lifetime
+from .compat import storage_key
+from .plan import Lifetime
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +25,7 @@ class Block:
     """One storage made by a captured operation.
 
     Attributes:
+        key: What identified the storage while it lived.
         nbytes: The most bytes it was seen to have.
         birth: Index of the operation that made it.
         death: Index of the first operation after it died; None while it lives.
@@ -31,6 +33,7 @@ class Block:
         ref: Weak reference to the storage; None once the session has lost interest.
     """
 
+    key: int
     nbytes: int
     birth: int
     death: int | None = None
@@ -65,16 +68,14 @@ class Storages:
 
     def add(self, storage: torch.UntypedStorage) -> Block:
         """Start watching a storage that the operation at ``clock`` made."""
-        key = storage_key(storage)
-        block = Block(storage.nbytes(), self.clock)
+        block = Block(storage_key(storage), storage.nbytes(), self.clock)
 
         def died(_: weakref.ref[torch.UntypedStorage]) -> None:
             block.death = self.clock
-            if self._alive.get(key) is block:
-                del self._alive[key]
+            self._drop(block)
 
         block.ref = weakref.ref(storage, died)
-        self._alive[key] = block
+        self._alive[block.key] = block
         self.blocks.append(block)
         return block
 
@@ -84,7 +85,11 @@ class Storages:
         del self.blocks[count:]
         for block in dropped:
             block.ref = None
-        self._alive = {key: block for key, block in self._alive.items() if block.ref is not None}
+            self._drop(block)
+
+    def _drop(self, block: Block) -> None:
+        if self._alive.get(block.key) is block:  # and not a later storage at the same address
+            del self._alive[block.key]
 
     def close(self) -> None:
         """Stop watching, so that the callbacks no longer keep this table alive."""

@@ -1,20 +1,21 @@
 """What a session writes down: operations whose tensors are named by place, not held.
 
-A tensor whose storage a captured operation made is a :class:`Place`: block, type, size, stride, offset. It is
-turned into memory only when the recording is finished and it is known what outlived it. Every other tensor
-(input, parameter, constant, result of an island) is held through an alias: same storage, own metadata, so that
-``t_()``, ``resize_()`` or ``.data =`` on the caller's tensor cannot bend the recording.
+A tensor whose storage a captured operation made is a :class:`Place`: block, type, size, stride, offset. It
+is turned into memory only when the recording is finished and it is known what outlived it. Every other
+tensor (input, parameter, constant, result of an island) is held through an alias: same storage, own
+metadata, so that ``t_()``, ``resize_()`` or ``.data =`` on the caller's tensor cannot bend the recording.
 
 Holding the operation's own tensor objects does not work: autograd takes a gradient over only if nobody else
 holds that object, and no lifetime would end before the recording does.
 
 Not written down: views (static memory, once aliased, stays aliased), ``empty`` and its kin (they only make
 memory), changes of metadata (places are taken after an operation ran, so they already contain them), and
-operations that neither return a tensor nor write. All of it is seen from storages, not from schemas: whether
-``reshape`` or ``to`` aliases depends on its input.
+operations that neither return a tensor nor write. All of it is seen from storages, not from schemas:
+whether ``reshape`` or ``to`` aliases depends on its input.
 
-A literal (``torch.tensor(0.0)``) appears as ``lift_fresh`` of a tensor that nobody made. If it is later added to in
-place, each replay must start from its first value again, so it counts as made here, from a copy kept aside.
+A literal (``torch.tensor(0.0)``) appears as ``lift_fresh`` of a tensor that nobody made. If it is later
+added to in place, each replay must start from its first value again, so it counts as made here, from a copy
+kept aside.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from rote.backends.host.compat import OpOverload, fills_memory, storage_key
-from rote.backends.host.operations import IN_PLACE, Catalog, Facts, walk
-from rote.backends.host.storages import Block, Storages
-from rote.backends.host.variants import Variant
+from .compat import OpOverload, fills_memory, storage_key
+from .operations import IN_PLACE, Catalog, Facts, walk
+from .storages import Block, Storages
+from .variants import Variant
 
 
 class Place(NamedTuple):
@@ -110,7 +111,7 @@ class Tape:
 
     def _lift(self, func: OpOverload, tensor: torch.Tensor) -> bool:
         storage = tensor.untyped_storage()
-        # A storage that cannot be resized is borrowed (an array of NumPy), so its owner may change it: an input.
+        # A storage that cannot be resized is borrowed (from NumPy), so its owner may change it: an input.
         if self._storages.find(storage) is not None or not storage.resizable():
             return False
         self._storages.add(storage)
@@ -121,7 +122,7 @@ class Tape:
     def _made(
         self, args: Any, kwargs: Mapping[str, Any], out: Any
     ) -> list[tuple[tuple[int, ...], torch.Tensor]]:
-        """The result's tensors that lie in storages nobody had before; those storages are watched from now on."""
+        """The result's tensors in storages that nobody had before; those are watched from now on."""
         results = list(walk(out))
         if not results:
             return []

@@ -1,13 +1,14 @@
 """Does an ``out=`` overload really do what the functional operation did? Try it, once per kind of call.
 
-An ``out=`` kernel is free to treat its output as scratch. ``mse_loss.out`` resizes it to the size of the input
-before reducing, ``batch_norm`` kernels may resize results that the functional operation left empty, and PyTorch
-says such things nowhere that a program can read. Into planned memory either would write over its neighbours.
+An ``out=`` kernel is free to treat its output as scratch: ``mse_loss.out`` resizes it to the size of the
+input before reducing, and PyTorch says so nowhere that a program can read. In planned memory it would write
+over its neighbours.
 
-So while the operands of a captured call are still at hand, its ``out=`` overload is run on fresh memory and must leave
-every output where it was, of the shape it had, with bitwise the numbers the call returned. A call of the same
-operation with operands of the same types, shapes and numbers is not tried again, so a model of twelve equal layers
-pays for one. Random operations are never tried (it would advance the generator); they are run and copied.
+So while the operands of a captured call are still at hand, its ``out=`` overload is run on fresh memory and
+must leave every output where it was, of the shape it had, with bitwise the numbers the call returned. A
+call of the same operation with operands of the same types, shapes and numbers is not tried again, so a
+model of twelve equal layers pays for one. Random operations are never tried (it would advance the
+generator); they are run and copied.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Any, cast
 
 import torch
 
-from rote.backends.host.compat import below_tracking
-from rote.backends.host.variants import Variant
+from .compat import below_tracking
+from .variants import Variant
 
 
 def fits(

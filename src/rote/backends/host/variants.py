@@ -1,12 +1,12 @@
 """For a functional operation, the overload that writes its results into memory given to it.
 
-Of some 1500 functional ATen overloads 960 have an ``out=`` overload by name, but most of those are generated:
-they compute functionally and copy, and some raise on results that are None. Only those with a CPU kernel of
-their own are worth calling; for all others the recording computes and copies itself.
+Of some 1500 functional ATen overloads 960 have an ``out=`` overload by name, but most of those are
+generated: they compute functionally and copy, and some raise on results that are None. Only those with a
+CPU kernel of their own are worth calling; for all others the recording computes and copies itself.
 
-A few functional operations have no overload of their own but are, in PyTorch's source, one line that calls an
-operation which has: ``relu`` is ``clamp_min(x, 0)``, ``sum()`` is ``sum(dim=[])``. Those are rewritten; the kernel
-that runs is the same, so the numbers are.
+A few functional operations have no overload of their own but are, in PyTorch's source, one line that calls
+an operation which has: ``relu`` is ``clamp_min(x, 0)``, ``sum()`` is ``sum(dim=[])``. Those are rewritten;
+the kernel that runs is the same, so the numbers are.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from rote.backends.host.compat import OpOverload, has_cpu_kernel, schema_of
+from .compat import OpOverload, has_cpu_kernel, schema_of
 
-# Their kernels use the output as scratch, so :mod:`trial` would reject them, after PyTorch has printed a warning.
+# Their kernels use the output as scratch: a trial would reject them, after PyTorch has printed a warning.
 SCRATCH_LOSSES = frozenset(
     {"mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "binary_cross_entropy"}
 )
@@ -46,6 +46,8 @@ class Variant(NamedTuple):
 
 def find_variant(func: OpOverload) -> Variant | None:
     """The native ``out=`` overload of a functional operation, or None if there is none."""
+    if func.namespace != "aten":  # somebody's own kernel may do more than it says; it is not run for a trial
+        return None
     rewritten = _rewritten(func)
     if rewritten is not None:
         return rewritten
@@ -107,5 +109,5 @@ def _relu(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operands:
 
 def _over_all(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operands:
     rest = dict(kwargs)
-    first = args if args else (rest.pop("self"),)
+    first = args or (rest.pop("self"),)
     return (*first, [], False), rest
