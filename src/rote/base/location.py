@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import linecache
 import sys
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import NamedTuple
 
 _TORCH_NEEDS = ("sympy", "mpmath", "networkx", "jinja2", "typing_extensions.py", "filelock", "fsspec", "triton", "numpy")
 """Packages that PyTorch itself calls; a frame there is never the user's line."""
@@ -15,8 +15,7 @@ _TORCH_NEEDS = ("sympy", "mpmath", "networkx", "jinja2", "typing_extensions.py",
 _ROTE = str(Path(__file__).resolve().parent.parent) + "/"
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(NamedTuple):
     """A place in a source file.
 
     Attributes:

@@ -16,6 +16,7 @@ import torch
 
 from ..hazards import rules
 from ..hazards.rules import Rule
+from .facts import Facts
 
 _aten = torch.ops.aten
 
@@ -44,30 +45,33 @@ _INDEXED = frozenset({
 _IGNORED_NAMESPACES = frozenset({"profiler", "prim"})
 
 
-def place(func: Any, tensors: list[torch.Tensor], kwargs: dict[str, Any], device: torch.device) -> Placement:
+def place(
+    func: Any, facts: Facts, tensors: list[torch.Tensor], kwargs: dict[str, Any], device: torch.device
+) -> Placement:
     """Decide where an operation runs, given its tensor operands and the device of the recording."""
     if func in _READS:
         return Placement.READ
-    if func.namespace in _IGNORED_NAMESPACES or _all_meta(tensors, kwargs):
+    if facts.namespace in _IGNORED_NAMESPACES or _all_meta(tensors, kwargs):
         return Placement.ANYWHERE
-    if _is_dynamic(func, tensors):
+    if func in _INDEXED:
+        if _has_mask(tensors):  # a store through a mask counts it on the host, though the shape is fixed
+            return Placement.ISLAND if "index_put" in facts.name else Placement.SHAPED
+    elif facts.dynamic:
         return Placement.SHAPED
-    if func in _INDEXED and _has_mask(tensors):  # counts the mask on the host, though the shape is fixed
-        return Placement.ISLAND
     if device.type == "cpu":
-        return Placement.ISLAND if any(tensor.device.type == "cuda" for tensor in tensors) else Placement.CAPTURED
-    return _place_by_device(func, tensors, kwargs)
+        return Placement.ISLAND if any(tensor.is_cuda for tensor in tensors) else Placement.CAPTURED
+    return _place_by_device(facts, tensors, kwargs)
 
 
-def _place_by_device(func: Any, tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> Placement:
+def _place_by_device(facts: Facts, tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> Placement:
     """CUDA: what touches host memory runs between segments, or before them if nothing on the device matters."""
     target = kwargs.get("device")
-    on_host = [tensor for tensor in tensors if tensor.device.type == "cpu"]
+    on_host = [tensor for tensor in tensors if tensor.is_cpu]
     if target is not None and torch.device(target).type == "cpu":
         return Placement.EARLY if len(on_host) == len(tensors) else Placement.ISLAND
     if not on_host:
         return Placement.CAPTURED if tensors or target is not None else Placement.EARLY
-    if len(on_host) == len(tensors) and not func._schema.is_mutable:
+    if len(on_host) == len(tensors) and not facts.mutable:
         return Placement.EARLY
     return Placement.ISLAND
 
@@ -80,15 +84,9 @@ def rule_of(func: Any, placement: Placement, refused: bool, tensors: list[torch.
         return rules.HOST_READ
     if placement is Placement.SHAPED:
         return rules.DYNAMIC_SHAPE
-    if placement is Placement.EARLY and all(tensor.device.type == "cpu" for tensor in tensors):
+    if placement is Placement.EARLY and all(tensor.is_cpu for tensor in tensors):
         return rules.HOST_OPERATION if func is not _aten._to_copy.default else rules.DEVICE_COPY
     return rules.DEVICE_COPY
-
-
-def _is_dynamic(func: Any, tensors: list[torch.Tensor]) -> bool:
-    if func in _INDEXED:
-        return func is not _aten.index_put.default and _has_mask(tensors) and not func._schema.is_mutable
-    return torch.Tag.dynamic_output_shape in func.tags
 
 
 def _has_mask(tensors: list[torch.Tensor]) -> bool:
@@ -99,4 +97,4 @@ def _all_meta(tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> bool:
     target = kwargs.get("device")
     if target is not None:
         return torch.device(target).type == "meta"
-    return bool(tensors) and all(tensor.device.type == "meta" for tensor in tensors)
+    return bool(tensors) and all(tensor.is_meta for tensor in tensors)

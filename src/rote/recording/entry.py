@@ -194,14 +194,15 @@ class Entry:
         if guards and self.life.state in (State.REPLAYING, State.RECORDING):
             self.life.happen(Event.GUARD_FAILED)
             _log.info("%s records again: %s", self._name, guards[0])
-        before = self.walk(call)
+        known = variant is not None and not plan.follow  # then the guard has just said that nothing changed
+        before = None if known else self.walk(call)
         if plan.backend is None:
             plan.backend = self._backend = self._pick(self._device(call, before))
-        watch, dice = GradientWatch(before), HostRandom.read()
+        watch = variant.watch() if before is None and variant is not None else self._watch(before)
+        dice = HostRandom.read()
         traced = TracedCall(self._function, call, plan, site)
         try:
-            new = variant is None or plan.follow  # the call goes where none went before
-            with self.executed if new else nullcontext():
+            with nullcontext() if known else self.executed:
                 outcome = traced.run()
         except BaseException:
             self._abandon(variant, plan)
@@ -225,11 +226,14 @@ class Entry:
                 roots.append((name, leaf))
         return StateWalk(self.executed).take(roots)
 
-    def _device(self, call: Call, snapshot: Snapshot) -> torch.device:
+    def _watch(self, snapshot: Snapshot | None) -> GradientWatch:
+        return GradientWatch(snapshot.gradient_leaves() if snapshot is not None else [])
+
+    def _device(self, call: Call, snapshot: Snapshot | None) -> torch.device:
         for leaf in call.leaves:
             if isinstance(leaf, torch.Tensor) and leaf.device.type == "cuda":
                 return leaf.device
-        for found in snapshot.tensors.values():
+        for found in snapshot.tensors.values() if snapshot is not None else ():
             if found[0][1].device.type == "cuda":
                 return found[0][1].device
         return torch.device("cpu")

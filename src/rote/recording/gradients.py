@@ -20,7 +20,6 @@ import torch
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..signature.state import Snapshot
 from .compat import storage_owners
 from .ledger import NEW, Ledger
 
@@ -73,14 +72,18 @@ class GradientEffect:
 
 
 class GradientWatch:
-    """Compares the ``.grad`` slots of reachable parameters before and after a call."""
+    """Compares the ``.grad`` slots of parameters before and after a call.
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._before: dict[int, tuple[torch.Tensor, str, torch.Tensor | None]] = {}
-        for entries in snapshot.tensors.values():
-            for entry, tensor in entries:
-                if tensor.requires_grad and tensor.is_leaf and id(tensor) not in self._before:
-                    self._before[id(tensor)] = (tensor, snapshot.name_of(entry), tensor.grad)
+    Args:
+        leaves: The reachable parameters with their names.
+    """
+
+    def __init__(self, leaves: list[tuple[str, torch.Tensor]]) -> None:
+        self._before = {id(tensor): (tensor, name, tensor.grad) for name, tensor in leaves}
+
+    def leaves(self) -> list[tuple[str, weakref.ref[torch.Tensor]]]:
+        """The parameters, weakly, to watch them again at another call."""
+        return [(name, weakref.ref(tensor)) for tensor, name, _ in self._before.values()]
 
     def gradients(self) -> list[tuple[str, torch.Tensor, torch.Tensor]]:
         """The parameters that had a gradient before the call: name, parameter, gradient."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterable
+from types import CodeType
 from typing import Any
 
 import torch
@@ -10,9 +12,8 @@ import torch
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..signature.guards import differences
+from ..signature.guards import Difference
 from ..signature.key import Call
-from ..signature.state import Snapshot
 from .gradients import GradientWatch
 from .ledger import NEW, Ledger
 from .outputs import OWN
@@ -20,13 +21,12 @@ from .pinpoint import line_that_changes
 from .run import HostRandom, Outcome, parameters_of
 
 
-def state_reasons(before: Snapshot, after: Snapshot, code: Any, site: Site) -> list[Reason]:
+def state_reasons(found: list[Difference], codes: Iterable[CodeType], site: Site) -> list[Reason]:
     """Lasting changes of Python state."""
-    found: list[Reason] = []
-    for difference in differences(before, after, limit=3):
-        where = line_that_changes(difference.name, code) or site
-        found.append(reason(rules.STATE_CHANGES, str(difference), where))
-    return found
+    return [
+        reason(rules.STATE_CHANGES, str(difference), line_that_changes(difference.name, codes) or site)
+        for difference in found
+    ]
 
 
 def random_reasons(before: HostRandom, site: Site) -> list[Reason]:
@@ -42,7 +42,7 @@ def random_reasons(before: HostRandom, site: Site) -> list[Reason]:
 
 def device_reasons(outcome: Outcome, device: torch.device, site: Site) -> list[Reason]:
     """Tensors on devices that one recording cannot hold."""
-    accelerators = sorted(name for name in outcome.tracer.devices if name.startswith("cuda"))
+    accelerators = sorted(str(found) for found in outcome.tracer.devices if found.type == "cuda")
     if len(accelerators) > 1:
         return [reason(rules.SEVERAL_DEVICES, f"the call used {', '.join(accelerators)}", site)]
     if accelerators and device.type == "cpu":
@@ -63,19 +63,33 @@ def gradient_reasons(
     return effects, key, found
 
 
-def external_reasons(outcome: Outcome, after: Snapshot, watch: GradientWatch, call: Call) -> list[Reason]:
-    """External tensors whose holder was not found, so that their replacement would go unnoticed."""
+def unknown_externals(outcome: Outcome, known: set[int], watch: GradientWatch, call: Call) -> list[int]:
+    """Numbers of the external tensors whose holder was not found, so that their replacement would go unnoticed.
+
+    Args:
+        outcome: The call.
+        known: Storage handles of the tensors in reachable state.
+        watch: Gradients count as reachable.
+        call: So do parameters among the arguments.
+    """
     ledger = outcome.ledger
-    known = set(after.tensors) | set(parameters_of(call))
+    known = known | set(parameters_of(call))
     known |= {gradient.untyped_storage()._cdata for _, _, gradient in watch.gradients()}
+    return [
+        number
+        for number, tensor in enumerate(ledger.externals)
+        if number not in ledger.host_memory and tensor.numel() and tensor.untyped_storage()._cdata not in known
+    ]
+
+
+def external_reasons(outcome: Outcome, unknown: list[int]) -> list[Reason]:
+    """Why unreachable external tensors block a recording."""
     found: list[Reason] = []
-    for number, tensor in enumerate(ledger.externals):
-        if number in ledger.host_memory or tensor.untyped_storage()._cdata in known or not tensor.numel():
-            continue
-        event = _first_use(outcome, number)
-        text = f"{event[0]} read a {list(tensor.shape)} tensor made outside the call"
-        found.append(reason(rules.UNREACHABLE, text, event[1]))
-    return found[:3]
+    for number in unknown[:3]:
+        operation, site = _first_use(outcome, number)
+        text = f"{operation} read a {list(outcome.ledger.externals[number].shape)} tensor made outside the call"
+        found.append(reason(rules.UNREACHABLE, text, site))
+    return found
 
 
 def escape_reasons(ledger: Ledger, outcome: Outcome, gradients: list[Any]) -> list[Reason]:

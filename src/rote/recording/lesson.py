@@ -14,7 +14,7 @@ from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.executed import ExecutedCode
-from ..signature.guards import Guard
+from ..signature.guards import Difference, differences
 from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
 from ..signature.state import ATTRIBUTE, CELL, ITEM, Snapshot, TensorMark
@@ -72,13 +72,17 @@ class Lesson:
         self._effects_key: Any = None
 
     def learn(
-        self, before: Snapshot, watch: GradientWatch, dice: HostRandom, guards: list[Reason]
+        self, before: Snapshot | None, watch: GradientWatch, dice: HostRandom, guards: list[Reason]
     ) -> Result:
-        """Judge the call and return its result."""
-        after = self._pupil.walk(self._call)
-        restored = self._restore_arguments(after)
-        found = self._judge(before, after, watch, dice)
-        found += restored if not found else []
+        """Judge the call and return its result.
+
+        Args:
+            before: The state before the call; None if the variant's guard held then.
+            watch: The gradient slots before the call.
+            dice: The host's random generators before the call.
+            guards: Why no recording fitted.
+        """
+        found, after = self._judge(before, watch, dice)
         difference = self._outcome.tracer.difference or self._compare_result()
         value = self._value()
         self._outcome.value = None
@@ -96,19 +100,39 @@ class Lesson:
     # ------------------------------------------------------------------ judging
 
     def _judge(
-        self, before: Snapshot, after: Snapshot, watch: GradientWatch, dice: HostRandom
-    ) -> list[Reason]:
-        outcome, site, codes = self._outcome, self._site, list(self._pupil.executed.globals)
+        self, before: Snapshot | None, watch: GradientWatch, dice: HostRandom
+    ) -> tuple[list[Reason], Snapshot | None]:
+        """Reasons against recording, and the state after the call if it was walked."""
+        outcome, site = self._outcome, self._site
         assert self._plan.backend is not None
         self._effects, self._effects_key, gradients = judge.gradient_reasons(outcome, watch, self._call, site)
-        found = judge.state_reasons(before, after, codes, site)
+        changes, after = self._changes(before)
+        found = judge.state_reasons(changes, list(self._pupil.executed.globals), site)
+        if after is not None:
+            found = found or self._restore_arguments(after)
         found += judge.random_reasons(dice, site)
         found += judge.device_reasons(outcome, self._plan.backend.device, site)
-        found += outcome.blockers
+        found += outcome.tracer.blockers
         found += gradients
-        if not found:
-            found += judge.external_reasons(outcome, after, watch, self._call)
-        return found
+        if found:
+            return found, after
+        guard = self._variant.guard if self._variant is not None else None
+        known = set(after.tensors) if after is not None else guard.handles if guard is not None else set[int]()
+        unknown = judge.unknown_externals(outcome, known, watch, self._call)
+        if unknown and after is None:  # this path reads tensors that no earlier one read
+            after = self._pupil.walk(self._call)
+            unknown = judge.unknown_externals(outcome, set(after.tensors), watch, self._call)
+        return judge.external_reasons(outcome, unknown), after
+
+    def _changes(self, before: Snapshot | None) -> tuple[list[Difference], Snapshot | None]:
+        """What the call changed in Python state, and the walk that was needed to see it."""
+        guard = self._variant.guard if self._variant is not None else None
+        if before is None and guard is not None:
+            if guard.holds():
+                return [], None
+            return guard.explain()[:3], self._pupil.walk(self._call)
+        after = self._pupil.walk(self._call)
+        return (differences(before, after, limit=3) if before is not None else []), after
 
     def _compare_result(self) -> Reason | None:
         node, template = self._node, self._outcome.template
@@ -169,8 +193,8 @@ class Lesson:
 
     # ------------------------------------------------------------------ verdicts
 
-    def _remember(self, after: Snapshot, watch: GradientWatch) -> None:
-        """Keep the variant with a guard over the state as it is now."""
+    def _remember(self, after: Snapshot | None, watch: GradientWatch) -> None:
+        """Keep the variant, with a guard over the state as it is now if that was looked at."""
         outcome, variant = self._outcome, self._variant
         if variant is None:
             variant = self._variant = Variant(self._plan.root)
@@ -184,8 +208,9 @@ class Lesson:
                 variant.externals[tensor.untyped_storage()._cdata] = weakref.ref(tensor)
         variant.generators.update(outcome.tracer.generators)
         variant.written |= outcome.tracer.written_inputs
-        concerned = bool(self._effects) or self._reads_gradients(watch)
-        variant.protect(after, parameters_of(self._call), watch if concerned else None)
+        if after is not None:
+            concerned = bool(self._effects) or self._reads_gradients(watch)
+            variant.protect(after, parameters_of(self._call), watch, concerned=concerned)
 
     def _reads_gradients(self, watch: GradientWatch) -> bool:
         handles = {gradient.untyped_storage()._cdata for _, _, gradient in watch.gradients()}

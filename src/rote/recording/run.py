@@ -149,15 +149,22 @@ class TracedCall:
             raise
 
     def _user_error(self, error: BaseException) -> None:
-        """The callable raised: run what was captured before, as eager would have; a lost capture restarts."""
-        tape = self._tape
-        if tape is None or not tape.is_open:
+        """The callable raised while a segment was open.
+
+        Where captured operations have not run yet, what was captured since the checkpoint is thrown away and
+        the rest of the call runs eagerly: if the error is the callable's own it comes again, with the effects
+        that eager would have had; if only the capture caused it, the call succeeds and the key stays eager.
+        """
+        tape, backend = self._tape, self._plan.backend
+        if tape is None or not tape.is_open or backend is None:
             return
-        try:
+        if backend.capabilities.executes_while_capturing:
             tape.close()
-        except RestartError:
+        elif isinstance(error, Exception):
             self._fail(f"{type(error).__name__}: {error}", traceback_site(error.__traceback__))
-            raise
+            raise RestartError(str(error)) from None
+        else:  # an interrupt ends the call here, after what came before it
+            tape.close()
 
     def _finish(self, tracer: Tracer, host: HostDataMode, value: Any) -> Outcome:
         tensors = _tensors(value)

@@ -29,12 +29,13 @@ from ..base.errors import CaptureError, MisuseError
 from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..partition.facts import Facts, facts_of, written_operands
 from ..partition.boundaries import Placement, place, rule_of
 from . import events as ev
 from .edges import edge_of, value_of
 from .events import Event, assemble, comparable, first_difference, results_of, tensors_of
 from .ledger import CONSTANT, INPUT, NEW, Ledger, Token, UnsupportedTensorError
-from .operands import content_of, is_view, number_of, written_operands
+from .operands import content_of, is_view, number_of
 from .tape import Place, RestartError, SegmentTape, kept_call
 from .tree import Node
 
@@ -87,7 +88,7 @@ class Tracer(TorchDispatchMode, Place):
         self.blockers: list[Reason] = []
         self.written_inputs: set[int] = set()
         self.generators: dict[int, torch.Generator] = {}
-        self.devices: set[str] = set()
+        self.devices: set[torch.device] = set()
         self.operations = 0
         self._device = device
         self._follow = list(path or ())
@@ -174,10 +175,11 @@ class Tracer(TorchDispatchMode, Place):
         self.operations += 1
         if func is _lift and tensors and not self.ledger.knows(tensors[0]):
             return self.host_tensor(tensors[0], "torch.tensor", tensors[0])
-        placement = self._place(func, tensors, kwargs)
+        facts = facts_of(func)
+        placement = self._place(func, facts, tensors, kwargs)
         operands = (comparable(args, self.ledger), comparable(kwargs, self.ledger))
-        event = Event(placement.value, func.name(), operands, (), "none", user_site())
-        self._note(func, args, kwargs, tensors)
+        event = Event(placement.value, facts.name, operands, (), "none", user_site())
+        self._note(facts, args, kwargs, tensors)
         if placement in (Placement.READ, Placement.SHAPED):
             return self._branch(event, func, args, kwargs)
         if self.mode is Mode.FOLLOW:
@@ -190,8 +192,8 @@ class Tracer(TorchDispatchMode, Place):
         self.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))
         return func(*args, **kwargs)
 
-    def _place(self, func: Any, tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> Placement:
-        placement = place(func, tensors, kwargs, self._device)
+    def _place(self, func: Any, facts: Facts, tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> Placement:
+        placement = place(func, facts, tensors, kwargs, self._device)
         if placement is Placement.ISLAND and self._only_constants_on_host(tensors):
             placement = Placement.CAPTURED
         if placement is Placement.CAPTURED and self.index in self.node.refused:
@@ -207,21 +209,28 @@ class Tracer(TorchDispatchMode, Place):
             tensor.dim() == 0 and (self.ledger.origin(tensor) or ("", 0))[0] == CONSTANT for tensor in on_host
         )
 
-    def _note(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> None:
+    def _note(
+        self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
+    ) -> None:
         """Keep what concerns the whole call: devices, generators, writes to inputs and constants."""
         for tensor in tensors:
-            self.devices.add(str(tensor.device))
-        generator = kwargs.get("generator")
-        if isinstance(generator, torch.Generator):
-            self.generators[id(generator)] = generator
-        for tensor in written_operands(func, args, kwargs):
+            self.devices.add(tensor.device)
+        if facts.random:
+            generator = kwargs.get("generator")
+            if isinstance(generator, torch.Generator):
+                self.generators[id(generator)] = generator
+        if facts.written:
+            self._note_writes(written_operands(facts, args, kwargs))
+
+    def _note_writes(self, written: list[torch.Tensor]) -> None:
+        for tensor in written:
             origin = self.ledger.origin(tensor)
             if origin is not None and origin[0] == INPUT:
                 self.written_inputs.add(origin[1])
             elif origin is not None and origin[0] == CONSTANT:
-                node_number, index = divmod(origin[1], 1 << 20)
-                if node_number < len(self.nodes):
-                    self.nodes[node_number].written.add(index)
+                number, index = divmod(origin[1], 1 << 20)
+                if number < len(self.nodes):
+                    self.nodes[number].written.add(index)
 
     # ------------------------------------------------------------------ observe and record
 
@@ -241,7 +250,7 @@ class Tracer(TorchDispatchMode, Place):
             out = self._recorded(event, func, args, kwargs, tensors, placement)
         event.shape, parts = results_of(out)
         event.results = self._results(event, parts, tensors)
-        if event.kind == ev.CAPTURED and is_view(event, func):
+        if event.kind == ev.CAPTURED and not facts_of(func).mutable and is_view(event, tensors, self.ledger):
             event.kind = ev.VIEW
         self._meet(event)
         return out

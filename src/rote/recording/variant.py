@@ -34,22 +34,34 @@ class Variant:
         self.replays = 0
         self.copies_gradients = False
         self._present: list[tuple[weakref.ref[torch.Tensor], bool]] = []
+        self._leaves: list[tuple[str, weakref.ref[torch.Tensor]]] = []
 
     def protect(
-        self, snapshot: Snapshot, parameters: dict[int, tuple[str, torch.Tensor]], watch: GradientWatch | None
+        self,
+        snapshot: Snapshot,
+        parameters: dict[int, tuple[str, torch.Tensor]],
+        watch: GradientWatch,
+        *,
+        concerned: bool,
     ) -> None:
         """Guard the state as it is now.
 
         Args:
             snapshot: The Python state.
             parameters: Parameters among the arguments, by storage handle.
-            watch: The gradient slots, if the call reads or replaces any.
+            watch: The gradient slots before the call.
+            concerned: The call reads or replaces some of them.
         """
         externals = {handle: tensor for handle, ref in self.externals.items() if (tensor := ref()) is not None}
         arguments = {handle: parameters[handle] for handle in externals if handle in parameters}
-        gradients = watch.gradients() if watch is not None else []
+        gradients = watch.gradients() if concerned else []
         self.guard = Guard(snapshot, externals, arguments, gradients)
-        self._present = watch.presence() if watch is not None else []
+        self._present = watch.presence() if concerned else []
+        self._leaves = watch.leaves()
+
+    def watch(self) -> GradientWatch:
+        """Watch the gradient slots that were known when the guard was made."""
+        return GradientWatch([(name, tensor) for name, ref in self._leaves if (tensor := ref()) is not None])
 
     @property
     def recorded(self) -> bool:

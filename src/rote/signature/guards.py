@@ -96,6 +96,8 @@ class Guard:
             if gradient.untyped_storage()._cdata in externals:
                 entry = Entry(ATTRIBUTE, parameter, "grad", mark(gradient), snapshot.node(-1, f"{name}.grad"))
                 self._slow.append(entry)
+        self.handles = set(externals)
+        snapshot.tensors = {}  # a guard keeps no tensor alive
         self._compile()
 
     def _sort(self, entry: Entry) -> None:

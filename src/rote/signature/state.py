@@ -95,6 +95,15 @@ class Snapshot:
             labels.append(label)
         return "".join(reversed(labels))
 
+    def gradient_leaves(self) -> list[tuple[str, torch.Tensor]]:
+        """The tensors that may get a gradient, with their names."""
+        found: dict[int, tuple[str, torch.Tensor]] = {}
+        for entries in self.tensors.values():
+            for entry, tensor in entries:
+                if tensor.requires_grad and tensor.is_leaf and id(tensor) not in found:
+                    found[id(tensor)] = (self.name_of(entry), tensor)
+        return list(found.values())
+
     def name_of(self, entry: Entry) -> str:
         """The name of the slot itself."""
         return self.path(entry.node)
