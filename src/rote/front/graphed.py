@@ -6,7 +6,6 @@ import functools
 import inspect
 import sys
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from types import MethodType
@@ -53,7 +52,11 @@ class Graphed:
         self._tally = Tally()
         self._calls = self._replayed = self._recorded = 0
         self._warm = False
-        self._bound: weakref.WeakKeyDictionary[Any, Graphed] = weakref.WeakKeyDictionary()
+        self._limits = Limits(
+            options.warmup, options.max_recordings, options.max_paths, options.outputs == "borrow"
+        )
+        self._pick = functools.partial(PROCESS.choose, options.backend)  # not a method: that would be a cycle
+        self._attribute: str | None = None
         self._executed.add_function(inspect.unwrap(getattr(function, "__func__", function)))
         functools.update_wrapper(self, function, updated=())
 
@@ -72,6 +75,7 @@ class Graphed:
         with self._lock:
             entry = self._entry(call)
             caller = sys._getframe(1)
+            self._calls += 1
             if self._strict:
                 self._check_strict(entry, call, user_site(caller))
             backend = entry.backend
@@ -88,7 +92,7 @@ class Graphed:
             return entry
         if entry is not None:
             entry.release()
-        entry = Entry(self._function, self._name, self._executed, self._limits(), call, self._pick)
+        entry = Entry(self._function, self._name, self._executed, self._limits, call, self._pick)
         entries[call.key] = entry
         while len(entries) > self._options.max_keys:
             _, old = entries.popitem(last=False)
@@ -96,16 +100,7 @@ class Graphed:
             self._tally.add([reason(rules.TOO_MANY_KEYS, f"more than {self._options.max_keys} keys")])
         return entry
 
-    def _limits(self) -> Limits:
-        wanted = self._options
-        borrow = wanted.outputs == "borrow"
-        return Limits(wanted.warmup, wanted.max_recordings, wanted.max_paths, borrow)
-
-    def _pick(self, device: torch.device) -> Any:
-        return PROCESS.choose(self._options.backend, device)
-
     def _finish(self, entry: Entry, result: Result) -> Any:
-        self._calls += 1
         if result.how == REPLAYED:
             self._replayed += 1
         else:
@@ -133,7 +128,7 @@ class Graphed:
         self._tally.add(reasons)
         listed = "\n  ".join(str(why) for why in [*reasons, *self._other_reasons(reasons)])
         raise NotReplayedError(
-            f"{self._name} would not be replayed wholly from graphs (strict mode, call {self._calls + 1} at "
+            f"{self._name} would not be replayed wholly from graphs (strict mode, call {self._calls} at "
             f"{site}):\n  {listed}"
         )
 
@@ -199,19 +194,30 @@ class Graphed:
             self._tally.clear()
             self._calls = self._replayed = self._recorded = 0
             self._warm = False
-            for bound in list(self._bound.values()):
-                bound.reset()
 
     # ------------------------------------------------------------------ answering as the wrapped callable
 
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._attribute = name
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """As a method: each instance has a graphed callable of its own."""
+        """As a method: each instance has a graphed callable of its own, kept in the instance.
+
+        Raises:
+            MisuseError: The instance has no ``__dict__`` to keep it in.
+        """
         if instance is None:
             return self
-        bound = self._bound.get(instance)
+        attributes = getattr(instance, "__dict__", None)
+        if attributes is None or self._attribute is None:
+            raise MisuseError(
+                f"{self._name} is graphed as a method, but {type(instance).__name__} has no __dict__ to keep its "
+                "recordings in; graph the bound method instead: rote.graph(instance.method)"
+            )
+        bound = attributes.get(self._attribute)
         if bound is None:
             bound = Graphed(MethodType(self._function, instance), self._options)  # type: ignore[arg-type]
-            self._bound[instance] = bound
+            attributes[self._attribute] = bound
         return bound
 
     def __getattr__(self, name: str) -> Any:

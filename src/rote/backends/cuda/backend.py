@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import weakref
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
 from ..base import Capabilities
+from .pool import Pool
 from .session import CudaSession
 from .stream import Streams
 
@@ -27,18 +27,27 @@ class CudaBackend:
         self.device = device
         self.index: int = device.index
         self.capabilities = Capabilities(asynchronous=True, executes_while_capturing=False)
-        self.lock: AbstractContextManager[Any] = threading.RLock()
+        self.lock = threading.RLock()
+        self.capturing = False
         self.streams = Streams(device)
-        self._pool: tuple[int, int] = torch.cuda.graph_pool_handle()
+        self._pool: Pool | None = None
+        self._waiting: list[CudaSession] = []
         self._sessions: weakref.WeakSet[CudaSession] = weakref.WeakSet()
 
     def open(self, *, exclusive: bool, generators: tuple[torch.Generator, ...] = ()) -> CudaSession:
         """Start a recording, in a pool of its own if ``exclusive``."""
-        pool: tuple[int, int] = torch.cuda.graph_pool_handle() if exclusive else self._pool
+        self._release_waiting()
+        pool = Pool(self.device) if exclusive else self._shared()
         own = tuple(found for found in generators if found.device.type == "cuda")
         session = CudaSession(self, pool, own)
         self._sessions.add(session)
         return session
+
+    def _shared(self) -> Pool:
+        if self._pool is None:
+            self._pool = Pool(self.device)
+        self._pool.keep(self.streams)
+        return self._pool
 
     def synchronize(self) -> None:
         """Wait for the current stream."""
@@ -46,6 +55,8 @@ class CudaBackend:
 
     def enter_call(self) -> None:
         """Wait, on the device, for the last replay if it ran on another stream."""
+        if self._waiting:
+            self._release_waiting()
         self.streams.enter_call()
 
     def leave_call(self) -> None:
@@ -56,40 +67,57 @@ class CudaBackend:
 
     def bytes_held(self) -> int:
         """Bytes reserved by the pools of live recordings."""
-        pools = {pool for session in self._sessions for pool in session.pools}
-        return sum(self._pool_bytes(pool) for pool in pools)
+        pools = {pool.handle for session in self._sessions for pool in session.pools}
+        return sum(self._pool_bytes(handle) for handle in pools)
 
-    def _pool_bytes(self, pool: tuple[int, int]) -> int:
+    def _pool_bytes(self, handle: tuple[int, int]) -> int:
         """Bytes of the allocator's segments that belong to a pool."""
         segments: list[dict[str, Any]] = torch.cuda.memory_snapshot()
         return sum(
             int(segment["total_size"])
             for segment in segments
-            if segment["device"] == self.index and tuple(segment.get("segment_pool_id", ())) == tuple(pool)
+            if segment["device"] == self.index and tuple(segment.get("segment_pool_id", ())) == tuple(handle)
         )
 
     def account(self, session: CudaSession) -> int:
-        """Bytes of the session's pool (a shared pool is shared by all its recordings)."""
-        return sum(self._pool_bytes(pool) for pool in session.pools)
+        """Bytes of the session's pools (a shared pool is shared by all its recordings)."""
+        return sum(self._pool_bytes(pool.handle) for pool in session.pools)
+
+    # ------------------------------------------------------------------ releasing
+
+    def may_release(self) -> bool:
+        """Whether graphs can be destroyed now: nothing is being captured, and no other thread is at work."""
+        if self.capturing or not self.lock.acquire(blocking=False):
+            return False
+        self.lock.release()
+        return True
+
+    def release_later(self, session: CudaSession) -> None:
+        """Release a session at the next call."""
+        self._waiting.append(session)
+
+    def _release_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for session in waiting:
+            session.release()
 
     def forget(self, session: CudaSession) -> None:
-        """The session holds nothing any more.
-
-        A pool that no graph uses must not be captured into again while blocks of it are alive (an assertion of
-        the allocator), so an idle shared pool is replaced.
-        """
+        """The session holds nothing any more; a shared pool that nobody uses is given back."""
         self._sessions.discard(session)
-        if not any(self._pool in other.pools for other in self._sessions):
-            self._pool = torch.cuda.graph_pool_handle()
+        pool = self._pool
+        if pool is not None and not any(pool in other.pools for other in self._sessions):
+            pool.drop()
+            self._pool = None
 
     # ------------------------------------------------------------------ after a failed capture
 
-    def replace_pool(self, pool: tuple[int, int]) -> tuple[int, int]:
-        """A pool that a failed capture made unusable is given up."""
-        fresh: tuple[int, int] = torch.cuda.graph_pool_handle()
-        if pool == self._pool:
-            self._pool = fresh
-        return fresh
+    def replace_pool(self, pool: Pool) -> Pool:
+        """A pool must not be captured into again after a capture into it has failed; see :mod:`.compat`."""
+        if pool is self._pool:
+            pool.drop()
+            self._pool = None
+            return self._shared()
+        return Pool(self.device)
 
     def repair_generators(self, generators: tuple[torch.Generator, ...]) -> None:
         """One good capture makes the generators usable again."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -24,3 +26,23 @@ def stop_routing(device: int, pool: PoolId) -> None:
         return
     _end_allocate(device, pool)
     _release_pool(device, pool)
+
+
+@contextmanager
+def not_capturing() -> Iterator[None]:
+    """Let Python code that asks whether a graph is being captured go the way it goes in eager.
+
+    Libraries branch on ``torch.cuda.is_current_stream_capturing`` (``transformers`` skips a mask, optimizers
+    refuse to step). What is recorded has to be what eager does, and a host read is no obstacle here. The name is
+    replaced while a recording runs, under the backend's lock, and put back afterwards.
+    """
+    original = torch.cuda.is_current_stream_capturing
+    torch.cuda.is_current_stream_capturing = _never
+    try:
+        yield
+    finally:
+        torch.cuda.is_current_stream_capturing = original
+
+
+def _never() -> bool:
+    return False

@@ -23,6 +23,7 @@ import torch
 
 from ...base.errors import CaptureError, InternalError
 from .compat import stop_routing
+from .pool import Pool
 
 if TYPE_CHECKING:
     from .backend import CudaBackend
@@ -59,7 +60,7 @@ class CudaSession:
     """One recording in progress on a CUDA device."""
 
     def __init__(
-        self, backend: CudaBackend, pool: tuple[int, int], generators: tuple[torch.Generator, ...]
+        self, backend: CudaBackend, pool: Pool, generators: tuple[torch.Generator, ...]
     ) -> None:
         self.pool = pool
         self.pools = [pool]
@@ -83,9 +84,10 @@ class CudaSession:
         for generator in self._generators:
             graph.register_generator_state(generator)
         self._operations = 0
-        self._graph = graph
         with self._backend.streams.switch():
-            graph.capture_begin(pool=self.pool, capture_error_mode="relaxed")
+            graph.capture_begin(pool=self.pool.handle, capture_error_mode="relaxed")
+        self._graph = graph
+        self._backend.capturing = True
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Capture one operation.
@@ -118,6 +120,7 @@ class CudaSession:
             self._recover()
             raise CaptureError(f"the segment was refused: {str(error).strip().splitlines()[0]}") from error
         self._graph = None
+        self._backend.capturing = False
         self._random = []
         if any(_EMPTY in str(warning.message) for warning in caught):
             self._idle.append(graph)
@@ -140,13 +143,15 @@ class CudaSession:
             self._recover()
             return
         self._graph = None
+        self._backend.capturing = False
         self._idle.append(graph)
         self._restore_random()
 
     def _recover(self) -> None:
         """The capture could not be ended: restore what PyTorch left in between."""
         self._graph = None
-        stop_routing(self._backend.index, self.pool)
+        self._backend.capturing = False
+        stop_routing(self._backend.index, self.pool.handle)
         self.pool = self._backend.replace_pool(self.pool)
         self.pools.append(self.pool)
         self._backend.repair_generators(self._generators)
@@ -164,8 +169,16 @@ class CudaSession:
         return self._backend.account(self)
 
     def release(self) -> None:
-        """Destroy the graphs, which gives their memory back to the pool. Idempotent."""
-        self.abort()
+        """Destroy the graphs, which gives their memory back to the pool. Idempotent.
+
+        Garbage collection may call this on any thread and in the middle of another capture, which destroying a
+        graph would spoil; then it happens at the next call on the device.
+        """
+        if self._graph is not None:
+            self.abort()
+        if not self._backend.may_release():
+            self._backend.release_later(self)
+            return
         if self._segments:
             torch.cuda.synchronize(self._backend.device)
         for segment in self._segments:

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from .compat import not_capturing
+
 
 class Streams:
     """The streams of one device.
@@ -33,7 +35,7 @@ class Streams:
             return
         self.side.wait_stream(current)
         try:
-            with torch.cuda.stream(self.side):
+            with torch.cuda.stream(self.side), not_capturing():
                 yield
         finally:
             current.wait_stream(self.side)
