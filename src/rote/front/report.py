@@ -105,7 +105,7 @@ class Tally:
 
     def add(self, reasons: list[Reason]) -> None:
         """Count reasons of one call."""
-        for reason in reasons:
+        for reason in {(reason.code, str(reason.where)): reason for reason in reversed(reasons)}.values():
             key = (reason.code, str(reason.where))
             self._found[key] = (reason, self._found.get(key, (reason, 0))[1] + 1)
 

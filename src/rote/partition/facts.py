@@ -23,7 +23,7 @@ class Facts(NamedTuple):
         dynamic: The shape of its result depends on data.
         mutable: Its schema declares that it writes an operand.
         written: Positions and names of the operands it writes, declared or not.
-        random: It takes a generator.
+        seeded: It draws random numbers.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Facts(NamedTuple):
     dynamic: bool
     mutable: bool
     written: tuple[tuple[int, str], ...]
-    random: bool
+    seeded: bool
 
 
 @lru_cache(maxsize=None)
@@ -50,7 +50,8 @@ def facts_of(func: Any) -> Facts:
         dynamic=torch.Tag.dynamic_output_shape in func.tags,
         mutable=schema.is_mutable,
         written=written,
-        random=any(argument.name == "generator" for argument in schema.arguments),
+        seeded=torch.Tag.nondeterministic_seeded in func.tags
+        or any(argument.name == "generator" for argument in schema.arguments),
     )
 
 

@@ -27,7 +27,7 @@ from ..signature.state import Snapshot, StateWalk
 from .gradients import GradientWatch
 from .inputs import StaticInputs
 from .lesson import Lesson
-from .replay import Replayed, replay, result_of
+from .replay import Replayed, replay, result_of, start
 from .result import EAGER, REPLAYED, Limits, Result
 from .run import HostRandom, Plan, TracedCall
 from .states import Event, Life, State
@@ -121,14 +121,27 @@ class Entry:
         if self.life.state is State.EAGER and self.life.rest():
             args, kwargs = call.rebuild(list(call.leaves))
             return Result(self._function(*args, **kwargs), EAGER, self._eager_reasons)
+        variant = self._start_early(call)
+        if variant is not None:
+            return self._replay(variant, call, caller, started=True)
         variant = self.find()
         if variant is not None and variant.recorded:
             return self._replay(variant, call, caller)
         return self._trace(variant, call, user_site(caller))
 
+    def _start_early(self, call: Call) -> Variant | None:
+        """Let the device begin while a long guard is checked; None if that cannot be, or the guard failed."""
+        variant = self.variants[0] if self.variants else None
+        if variant is None or not variant.starts_early or not variant.may_start_early():
+            return None
+        assert self._backend is not None and variant.inputs is not None and variant.guard is not None
+        self._backend.enter_call()
+        start(variant.root, variant.inputs, call)
+        return variant if variant.guard.values_hold() else None
+
     # ------------------------------------------------------------------ replay
 
-    def _replay(self, variant: Variant, call: Call, caller: FrameType) -> Result:
+    def _replay(self, variant: Variant, call: Call, caller: FrameType, *, started: bool = False) -> Result:
         backend, inputs = self._backend, variant.inputs
         assert backend is not None and inputs is not None
         backend.enter_call()
@@ -137,7 +150,7 @@ class Entry:
             free = [effect.withdraw() for effect in effects]
             if not all(free) and not variant.copies_gradients:
                 return self._stop_sharing_gradients(variant, call, user_site(caller))
-        done = replay(variant.root, inputs, call)
+        done = replay(variant.root, inputs, call, started=started)
         if not done.finished:
             return self._go_on(variant, call, done, user_site(caller))
         assert done.node.template is not None

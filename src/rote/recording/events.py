@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,22 +52,48 @@ def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tens
     return found
 
 
+def operands_of(args: tuple[Any, ...], kwargs: dict[str, Any], tokens: list[Token]) -> Any:
+    """Comparable form of an operation's operands, its tensors already described (in the order of tensors_of)."""
+    rest = iter(tokens)
+    positional = tuple([_operand(value, rest) for value in args])
+    if not kwargs:
+        return positional
+    return positional, tuple([(name, _operand(value, rest)) for name, value in kwargs.items()])
+
+
+def _operand(value: Any, rest: Iterator[Token]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return next(rest)
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return tuple([next(rest) if isinstance(item, torch.Tensor) else _plain(item) for item in value])
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """A number, string or setting, so that 1, 1.0 and True stay apart and NaN equals itself."""
+    kind = type(value)
+    if kind is int or kind is str or value is None:
+        return value
+    if kind is float:
+        return value.hex()
+    if kind is bool:
+        return ("bool", value)
+    if kind is list or kind is tuple:
+        return tuple([_plain(item) for item in value])
+    return _comparable_other(value)
+
+
 def comparable(value: Any, ledger: Ledger) -> Any:
     """Turn an operand into something that equals its counterpart in another call exactly if they agree."""
     if isinstance(value, torch.Tensor):
         return ledger.token(value)
     kind = type(value)
-    if kind is float:
-        return value.hex()
-    if kind is bool:
-        return ("bool", value)
-    if kind is int or kind is str or value is None:
-        return value
     if kind is list or kind is tuple:
         return tuple([comparable(item, ledger) for item in value])
     if kind is dict:
         return tuple([(key, comparable(item, ledger)) for key, item in value.items()])
-    return _comparable_other(value)
+    return _plain(value)
 
 
 def _comparable_other(value: Any) -> Any:

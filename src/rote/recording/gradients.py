@@ -11,6 +11,7 @@ optimizer outside). Replaying it would need to know whether the next call accumu
 
 from __future__ import annotations
 
+import sys
 import weakref
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +21,8 @@ import torch
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from .compat import storage_owners
+from .compat import storage_owners, tensor_owners
 from .ledger import NEW, Ledger
-
-OWNERS = 2
-"""References to a static gradient's storage that are the recording's own: the alias and the handle."""
-
 
 @dataclass
 class GradientEffect:
@@ -36,6 +33,8 @@ class GradientEffect:
         name: Its name, for messages.
         static: The gradient in the recording's memory, or None if the call clears the slot.
         storage: Handle of the static memory, kept to count its owners.
+        owners: References to the static memory that are the recording's own.
+        shown: The tensor that was put into the slot last.
     """
 
     parameter: weakref.ref[torch.Tensor]
@@ -43,32 +42,55 @@ class GradientEffect:
     static: torch.Tensor | None
     storage: torch.UntypedStorage | None
 
-    def ready(self) -> bool:
-        """Whether the slot holds a gradient, as it did when the call was recorded."""
-        parameter = self.parameter()
-        return parameter is not None and parameter.grad is not None
+    owners: int = 0
+    shown: torch.Tensor | None = None
+    _counts: tuple[int, int] = (0, 0)
+
+    def count_owners(self) -> None:
+        """After the recording, with only the slot itself looking at the static memory: note what is ours."""
+        if self.storage is not None:
+            self.owners = storage_owners(self.storage) - 1
 
     def withdraw(self) -> bool:
-        """Empty the slot before a replay; False if somebody else still holds the static gradient."""
+        """Before a replay: False if somebody besides the slot still holds the static gradient."""
         parameter = self.parameter()
-        if parameter is None:
+        if parameter is None or self.storage is None:
             return True
+        if self.shown is not None and parameter.grad is self.shown and self._is_alone(self.storage):
+            return True
+        self.shown = None
         parameter.grad = None
-        return self.storage is None or storage_owners(self.storage) <= OWNERS
+        return storage_owners(self.storage) <= self.owners
+
+    def _is_alone(self, storage: torch.UntypedStorage) -> bool:
+        """Nobody holds the gradient in the slot, as an object, from C++, or through a view."""
+        return self._count() == self._counts and storage_owners(storage) == self.owners + 1
+
+    def _count(self) -> tuple[int, int]:
+        assert self.shown is not None
+        return sys.getrefcount(self.shown), tensor_owners(self.shown)
 
     def restore(self) -> None:
         """Leave the static memory to whoever holds it: its tensors move to memory of their own."""
         parameter = self.parameter()
+        self.shown = None
         if self.storage is not None and self.static is not None:
             self.storage.resize_(self.storage.nbytes())
             if parameter is not None:
                 parameter.grad = self.static.detach()
 
     def hand_out(self, copy: bool) -> None:
-        """Show the replayed gradient in the slot."""
+        """After a replay: show the gradient in the slot."""
         parameter = self.parameter()
-        if parameter is not None and self.static is not None:
-            parameter.grad = self.static.clone() if copy else self.static.detach()
+        if parameter is None:
+            return
+        if self.static is None:
+            parameter.grad = None
+        elif copy:
+            parameter.grad = self.static.clone()
+        elif self.shown is None:
+            parameter.grad = self.shown = self.static.detach()
+            self._counts = self._count()
 
 
 class GradientWatch:

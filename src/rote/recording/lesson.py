@@ -177,9 +177,6 @@ class Lesson:
             if variant is not None:
                 variant.written |= plan.inputs.written
             value = result_of(outcome.template, plan.inputs, self._call)
-            if variant is not None and variant.copies_gradients:
-                for effect in self._effects:
-                    effect.hand_out(copy=True)
             return value
         if not any(leaf.spent for leaf in outcome.template.leaves):
             return outcome.value
@@ -255,6 +252,9 @@ class Lesson:
         else:
             pupil.life.happen(Event.AGREED) if pupil.life.state is State.OBSERVING else None
             pupil.life.happen(Event.RECORDED)
+            if variant.copies_gradients:
+                for effect in self._node.effects:
+                    effect.hand_out(copy=True)
             result = Result(value, RECORDED, guards, variant)
         self._enforce_limits(variant)
         return result
@@ -268,6 +268,10 @@ class Lesson:
             session.release()
             return False
         variant.holding.keep(session)
+        for effect in self._node.effects:
+            effect.count_owners()
+        variant.collect_effects()
+        variant.decide_start(variant.holding.backend.capabilities.asynchronous)
         return True
 
     def _note_end(self, template: Template) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .events import Event
-from .ledger import NEW, Ledger, Token
+from .ledger import NEW, Token
 
 def number_of(token: Token) -> int | None:
     return token.origin[1] if token.origin[0] == NEW else None
@@ -22,13 +22,12 @@ def content_of(data: Any) -> Any:
     return data
 
 
-def is_view(event: Event, operands: list[torch.Tensor], ledger: Ledger) -> bool:
+def is_view(event: Event, operands: list[Token]) -> bool:
     """All results look at memory of operands (the operation is known to write nothing)."""
     if not event.results:
         return False
-    for result in event.results:
-        if isinstance(result, int):
-            continue
-        if not isinstance(result, Token) or all(ledger.origin(tensor) != result.origin for tensor in operands):
-            return False
-    return True
+    origins = [token.origin for token in operands]
+    return all(
+        isinstance(result, int) or (isinstance(result, Token) and result.origin in origins)
+        for result in event.results
+    )

@@ -6,8 +6,7 @@ on the way. Where a value leads nowhere recorded, the caller of :func:`replay` g
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..signature.key import Call
 from .inputs import StaticInputs, base_offset
@@ -15,8 +14,7 @@ from .outputs import INPUT_VIEW, Template, hand_out
 from .tree import Node
 
 
-@dataclass
-class Replayed:
+class Replayed(NamedTuple):
     """How far a replay came.
 
     Attributes:
@@ -27,27 +25,35 @@ class Replayed:
     """
 
     node: Node
-    path: list[Any] = field(default_factory=list[Any])
+    path: list[Any]
     finished: bool = True
     unseen: Any = None
 
 
-def replay(root: Node, inputs: StaticInputs, call: Call) -> Replayed:
-    """Replay from the root as far as the recording goes."""
-    if inputs.groups:
+def start(root: Node, inputs: StaticInputs, call: Call) -> None:
+    """Place the inputs and launch the first step, before the rest of the guard is looked at."""
+    inputs.place(call.leaves)
+    assert root.steps
+    root.steps[0].replay()
+
+
+def replay(root: Node, inputs: StaticInputs, call: Call, *, started: bool = False) -> Replayed:
+    """Replay from the root as far as the recording goes.
+
+    Args:
+        root: The recording.
+        inputs: Its static inputs.
+        call: The call's arguments.
+        started: :func:`start` has run already.
+    """
+    if not started:
         inputs.place(call.leaves)
-    node = root
-    if node.branch is None:
-        for step in node.steps or ():
-            step.replay()
-        return Replayed(node)
-    return _replay_tree(node)
-
-
-def _replay_tree(node: Node) -> Replayed:
+    node, steps = root, root.steps or []
+    if started:
+        steps = steps[1:]
     path: list[Any] = []
     while True:
-        for step in node.steps or ():
+        for step in steps:
             step.replay()
         if node.branch is None:
             return Replayed(node, path)
@@ -58,7 +64,7 @@ def _replay_tree(node: Node) -> Replayed:
         for recorded, fresh in zip(child.arrivals, parts, strict=False):
             recorded.copy_(fresh)
         path.append(value)
-        node = child
+        node, steps = child, child.steps
 
 
 def result_of(template: Template, inputs: StaticInputs, call: Call) -> Any:

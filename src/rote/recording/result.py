@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..hazards.rules import Reason
 from .variant import Variant
@@ -28,8 +28,7 @@ class Limits:
     borrow: bool
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """A finished call.
 
     Attributes:

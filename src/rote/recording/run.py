@@ -7,6 +7,7 @@ fails and nobody can say at which operation, the rest of the call runs eagerly i
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -112,6 +113,15 @@ class TracedCall:
         Raises:
             Exception: What the callable raised, unchanged.
         """
+        collecting = gc.isenabled()
+        gc.disable()  # a collection may destroy graphs, which spoils a capture; and it costs as much as tracing
+        try:
+            return self._run()
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _run(self) -> Outcome:
         tracer = self._tracer(self._plan.follow, self._plan.path, None)
         for _ in range(MAX_RESTARTS):
             try:

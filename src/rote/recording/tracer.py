@@ -33,8 +33,8 @@ from ..partition.facts import Facts, facts_of, written_operands
 from ..partition.boundaries import Placement, place, rule_of
 from . import events as ev
 from .edges import edge_of, value_of
-from .events import Event, assemble, comparable, first_difference, results_of, tensors_of
-from .ledger import CONSTANT, INPUT, NEW, Ledger, Token, UnsupportedTensorError
+from .events import Event, assemble, first_difference, operands_of, results_of, tensors_of
+from .ledger import CONSTANT, EXTERNAL, INPUT, NEW, Ledger, Token, UnsupportedTensorError
 from .operands import content_of, is_view, number_of
 from .tape import Place, RestartError, SegmentTape, kept_call
 from .tree import Node
@@ -177,14 +177,14 @@ class Tracer(TorchDispatchMode, Place):
             return self.host_tensor(tensors[0], "torch.tensor", tensors[0])
         facts = facts_of(func)
         placement = self._place(func, facts, tensors, kwargs)
-        operands = (comparable(args, self.ledger), comparable(kwargs, self.ledger))
-        event = Event(placement.value, facts.name, operands, (), "none", user_site())
+        tokens = [self.ledger.token(tensor) for tensor in tensors]
+        event = Event(placement.value, facts.name, operands_of(args, kwargs, tokens), (), "none", user_site())
         self._note(facts, args, kwargs, tensors)
         if placement in (Placement.READ, Placement.SHAPED):
             return self._branch(event, func, args, kwargs)
         if self.mode is Mode.FOLLOW:
             return self._followed(event, func, args, kwargs, tensors)
-        return self._run(event, func, args, kwargs, tensors, placement)
+        return self._run(event, func, args, kwargs, tensors, tokens, placement)
 
     def _higher_order(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An operator over Python functions (``torch.cond``): nothing of the call is recorded."""
@@ -215,7 +215,8 @@ class Tracer(TorchDispatchMode, Place):
         """Keep what concerns the whole call: devices, generators, writes to inputs and constants."""
         for tensor in tensors:
             self.devices.add(tensor.device)
-        if facts.random:
+        if facts.seeded:
+            self.node.pure = False
             generator = kwargs.get("generator")
             if isinstance(generator, torch.Generator):
                 self.generators[id(generator)] = generator
@@ -227,6 +228,8 @@ class Tracer(TorchDispatchMode, Place):
             origin = self.ledger.origin(tensor)
             if origin is not None and origin[0] == INPUT:
                 self.written_inputs.add(origin[1])
+            elif origin is not None and origin[0] == EXTERNAL:
+                self.node.pure = False
             elif origin is not None and origin[0] == CONSTANT:
                 number, index = divmod(origin[1], 1 << 20)
                 if number < len(self.nodes):
@@ -241,6 +244,7 @@ class Tracer(TorchDispatchMode, Place):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         tensors: list[torch.Tensor],
+        tokens: list[Token],
         placement: Placement,
     ) -> Any:
         if self.mode is Mode.OBSERVE or placement is Placement.ANYWHERE:
@@ -250,7 +254,7 @@ class Tracer(TorchDispatchMode, Place):
             out = self._recorded(event, func, args, kwargs, tensors, placement)
         event.shape, parts = results_of(out)
         event.results = self._results(event, parts, tensors)
-        if event.kind == ev.CAPTURED and not facts_of(func).mutable and is_view(event, tensors, self.ledger):
+        if event.kind == ev.CAPTURED and not facts_of(func).mutable and is_view(event, tokens):
             event.kind = ev.VIEW
         self._meet(event)
         return out
@@ -269,6 +273,7 @@ class Tracer(TorchDispatchMode, Place):
         if placement is not Placement.CAPTURED:
             refused = self.index in self.node.refused
             code = rule_of(func, placement, refused, tensors).code
+            self.node.pure = False
             return tape.island(event, func, args, kwargs, code, early=placement is Placement.EARLY)
         try:
             return tape.capture(func, args, kwargs)
@@ -277,19 +282,16 @@ class Tracer(TorchDispatchMode, Place):
             raise RestartError(event.operation) from None
 
     def _results(self, event: Event, parts: list[Any], tensors: list[torch.Tensor]) -> tuple[Any, ...]:
-        found: list[Any] = []
-        for part in parts:
-            if not isinstance(part, torch.Tensor):
-                found.append(None)
-                continue
-            same = next((i for i, tensor in enumerate(tensors) if tensor is part), None)
-            if same is not None:
-                found.append(same)
-            elif part.device.type == "meta":
-                found.append(None)
-            else:
-                found.append(self.ledger.result(part, event.operation, event.site))
-        return tuple(found)
+        return tuple([self._result(event, part, tensors) for part in parts])
+
+    def _result(self, event: Event, part: Any, tensors: list[torch.Tensor]) -> Any:
+        """A token; the position of the operand that the result is; or None where there is nothing to hold."""
+        if not isinstance(part, torch.Tensor):
+            return None
+        for position, tensor in enumerate(tensors):
+            if tensor is part:
+                return position
+        return None if part.is_meta else self.ledger.result(part, event.operation, event.site)
 
     def _meet(self, event: Event) -> None:
         """Compare an event with what was seen here before; remember it if nothing was."""

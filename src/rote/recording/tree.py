@@ -90,6 +90,7 @@ class Node:
         constants: Hoisted host data, by event index.
         written: Event indices of constants that the call writes (handed out as copies).
         refused: Event indices of operations found to be refused by a capture.
+        pure: The stretch writes nothing but its own memory, draws no random number and has no island.
     """
 
     events: list[Event] = field(default_factory=list[Event])
@@ -106,6 +107,7 @@ class Node:
     constants: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
     written: set[int] = field(default_factory=set[int])
     refused: set[int] = field(default_factory=set[int])
+    pure: bool = True
 
     @property
     def recorded(self) -> bool:

@@ -15,6 +15,10 @@ from .inputs import StaticInputs
 from .tree import Island, Node
 
 
+LONG_GUARD = 500
+"""Slots from which checking the guard takes longer (about 20 us) than it takes to launch a segment early."""
+
+
 class Variant:
     """A tree with the state under which it is valid.
 
@@ -33,6 +37,7 @@ class Variant:
         self.effects: list[GradientEffect] = []
         self.replays = 0
         self.copies_gradients = False
+        self.starts_early = False
         self._present: list[tuple[weakref.ref[torch.Tensor], bool]] = []
         self._leaves: list[tuple[str, weakref.ref[torch.Tensor]]] = []
 
@@ -70,11 +75,32 @@ class Variant:
 
     def holds(self) -> bool:
         """Whether the Python state and the gradient slots are as they were."""
+        return self._gradients_hold() and self.guard is not None and self.guard.holds()
+
+    def _gradients_hold(self) -> bool:
         for reference, present in self._present:
             parameter = reference()
             if parameter is None or (parameter.grad is not None) != present:
                 return False
-        return self.guard is not None and self.guard.holds()
+        return True
+
+    def may_start_early(self) -> bool:
+        """Whether the first segment can be launched before all of the guard is checked.
+
+        It can if it does no harm when the guard then fails: the stretch writes only the recording's memory, and
+        the tensors it reads are alive where they were (that much is checked here). What cannot be seen is a
+        kernel launched past PyTorch's dispatcher that writes memory made outside.
+        """
+        guard = self.guard
+        return (
+            self.starts_early and guard is not None and not self._present and guard.tensors_hold()
+        )
+
+    def decide_start(self, asynchronous: bool) -> None:
+        """After a recording: an early start pays where the device is asynchronous and the guard is long."""
+        first = self.root.steps[0] if self.root.steps else None
+        long = self.guard is not None and self.guard.size >= LONG_GUARD
+        self.starts_early = asynchronous and long and self.root.pure and first is not None and not self.effects
 
     def explain(self) -> list[Difference]:
         """What differs from the state the variant is valid in."""

@@ -139,7 +139,11 @@ class Guard:
 
     def holds(self) -> bool:
         """Whether everything is as it was; equal plain values under another identity are accepted."""
-        if self.dead or not self._lengths_hold() or not self._tensors_hold():
+        return self.tensors_hold() and self.values_hold()
+
+    def values_hold(self) -> bool:
+        """Whether the plain values and the containers are as they were."""
+        if not self._lengths_hold():
             return False
         try:
             if all(map(is_, map(getitem, self._item_containers, self._item_keys), self._item_values)):
@@ -148,10 +152,18 @@ class Guard:
             return False
         return self._heal() and self._slow_holds()
 
+    @property
+    def size(self) -> int:
+        """Number of slots under guard."""
+        return len(self._items) + len(self._slow) + len(self._lengths)
+
     def _lengths_hold(self) -> bool:
         return all(map(eq, map(len, self._length_containers), self._length_values))
 
-    def _tensors_hold(self) -> bool:
+    def tensors_hold(self) -> bool:
+        """Whether the tensors are the same objects at the same addresses."""
+        if self.dead:
+            return False
         try:
             ids = list(map(id, map(getitem, self._tensor_containers, self._tensor_keys)))
         except (KeyError, IndexError):

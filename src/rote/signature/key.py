@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import enum
 import types
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import torch
@@ -22,8 +21,7 @@ _VALUES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One call, taken apart.
 
     Attributes:
@@ -58,20 +56,25 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     tokens: list[Any] = []
     shared: list[torch.Tensor] = []
     for position, leaf in enumerate(leaves):
-        if hasattr(leaf, "__rote_plain__"):  # a borrowed output of an earlier call
-            leaf = leaves[position] = leaf.__rote_plain__()
-        kind, token = _describe(leaf)
+        if type(leaf) is torch.Tensor:  # by far the most frequent
+            kind, token = TENSOR, _describe_tensor(leaf)
+        else:
+            if hasattr(leaf, "__rote_plain__"):  # a borrowed output of an earlier call
+                leaf = leaves[position] = leaf.__rote_plain__()
+            kind, token = _describe(leaf)
         kinds.append(kind)
         tokens.append(token)
         if kind is TENSOR and token[0] is not None:
             shared.append(leaf)
-    key = (spec, tuple(tokens), _sharing(shared), read_ambient())
+    key = (spec, tuple(tokens), _sharing(shared) if len(shared) > 1 else (), read_ambient())
     return Call(spec, tuple(leaves), tuple(kinds), key)
 
 
 def _describe(leaf: Any) -> tuple[str, Any]:
+    if isinstance(leaf, torch.nn.Parameter):
+        return PARAMETER, ("parameter", id(leaf))
     if isinstance(leaf, torch.Tensor):
-        return _describe_tensor(leaf)
+        return TENSOR, _describe_tensor(leaf)
     kind = type(leaf)
     if kind is float:
         return PLAIN, (float, leaf.hex())  # keeps 0.0 and -0.0 apart, and NaN equal to itself
@@ -86,12 +89,10 @@ def _describe(leaf: Any) -> tuple[str, Any]:
     return OPAQUE, (kind, id(leaf))
 
 
-def _describe_tensor(leaf: torch.Tensor) -> tuple[str, Any]:
-    if isinstance(leaf, torch.nn.Parameter):
-        return PARAMETER, ("parameter", id(leaf))
+def _describe_tensor(leaf: torch.Tensor) -> tuple[Any, ...]:
     if leaf.layout is not torch.strided:
-        return TENSOR, (None, type(leaf), leaf.layout, leaf.shape, leaf.dtype)
-    return TENSOR, (
+        return (None, type(leaf), leaf.layout, leaf.shape, leaf.dtype)
+    return (
         leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.requires_grad, leaf.is_leaf,
         type(leaf), leaf.is_inference(), leaf.is_conj(), leaf.is_neg(),
     )  # fmt: skip

@@ -15,6 +15,15 @@ _release_pool: Any = getattr(torch._C, "_cuda_releasePool", None)
 """Both seen in torch 2.11 and 2.13 (CUDA builds only)."""
 
 
+_current: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+"""Seen in torch 2.11 and 2.13 (CUDA builds only)."""
+
+
+def current_handle(device: int) -> Any:
+    """Something that tells the current stream of a device from others, without making a Stream object."""
+    return _current(device) if _current is not None else torch.cuda.current_stream(device)
+
+
 def stop_routing(device: int, pool: PoolId) -> None:
     """After a failed capture: stop the allocator from serving the pool, and drop the capture's reference.
 

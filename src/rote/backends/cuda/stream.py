@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .compat import not_capturing
+from .compat import current_handle, not_capturing
 
 
 class Streams:
@@ -21,7 +21,9 @@ class Streams:
         self.side: Any = torch.cuda.Stream(device)
         self.aux: Any = torch.cuda.Stream(device)
         self._device = device
+        self._index: int = device.index
         self._last: Any = None
+        self._last_handle: Any = None
 
     @contextmanager
     def capturing(self) -> Iterator[None]:
@@ -53,10 +55,13 @@ class Streams:
 
     def enter_call(self) -> None:
         """Order the current stream after the stream that replayed last."""
+        handle = current_handle(self._index)
+        if handle == self._last_handle:
+            return
         current = torch.cuda.current_stream(self._device)
-        if self._last is not None and self._last != current:
+        if self._last is not None:
             current.wait_stream(self._last)
-        self._last = current
+        self._last, self._last_handle = current, handle
 
     def leave_call(self) -> None:
         """Nothing to do: the next call waits for this one's stream, if it comes from another."""
