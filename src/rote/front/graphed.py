@@ -106,7 +106,7 @@ class Graphed:
         else:
             self._recorded += result.how == RECORDED
             self._tally.add(result.reasons)
-            self._warm = self._warm or entry.calls >= self._options.warmup + 2
+        self._warm = self._warm or entry.calls >= self._options.warmup + 2
         return result.value
 
     # ------------------------------------------------------------------ strict mode

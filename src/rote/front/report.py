@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..base.location import Site
 from ..hazards.rules import Reason
 
 
@@ -101,12 +102,12 @@ class Tally:
     """Counts reasons by code and line; the text is that of the last occurrence."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str], tuple[Reason, int]] = {}
+        self._found: dict[tuple[str, Site | None], tuple[Reason, int]] = {}
 
     def add(self, reasons: list[Reason]) -> None:
         """Count reasons of one call."""
-        for reason in {(reason.code, str(reason.where)): reason for reason in reversed(reasons)}.values():
-            key = (reason.code, str(reason.where))
+        for reason in {(reason.code, reason.where): reason for reason in reversed(reasons)}.values():
+            key = (reason.code, reason.where)
             self._found[key] = (reason, self._found.get(key, (reason, 0))[1] + 1)
 
     def reports(self) -> tuple[ReasonReport, ...]:

@@ -45,15 +45,18 @@ class Lease:
         if self.ended is None:
             self.ended = why
 
-    def check(self) -> None:
+    def check(self, made: str) -> None:
         """Raise if the memory is no longer the output's.
+
+        Args:
+            made: The operation that made the output, and its line.
 
         Raises:
             StaleOutputError: It was overwritten, or a new step began.
         """
         if self.ended is not None:
             raise StaleOutputError(
-                f"this output of {self.owner}, produced at {self.site}, is stale: {self.ended}. "
+                f"this output of {self.owner}, made by {made} in the call at {self.site}, is stale: {self.ended}. "
                 'Clone it before that, or use outputs="safe".'
             )
 
@@ -75,6 +78,7 @@ class BorrowedTensor(torch.Tensor):
     """A tensor in a recording's memory, readable while its lease lasts."""
 
     lease: Lease
+    made: str
 
     def __rote_plain__(self) -> torch.Tensor:
         """The plain tensor, for a graphed callable that takes it as an argument.
@@ -82,7 +86,7 @@ class BorrowedTensor(torch.Tensor):
         Raises:
             StaleOutputError: The lease has ended.
         """
-        self.lease.check()
+        self.lease.check(self.made)
         with plain_functions():
             return self.as_subclass(torch.Tensor)  # type: ignore[arg-type]
 
@@ -95,16 +99,23 @@ class BorrowedTensor(torch.Tensor):
         with plain_functions():
             if _name(func) not in _METADATA:
                 for tensor in lent:
-                    tensor.lease.check()
+                    tensor.lease.check(tensor.made)
             out = func(*args, **kwargs)
             return _wrap(out, lent)
 
 
-def lend(tensor: torch.Tensor, lease: Lease) -> BorrowedTensor:
-    """Give out memory of a recording under a lease."""
+def lend(tensor: torch.Tensor, lease: Lease, made: str) -> BorrowedTensor:
+    """Give out memory of a recording under a lease.
+
+    Args:
+        tensor: The memory.
+        lease: How long it may be read.
+        made: The operation that made it, and its line.
+    """
     with plain_functions():
         borrowed = tensor.detach().as_subclass(BorrowedTensor)
         borrowed.lease = lease
+        borrowed.made = made
     return borrowed
 
 
@@ -131,5 +142,5 @@ def _wrap(out: Any, lent: list[BorrowedTensor]) -> Any:
         return out
     for tensor in lent:
         if out.layout is torch.strided and out.untyped_storage()._cdata == tensor.untyped_storage()._cdata:
-            return lend(out, tensor.lease)
+            return lend(out, tensor.lease, tensor.made)
     return out

@@ -24,6 +24,7 @@ from ..signature.executed import ExecutedCode
 from ..signature.guards import Difference
 from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.state import Snapshot, StateWalk
+from .borrow import Lease
 from .gradients import GradientWatch
 from .inputs import StaticInputs
 from .lesson import Lesson
@@ -64,7 +65,7 @@ class Entry:
         self.calls = 0
         self.dead = False
         self._function = function
-        self._name = name
+        self.name = name
         self.executed = executed
         self.limits = limits
         self._pick = pick_backend
@@ -145,6 +146,8 @@ class Entry:
         backend, inputs = self._backend, variant.inputs
         assert backend is not None and inputs is not None
         backend.enter_call()
+        if variant.lease is not None:
+            variant.lease.end(f"call {self.calls} of {self.name} at {user_site(caller)} overwrote it")
         effects = variant.effects
         if effects:
             free = [effect.withdraw() for effect in effects]
@@ -154,12 +157,17 @@ class Entry:
         if not done.finished:
             return self._go_on(variant, call, done, user_site(caller))
         assert done.node.template is not None
-        value = result_of(done.node.template, inputs, call)
+        lease = self._lease(variant, caller) if self.limits.borrow else None
+        value = result_of(done.node.template, inputs, call, lease)
         for effect in done.node.effects:
             effect.hand_out(variant.copies_gradients)
         backend.leave_call()
         variant.replays += 1
         return Result(value, REPLAYED, [], variant)
+
+    def _lease(self, variant: Variant, caller: FrameType) -> Lease:
+        variant.lease = Lease(self.name, user_site(caller))
+        return variant.lease
 
     def _stop_sharing_gradients(self, variant: Variant, call: Call, site: Site) -> Result:
         """Somebody holds an earlier gradient: leave them that memory, and copy from now on."""
@@ -206,7 +214,7 @@ class Entry:
         guards = self._guard_reasons() if variant is None else []
         if guards and self.life.state in (State.REPLAYING, State.RECORDING):
             self.life.happen(Event.GUARD_FAILED)
-            _log.info("%s records again: %s", self._name, guards[0])
+            _log.info("%s records again: %s", self.name, guards[0])
         known = variant is not None and not plan.follow  # then the guard has just said that nothing changed
         before = None if known else self.walk(call)
         if plan.backend is None:
@@ -233,7 +241,7 @@ class Entry:
     # ------------------------------------------------------------------ state around a call
 
     def walk(self, call: Call) -> Snapshot:
-        roots = [(self._name, self._function)]
+        roots = [(self.name, self._function)]
         for name, leaf, kind in zip(call.names(), call.leaves, call.kinds, strict=True):
             if kind == OPAQUE:
                 roots.append((name, leaf))
@@ -286,7 +294,7 @@ class Entry:
             variant.release()
         self.variants.clear()
         self.life.happen(event)
-        _log.warning("%s runs eagerly for %s: %s", self._name, self.description, why)
+        _log.warning("%s runs eagerly for %s: %s", self.name, self.description, why)
 
     def release(self) -> None:
         """Free everything."""

@@ -86,7 +86,7 @@ def external_reasons(outcome: Outcome, unknown: list[int]) -> list[Reason]:
     """Why unreachable external tensors block a recording."""
     found: list[Reason] = []
     for number in unknown[:3]:
-        operation, site = _first_use(outcome, number)
+        operation, site = outcome.ledger.external_sites[number]
         text = f"{operation} read a {list(outcome.ledger.externals[number].shape)} tensor made outside the call"
         found.append(reason(rules.UNREACHABLE, text, site))
     return found
@@ -111,14 +111,3 @@ def escape_reasons(ledger: Ledger, outcome: Outcome, gradients: list[Any]) -> li
         operation, site = ledger.sites[number]
         found.append(reason(rules.TENSOR_ESCAPES, f"a result of {operation} is still alive after the call", site))
     return found
-
-
-def _first_use(outcome: Outcome, number: int) -> tuple[str, Site]:
-    for node in outcome.tracer.nodes:
-        for event in node.events:
-            if f"('external', {number})" in repr(event.operands):
-                return event.operation, event.site
-    return "an operation", outcome.tracer.nodes[0].events[0].site if outcome.tracer.nodes[0].events else _NO_SITE
-
-
-_NO_SITE = Site("<unknown>", 0, "<unknown>")

@@ -45,6 +45,7 @@ class Ledger:
         self._inputs: dict[int, list[tuple[int, int]]] = {}
         self.host_memory: set[int] = set()
         self.externals: list[torch.Tensor] = []
+        self.external_sites: list[tuple[str, Site]] = []
         self.sites: dict[int, tuple[str, Site]] = {}
 
     def add_input(self, index: int, tensor: torch.Tensor, start: int) -> None:
@@ -77,6 +78,11 @@ class Ledger:
         self.externals.append(tensor)
         self._pin(_storage(tensor), origin)
         return origin
+
+    def note_readers(self, operation: str, site: Site) -> None:
+        """Note which operation read the newest external tensors first."""
+        while len(self.external_sites) < len(self.externals):
+            self.external_sites.append((operation, site))
 
     def token(self, tensor: torch.Tensor) -> Token:
         """Describe an operand; an unknown storage is external."""

@@ -19,6 +19,7 @@ from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
 from ..signature.state import ATTRIBUTE, CELL, ITEM, Snapshot, TensorMark
 from . import judge
+from .borrow import Lease
 from .gradients import GradientEffect, GradientWatch
 from .outputs import OWN, Template, spend
 from .replay import result_of
@@ -38,6 +39,7 @@ class Pupil(Protocol):
     variants: list[Variant]
     executed: ExecutedCode
     limits: Limits
+    name: str
     evictions: int
     calls: int
 
@@ -176,7 +178,10 @@ class Lesson:
             plan.inputs.written |= outcome.tracer.written_inputs
             if variant is not None:
                 variant.written |= plan.inputs.written
-            value = result_of(outcome.template, plan.inputs, self._call)
+            lease = None
+            if self._pupil.limits.borrow and variant is not None and self._node.recorded:
+                lease = variant.lease = Lease(self._pupil.name, self._site)
+            value = result_of(outcome.template, plan.inputs, self._call, lease)
             return value
         if not any(leaf.spent for leaf in outcome.template.leaves):
             return outcome.value
@@ -202,7 +207,9 @@ class Lesson:
         ledger = outcome.ledger
         for number, tensor in enumerate(ledger.externals):
             if number not in ledger.host_memory:
-                variant.externals[tensor.untyped_storage()._cdata] = weakref.ref(tensor)
+                handle = tensor.untyped_storage()._cdata
+                variant.externals[handle] = weakref.ref(tensor)
+                variant.readers[handle] = ledger.external_sites[number][1]
         variant.generators.update(outcome.tracer.generators)
         variant.written |= outcome.tracer.written_inputs
         if after is not None:

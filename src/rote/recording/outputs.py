@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 
-from ..base.location import Site
+from ..base.location import NOWHERE, Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.leaves import Spec, flatten, paths, unflatten
+from .borrow import Lease, lend
 from .events import comparable
 from .ledger import EXTERNAL, INPUT, Ledger, Token
 
@@ -39,6 +40,7 @@ class OutputLeaf:
         index: Argument leaf (passed, input view) or storage number (own).
         value: The tensor in the recording, the external tensor, or the plain value.
         spent: It requires grad, and its graph was consumed inside the call.
+        made: The operation that made it and its line.
     """
 
     kind: str
@@ -46,6 +48,7 @@ class OutputLeaf:
     index: int = -1
     value: Any = None
     spent: bool = False
+    made: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,17 +130,25 @@ def _tensor_leaf(leaf: torch.Tensor, ledger: Ledger, inputs: dict[int, int], spe
         return OutputLeaf(INPUT_VIEW, token, index=number)
     if kind == EXTERNAL:
         return OutputLeaf(EXTERNAL_SAME, token, value=leaf)
-    return OutputLeaf(OWN, token, index=number, value=leaf.detach(), spent=spent)
+    operation, site = ledger.sites.get(number, ("an operation", NOWHERE))
+    return OutputLeaf(
+        OWN, token, index=number, value=leaf.detach(), spent=spent, made=f"{operation} at {site}"
+    )
 
 
-def hand_out(template: Template, leaves: tuple[Any, ...], starts: dict[int, int]) -> Any:
+def hand_out(
+    template: Template, leaves: tuple[Any, ...], starts: dict[int, int], lease: Lease | None = None
+) -> Any:
     """Make the caller's result: copies of what lies in the recording's memory, everything else as it is.
 
     Args:
         template: The recorded result.
         leaves: The call's argument leaves.
         starts: For each input leaf a view is taken of, where its group starts in the caller's storage.
+        lease: Lend the recording's memory under this lease instead of copying it.
     """
+    if lease is not None:
+        template = _lent(template, lease)
     if template.spec is None and template.leaves[0].kind == OWN:
         return _copy_leaf(template.leaves[0])
     copies = _copies(template)
@@ -154,6 +165,17 @@ def hand_out(template: Template, leaves: tuple[Any, ...], starts: dict[int, int]
         else:
             parts.append(leaf.value)
     return unflatten(template.spec, iter(parts))
+
+
+def _lent(template: Template, lease: Lease) -> Template:
+    """The same result with tensors that look at the recording's memory (a loss is small, and copied)."""
+    leaves = [
+        replace(leaf, kind=VALUE, value=lend(leaf.value, lease, leaf.made))
+        if leaf.kind == OWN and not leaf.spent
+        else leaf
+        for leaf in template.leaves
+    ]
+    return Template(template.spec, tuple(leaves))
 
 
 def _copy_leaf(leaf: OutputLeaf) -> torch.Tensor:

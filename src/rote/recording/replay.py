@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..signature.key import Call
+from .borrow import Lease
 from .inputs import StaticInputs, base_offset
 from .outputs import INPUT_VIEW, Template, hand_out
 from .tree import Node
@@ -67,11 +68,11 @@ def replay(root: Node, inputs: StaticInputs, call: Call, *, started: bool = Fals
         node, steps = child, child.steps
 
 
-def result_of(template: Template, inputs: StaticInputs, call: Call) -> Any:
-    """Copy mutated inputs back and hand the result of a finished call out."""
+def result_of(template: Template, inputs: StaticInputs, call: Call, lease: Lease | None = None) -> Any:
+    """Copy mutated inputs back and hand the result of a finished call out, lent under a lease if there is one."""
     if inputs.written:
         inputs.copy_back(call.leaves)
     starts: dict[int, int] = {}
     if any(leaf.kind == INPUT_VIEW for leaf in template.leaves):
         starts = {group.members[0]: base_offset(call.leaves, group.members) for group in inputs.groups}
-    return hand_out(template, call.leaves, starts)
+    return hand_out(template, call.leaves, starts, lease)

@@ -179,6 +179,8 @@ class Tracer(TorchDispatchMode, Place):
         placement = self._place(func, facts, tensors, kwargs)
         tokens = [self.ledger.token(tensor) for tensor in tensors]
         event = Event(placement.value, facts.name, operands_of(args, kwargs, tokens), (), "none", user_site())
+        if len(self.ledger.external_sites) < len(self.ledger.externals):
+            self.ledger.note_readers(facts.name, event.site)
         self._note(facts, args, kwargs, tensors)
         if placement in (Placement.READ, Placement.SHAPED):
             return self._branch(event, func, args, kwargs)

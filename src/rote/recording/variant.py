@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from ..base.location import Site
 from ..memory.holding import Holding
 from ..signature.guards import Difference, Guard
 from ..signature.state import Snapshot
+from .borrow import Lease
 from .gradients import GradientEffect, GradientWatch
 from .inputs import StaticInputs
 from .tree import Island, Node
@@ -33,6 +35,8 @@ class Variant:
         self.inputs: StaticInputs | None = None
         self.written: set[int] = set()
         self.externals: dict[int, weakref.ref[torch.Tensor]] = {}
+        self.readers: dict[int, Site] = {}
+        self.lease: Lease | None = None
         self.generators: dict[int, torch.Generator] = {}
         self.effects: list[GradientEffect] = []
         self.replays = 0
@@ -60,7 +64,7 @@ class Variant:
         externals = {handle: tensor for handle, ref in self.externals.items() if (tensor := ref()) is not None}
         arguments = {handle: parameters[handle] for handle in externals if handle in parameters}
         gradients = watch.gradients() if concerned else []
-        self.guard = Guard(snapshot, externals, arguments, gradients)
+        self.guard = Guard(snapshot, externals, arguments, gradients, self.readers)
         self._present = watch.presence() if concerned else []
         self._leaves = watch.leaves()
 

@@ -30,6 +30,7 @@ class Difference:
         was: Text of the earlier value.
         now: Text of the later value.
         moved: The slot holds a tensor that the recording reads (its address is ``was``).
+        site: The user's line that read the tensor.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Guard:
         externals: Tensors that the recording reads in place, by storage handle.
         parameters: Parameters among the arguments, by storage handle, with their names.
         gradients: Gradients the recording may read: parameter name, parameter, gradient.
+        readers: For each storage handle the user's line that read it first.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Guard:
         externals: dict[int, torch.Tensor],
         parameters: dict[int, tuple[str, torch.Tensor]],
         gradients: list[tuple[str, torch.Tensor, torch.Tensor]],
+        readers: dict[int, Site],
     ) -> None:
         self._snapshot = snapshot
         self._items: list[Entry] = []
@@ -86,6 +89,7 @@ class Guard:
         self._tensors: list[Entry] = []
         self._lengths: list[Entry] = []
         self._read: list[_Watched] = []
+        self._readers = readers
         self.dead = False
         for entry in snapshot.entries.values():
             self._sort(entry)
@@ -124,7 +128,8 @@ class Guard:
             if alive is not None:
                 alive.dead = True
 
-        watched = _Watched(entry, name, weakref.ref(tensor, died), tensor.data_ptr(), tensor.requires_grad)
+        site = self._readers.get(tensor.untyped_storage()._cdata)
+        watched = _Watched(entry, name, weakref.ref(tensor, died), tensor.data_ptr(), tensor.requires_grad, site)
         self._read.append(watched)
 
     def _compile(self) -> None:
@@ -170,7 +175,7 @@ class Guard:
             return False
         if ids != self._tensor_ids:
             return False
-        for _, _, reference, address, requires_grad in self._read:
+        for _, _, reference, address, requires_grad, _ in self._read:
             tensor = reference()
             if tensor is None or tensor.data_ptr() != address or tensor.requires_grad != requires_grad:
                 return False
@@ -193,15 +198,15 @@ class Guard:
     def explain(self) -> list[Difference]:
         """Every slot that differs from the recording, moved tensors first."""
         found: list[Difference] = []
-        for entry, name, reference, address, requires_grad in self._read:
+        for entry, name, reference, address, requires_grad, site in self._read:
             tensor = reference()
             now = _read(entry) if entry is not None else tensor
             if tensor is None or now is not tensor:
-                found.append(Difference(name, f"the tensor at {address:#x}", _show_tensor(now), True))
+                found.append(Difference(name, f"the tensor at {address:#x}", _show_tensor(now), True, site))
             elif tensor.data_ptr() != address:
-                found.append(Difference(name, f"at address {address:#x}", f"at {tensor.data_ptr():#x}", True))
+                found.append(Difference(name, f"at address {address:#x}", f"at {tensor.data_ptr():#x}", True, site))
             elif tensor.requires_grad != requires_grad:
-                found.append(Difference(name, f"requires_grad={requires_grad}", f"{tensor.requires_grad}", True))
+                found.append(Difference(name, f"requires_grad={requires_grad}", f"{tensor.requires_grad}", True, site))
         known = {difference.name for difference in found}
         for entry in (*self._tensors, *self._items, *self._slow, *self._lengths):
             now = mark(_read(entry))
@@ -219,6 +224,7 @@ class _Watched(NamedTuple):
     reference: weakref.ref[torch.Tensor]
     address: int
     requires_grad: bool
+    site: Site | None
 
 
 def same(was: Any, now: Any) -> bool:

@@ -254,8 +254,7 @@ class StateWalk:
             if name in ("_parameters", "_buffers", "_modules") and isinstance(value, dict):
                 self._note(LENGTH, value, None, Content(len(value)), node, f".{name} (length)")
                 for key, item in value.items():
-                    label = f"[{key}]" if key.isdigit() else f".{key}"
-                    self._note(ITEM, value, key, item, node, label)
+                    self._note(ITEM, value, key, item, node, f".{key}")
             else:
                 self._note(ITEM, attributes, name, value, node, f".{name}")
 
