@@ -19,7 +19,8 @@ class Options:
         strict: Raise :class:`~rote.NotReplayedError` for every call after the warm-up that would not be
             replayed wholly from graphs. The warm-up of a key is its first ``warmup + 2`` calls (one for lazy
             initialisation, ``warmup`` observed, one recorded); once one key is through, unseen keys raise too.
-        warmup: Calls in a row that must agree before a recording is made.
+        warmup: Calls that must agree before one is recorded. The recorded call is compared with them too, so
+            with 1 a recording is kept when two calls in a row agree.
         max_recordings: Recordings alive at once for one key (the oldest is dropped for a new one), and how
             many may be replaced before the key runs eagerly.
         max_paths: Ways (combinations of values read by the host) that one recording may have.
@@ -31,7 +32,7 @@ class Options:
     """
 
     strict: bool = False
-    warmup: int = 2
+    warmup: int = 1
     max_recordings: int = 32
     max_paths: int = 16
     max_keys: int = 256

@@ -37,41 +37,44 @@ class Placement(Enum):
     ANYWHERE = "anywhere"
 
 
-_READS = frozenset({_aten._local_scalar_dense.default, _aten.equal.default, _aten.is_nonzero.default})
-_INDEXED = frozenset({
-    _aten.index.Tensor, _aten.index_put.default, _aten.index_put_.default, _aten._index_put_impl_.default,
-    _aten._unsafe_index.Tensor,
-})  # fmt: skip
-_IGNORED_NAMESPACES = frozenset({"profiler", "prim"})
+def place(facts: Facts, tensors: list[torch.Tensor], kwargs: dict[str, Any], on_host: bool) -> Placement:
+    """Decide where an operation runs.
 
-
-def place(
-    func: Any, facts: Facts, tensors: list[torch.Tensor], kwargs: dict[str, Any], device: torch.device
-) -> Placement:
-    """Decide where an operation runs, given its tensor operands and the device of the recording."""
-    if func in _READS:
+    Args:
+        facts: The operation.
+        tensors: Its tensor operands.
+        kwargs: Its keyword operands (``device`` of factories and copies).
+        on_host: The recording captures operations on CPU tensors.
+    """
+    if facts.reads:
         return Placement.READ
-    if facts.namespace in _IGNORED_NAMESPACES or _all_meta(tensors, kwargs):
+    target = kwargs.get("device")
+    if target is not None or not tensors or tensors[0].is_meta:
+        if facts.hidden or _is_meta(tensors, target):
+            return Placement.ANYWHERE
+    elif facts.hidden:
         return Placement.ANYWHERE
-    if func in _INDEXED:
+    if facts.indexed:
         if _has_mask(tensors):  # a store through a mask counts it on the host, though the shape is fixed
-            return Placement.ISLAND if "index_put" in facts.name else Placement.SHAPED
+            return Placement.ISLAND if facts.stores else Placement.SHAPED
     elif facts.dynamic:
         return Placement.SHAPED
-    if device.type == "cpu":
-        return Placement.ISLAND if any(tensor.is_cuda for tensor in tensors) else Placement.CAPTURED
-    return _place_by_device(facts, tensors, kwargs)
+    if not on_host:
+        return _place_by_device(facts, tensors, target)
+    for tensor in tensors:
+        if tensor.is_cuda:
+            return Placement.ISLAND
+    return Placement.CAPTURED
 
 
-def _place_by_device(facts: Facts, tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> Placement:
+def _place_by_device(facts: Facts, tensors: list[torch.Tensor], target: Any) -> Placement:
     """CUDA: what touches host memory runs between segments, or before them if nothing on the device matters."""
-    target = kwargs.get("device")
-    on_host = [tensor for tensor in tensors if tensor.is_cpu]
+    on_host = sum(tensor.is_cpu for tensor in tensors)
     if target is not None and torch.device(target).type == "cpu":
-        return Placement.EARLY if len(on_host) == len(tensors) else Placement.ISLAND
+        return Placement.EARLY if on_host == len(tensors) else Placement.ISLAND
     if not on_host:
         return Placement.CAPTURED if tensors or target is not None else Placement.EARLY
-    if len(on_host) == len(tensors) and not facts.mutable:
+    if on_host == len(tensors) and not facts.mutable:
         return Placement.EARLY
     return Placement.ISLAND
 
@@ -93,8 +96,7 @@ def _has_mask(tensors: list[torch.Tensor]) -> bool:
     return any(tensor.dtype in (torch.bool, torch.uint8) for tensor in tensors[1:])
 
 
-def _all_meta(tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> bool:
-    target = kwargs.get("device")
+def _is_meta(tensors: list[torch.Tensor], target: Any) -> bool:
     if target is not None:
         return torch.device(target).type == "meta"
     return bool(tensors) and all(tensor.is_meta for tensor in tensors)

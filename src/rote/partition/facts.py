@@ -7,6 +7,13 @@ from typing import Any, NamedTuple
 
 import torch
 
+_aten = torch.ops.aten
+_READS = frozenset({_aten._local_scalar_dense.default, _aten.equal.default, _aten.is_nonzero.default})
+_INDEXED = frozenset({
+    _aten.index.Tensor, _aten.index_put.default, _aten.index_put_.default, _aten._index_put_impl_.default,
+    _aten._unsafe_index.Tensor,
+})  # fmt: skip
+_IGNORED_NAMESPACES = frozenset({"profiler", "prim"})
 _UNDECLARED_WRITES = {  # running statistics are written without an alias in the schema
     "aten::native_batch_norm": (3, 4),
     "aten::cudnn_batch_norm": (3, 4),
@@ -19,19 +26,27 @@ class Facts(NamedTuple):
 
     Attributes:
         name: ``namespace::name.overload``.
-        namespace: The part before the colons.
         dynamic: The shape of its result depends on data.
         mutable: Its schema declares that it writes an operand.
         written: Positions and names of the operands it writes, declared or not.
-        seeded: It draws random numbers.
+        seeded: It may draw random numbers.
+        dropout: Position of the dropout probability of an attention, which draws none at 0.
+        reads: The host reads its value.
+        indexed: It indexes, and a mask among the indices is counted on the host.
+        stores: It writes through an index.
+        hidden: It is no computation (profiler marks).
     """
 
     name: str
-    namespace: str
     dynamic: bool
     mutable: bool
     written: tuple[tuple[int, str], ...]
     seeded: bool
+    dropout: int | None
+    reads: bool
+    indexed: bool
+    stores: bool
+    hidden: bool
 
 
 @lru_cache(maxsize=None)
@@ -44,12 +59,18 @@ def facts_of(func: Any) -> Facts:
         for position, argument in enumerate(schema.arguments)
         if position in undeclared or (argument.alias_info is not None and argument.alias_info.is_write)
     )
+    name = func.name()
+    dropouts = [i for i, argument in enumerate(schema.arguments) if argument.name == "dropout_p"]
     return Facts(
-        name=func.name(),
-        namespace=func.namespace,
+        name=name,
         dynamic=torch.Tag.dynamic_output_shape in func.tags,
         mutable=schema.is_mutable,
         written=written,
+        dropout=dropouts[0] if dropouts and "attention" in name else None,
+        reads=func in _READS,
+        indexed=func in _INDEXED,
+        stores="index_put" in name,
+        hidden=func.namespace in _IGNORED_NAMESPACES,
         seeded=torch.Tag.nondeterministic_seeded in func.tags
         or any(argument.name == "generator" for argument in schema.arguments),
     )

@@ -18,6 +18,8 @@ INPUT, EXTERNAL, NEW, CONSTANT = "input", "external", "new", "constant"
 
 Origin = tuple[str, int]
 
+_SEEDS = (torch.int64, torch.uint64)
+
 
 class Token(NamedTuple):
     """A tensor as seen by an operation: where its memory comes from and how it looks at it."""
@@ -27,7 +29,7 @@ class Token(NamedTuple):
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
-    device: str
+    on_host: bool
 
 
 class UnsupportedTensorError(Exception):
@@ -87,31 +89,40 @@ class Ledger:
     def token(self, tensor: torch.Tensor) -> Token:
         """Describe an operand; an unknown storage is external."""
         origin = self._origins.get(_storage(tensor)._cdata)
-        return self._token(tensor, origin if origin is not None else self.add_external(tensor))
+        if origin is None:
+            origin = self.add_external(tensor)
+        offset = tensor.storage_offset()
+        if origin[0] is INPUT:
+            origin, start = self._input(tensor)
+            offset -= start // tensor.itemsize
+        elif tensor.dtype in _SEEDS:
+            return self._seed(tensor, origin, offset)
+        return Token(origin, tensor.dtype, tensor.shape, tensor.stride(), offset, tensor.is_cpu)
 
     def result(self, tensor: torch.Tensor, operation: str, site: Site, number: int | None = None) -> Token:
         """Describe a result; an unknown storage was made by the operation."""
         storage = _storage(tensor)
-        origin = self._origins.get(storage._cdata)
-        if origin is None:
+        handle = storage._cdata
+        if handle not in self._origins:
             if number is None:
                 number = self._made
-            self._made = max(self._made, number + 1)
-            origin = (NEW, number)
+            if number >= self._made:
+                self._made = number + 1
             self.sites[number] = (operation, site)
-            self._follow(storage, origin)
-        return self._token(tensor, origin)
+            self._follow(storage, handle, (NEW, number))
+        return self.token(tensor)
 
-    def _token(self, tensor: torch.Tensor, origin: Origin) -> Token:
-        offset = tensor.storage_offset()
-        if origin[0] == INPUT:
-            origin, start = self._input(tensor)
-            offset -= start // tensor.itemsize
-        return Token(origin, tensor.dtype, tuple(tensor.shape), tensor.stride(), offset, tensor.device.type)
+    def _seed(self, tensor: torch.Tensor, origin: Origin, offset: int) -> Token:
+        """Attention returns its seed on the host in eager and on the device in a capture; both are the seed."""
+        if origin[0] is NEW and tensor.numel() <= 2 and "attention" in self.sites[origin[1]][0]:
+            return Token(origin, tensor.dtype, (), (), 0, False)
+        return Token(origin, tensor.dtype, tensor.shape, tensor.stride(), offset, tensor.is_cpu)
 
     def _input(self, tensor: torch.Tensor) -> tuple[Origin, int]:
         """Which argument a tensor over an argument's storage looks at, and where that argument starts."""
         begins = self._inputs[_storage(tensor)._cdata]
+        if len(begins) == 1:
+            return (INPUT, begins[0][1]), begins[0][0]
         byte = tensor.storage_offset() * tensor.itemsize
         start, index = next((item for item in reversed(begins) if item[0] <= byte), begins[0])
         return (INPUT, index), start
@@ -123,7 +134,7 @@ class Ledger:
     def origin(self, tensor: torch.Tensor) -> Origin | None:
         """Where a tensor's memory comes from, or None if the call never met it."""
         origin = self._origins.get(_storage(tensor)._cdata)
-        return self._input(tensor)[0] if origin is not None and origin[0] == INPUT else origin
+        return self._input(tensor)[0] if origin is not None and origin[0] is INPUT else origin
 
     def storage(self, origin: Origin) -> torch.UntypedStorage | None:
         """The storage of an origin, while it is alive."""
@@ -145,12 +156,12 @@ class Ledger:
         self._origins[storage._cdata] = origin
         self._pinned[origin] = storage
 
-    def _follow(self, storage: torch.UntypedStorage, origin: Origin) -> None:
-        handle, origins = storage._cdata, self._origins
+    def _follow(self, storage: torch.UntypedStorage, handle: int, origin: Origin) -> None:
+        origins = self._origins
         origins[handle] = origin
 
         def forget(_: Any) -> None:
-            if origins.get(handle) == origin:
+            if origins.get(handle) is origin:
                 del origins[handle]
 
         self._watch[origin[1]] = weakref.ref(storage, forget)

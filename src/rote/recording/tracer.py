@@ -91,6 +91,8 @@ class Tracer(TorchDispatchMode, Place):
         self.devices: set[torch.device] = set()
         self.operations = 0
         self._device = device
+        self._on_host = device.type == "cpu"
+        self._facts: dict[int, Facts] = {}
         self._follow = list(path or ())
         self._stop = stop
         self._warmup = warmup
@@ -175,8 +177,8 @@ class Tracer(TorchDispatchMode, Place):
         self.operations += 1
         if func is _lift and tensors and not self.ledger.knows(tensors[0]):
             return self.host_tensor(tensors[0], "torch.tensor", tensors[0])
-        facts = facts_of(func)
-        placement = self._place(func, facts, tensors, kwargs)
+        facts = self._facts.get(id(func)) or self._facts.setdefault(id(func), facts_of(func))
+        placement = self._place(facts, tensors, kwargs)
         tokens = [self.ledger.token(tensor) for tensor in tensors]
         event = Event(placement.value, facts.name, operands_of(args, kwargs, tokens), (), "none", user_site())
         if len(self.ledger.external_sites) < len(self.ledger.externals):
@@ -194,12 +196,12 @@ class Tracer(TorchDispatchMode, Place):
         self.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))
         return func(*args, **kwargs)
 
-    def _place(self, func: Any, facts: Facts, tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> Placement:
-        placement = place(func, facts, tensors, kwargs, self._device)
+    def _place(self, facts: Facts, tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> Placement:
+        placement = place(facts, tensors, kwargs, self._on_host)
+        if placement is Placement.CAPTURED:
+            return Placement.ISLAND if self.node.refused and self.index in self.node.refused else placement
         if placement is Placement.ISLAND and self._only_constants_on_host(tensors):
-            placement = Placement.CAPTURED
-        if placement is Placement.CAPTURED and self.index in self.node.refused:
-            return Placement.ISLAND
+            return Placement.ISLAND if self.index in self.node.refused else Placement.CAPTURED
         return placement
 
     def _only_constants_on_host(self, tensors: list[torch.Tensor]) -> bool:
@@ -216,8 +218,9 @@ class Tracer(TorchDispatchMode, Place):
     ) -> None:
         """Keep what concerns the whole call: devices, generators, writes to inputs and constants."""
         for tensor in tensors:
-            self.devices.add(tensor.device)
-        if facts.seeded:
+            if not tensor.is_cpu:
+                self.devices.add(tensor.device)
+        if facts.seeded and not _without_dropout(facts, args, kwargs):
             self.node.pure = False
             generator = kwargs.get("generator")
             if isinstance(generator, torch.Generator):
@@ -256,7 +259,7 @@ class Tracer(TorchDispatchMode, Place):
             out = self._recorded(event, func, args, kwargs, tensors, placement)
         event.shape, parts = results_of(out)
         event.results = self._results(event, parts, tensors)
-        if event.kind == ev.CAPTURED and not facts_of(func).mutable and is_view(event, tokens):
+        if event.kind == ev.CAPTURED and is_view(event, tokens) and not facts_of(func).mutable:
             event.kind = ev.VIEW
         self._meet(event)
         return out
@@ -447,14 +450,14 @@ class Tracer(TorchDispatchMode, Place):
         if isinstance(result, int):
             return tensors[result]
         token: Token = result
-        device = self._device if token.device == self._device.type else torch.device(token.device)
+        device = torch.device("cpu") if token.on_host else self._device
         storage = self.ledger.storage(token.origin)
         if storage is None and token.origin[0] == NEW:
             storage = self._memory.get(token.origin[1])
         if storage is None:  # dead where the path ends: only its shape matters
             tensor = torch.empty_strided(token.shape, token.stride, dtype=token.dtype, device=device)
         else:
-            tensor = torch.empty(0, dtype=token.dtype, device=device)
+            tensor = torch.empty(0, dtype=token.dtype, device=storage.device)
             tensor.set_(storage, token.offset, token.shape, token.stride)
         self.ledger.result(tensor, event.operation, event.site, number_of(token))
         return tensor
@@ -534,3 +537,12 @@ class Tracer(TorchDispatchMode, Place):
             self._differ(node.events[self.index], end)
             node.forget(self.index)
         node.complete = True
+
+
+def _without_dropout(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Attention draws random numbers only for its dropout."""
+    position = facts.dropout
+    if position is None:
+        return False
+    value = args[position] if position < len(args) else kwargs.get("dropout_p", 0.0)
+    return value == 0.0

@@ -1,0 +1,181 @@
+"""The plain callable and the graphed one, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from ..front.graph import graph
+from ..front.graphed import Graphed
+from ..signature.key import TENSOR, Call, bind
+from ..signature.leaves import flatten, unflatten
+from .equality import assert_same
+
+_COPIED = (torch.Tensor, int, float, bool, str, bytes, complex, type(None))
+
+
+class Arguments(NamedTuple):
+    """The arguments of one call, where positional ones alone would not do."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}  # noqa: RUF012  (never written)
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """What one call did."""
+
+    value: Any
+    error: Exception | None
+    inputs: list[Any]
+    random: list[torch.Tensor]
+
+
+def compare(
+    fn: Callable[..., Any],
+    calls: Iterable[Any],
+    *,
+    plain: Callable[..., Any] | None = None,
+    states: tuple[Callable[[], Any], Callable[[], Any]] | None = None,
+    seed: int = 0,
+    tolerance: float = 0.0,
+    **options: Any,
+) -> Graphed:
+    """Make calls to a callable twice, as it is and through ``rote.graph``, and check that they do the same.
+
+    Both get copies of the arguments and the same seed. Compared after each call: the result, the arguments
+    (in case they were changed), the random number generators, and an exception's type and text. At the end
+    every result is compared once more: none may have changed since it was returned.
+
+    A callable that changes state of its own needs a second one with state of its own: ``plain``.
+
+    Args:
+        fn: What to graph.
+        calls: One entry for each call: a tuple of positional arguments, a dict of keyword arguments, or
+            :class:`Arguments`. Tensors are copied for each side; parameters and other objects are not.
+        plain: What to compare with, if ``fn`` cannot be called twice without noticing.
+        states: Two functions that return (nested) state to compare after each call: that of ``fn``, that of
+            ``plain``.
+        seed: Seed of the first call; each later call has the next one.
+        tolerance: See :func:`assert_same`.
+        **options: Options of :func:`rote.graph`.
+
+    Returns:
+        The graphed callable, to ask for its report.
+
+    Raises:
+        AssertionError: Something differed; the message names the call and what it was.
+    """
+    graphed = graph(fn, **options)
+    graphed_keeps = options.get("outputs") != "borrow"
+    kept: list[tuple[str, Any, Any]] = []
+    for number, arguments in enumerate(calls):
+        args, kwargs = _arguments(arguments)
+        expected = _run(plain or fn, args, kwargs, seed + number)
+        actual = _run(graphed, args, kwargs, seed + number)
+        what = f"call {number}"
+        _assert_error(what, actual.error, expected.error)
+        assert_same(actual.inputs, expected.inputs, f"{what}: inputs", tolerance=tolerance)
+        assert_same(actual.random, expected.random, f"{what}: random state")
+        if states is not None:
+            assert_same(states[0](), states[1](), f"{what}: state", tolerance=tolerance)
+        if expected.error is None:
+            assert_same(actual.value, expected.value, f"{what}: result", tolerance=tolerance)
+            if graphed_keeps and _is_held(expected.value):
+                kept.append((what, actual.value, _snapshot(actual.value)))
+    for what, value, then in kept:
+        assert_same(_detached(value), then, f"{what}: result, looked at again after the last call")
+    return graphed
+
+
+def _arguments(arguments: Any) -> Arguments:
+    if isinstance(arguments, Arguments):
+        return arguments
+    if isinstance(arguments, dict):
+        return Arguments((), arguments)
+    if isinstance(arguments, tuple):
+        return Arguments(arguments)
+    raise TypeError(
+        f"a call is a tuple, a dict or rote.testing.Arguments, not a {type(arguments).__name__}: "
+        "write (x,) for one positional argument"
+    )
+
+
+def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], seed: int) -> _Ran:
+    call = bind(args, kwargs)
+    leaves = _copies(call)
+    copied_args, copied_kwargs = call.rebuild(leaves)
+    torch.manual_seed(seed)
+    value, error = None, None
+    try:
+        value = fn(*copied_args, **copied_kwargs)
+    except Exception as raised:  # the user's own, whatever it is
+        error = raised
+    inputs = [leaf for leaf, kind in zip(leaves, call.kinds, strict=True) if kind == TENSOR]
+    return _Ran(value, error, inputs, _random_state())
+
+
+def _random_state() -> list[torch.Tensor]:
+    states = [torch.get_rng_state()]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states.append(torch.cuda.get_rng_state())
+    return states
+
+
+def _copies(call: Call) -> list[Any]:
+    """The leaves of a call with tensors copied; those on one storage stay on one."""
+    storages: dict[int, torch.UntypedStorage] = {}
+    return [
+        _copy(leaf, storages) if kind == TENSOR else leaf
+        for leaf, kind in zip(call.leaves, call.kinds, strict=True)
+    ]
+
+
+def _copy(tensor: torch.Tensor, storages: dict[int, torch.UntypedStorage]) -> torch.Tensor:
+    if tensor.layout is not torch.strided or tensor.is_meta:
+        return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+    storage = tensor.untyped_storage()
+    if storage._cdata not in storages:
+        storages[storage._cdata] = storage.clone()
+    with torch.inference_mode(tensor.is_inference()):
+        fresh = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        fresh.set_(storages[storage._cdata], tensor.storage_offset(), tensor.shape, tensor.stride())
+    return fresh.requires_grad_(tensor.requires_grad)
+
+
+def _assert_error(what: str, actual: Exception | None, expected: Exception | None) -> None:
+    mine, other = _describe(actual), _describe(expected)
+    if mine != other:
+        raise AssertionError(f"{what} {mine} and should have: {other}") from actual
+
+
+def _describe(error: Exception | None) -> str:
+    return "returned" if error is None else f"raised {type(error).__name__}: {error}"
+
+
+def _snapshot(value: Any) -> Any:
+    """The value with copies of its tensors, out of autograd."""
+    leaves: list[Any] = []
+    spec = flatten(value, leaves)
+    storages: dict[int, torch.UntypedStorage] = {}
+    copies = [_copy(leaf.detach(), storages) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    return unflatten(spec, iter(copies))
+
+
+def _detached(value: Any) -> Any:
+    """The value with its tensors out of autograd, on their memory."""
+    leaves: list[Any] = []
+    spec = flatten(value, leaves)
+    return unflatten(
+        spec, iter([leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves])
+    )
+
+
+def _is_held(value: Any) -> bool:
+    """Whether a result can be kept and copied: it is made of tensors and plain values."""
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return all(isinstance(leaf, _COPIED) for leaf in leaves)

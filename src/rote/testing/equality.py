@@ -1,0 +1,112 @@
+"""Equality of results to the bit: values, metadata, structure, and which tensors share memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..signature.leaves import flatten, paths
+
+
+def assert_same(actual: Any, expected: Any, what: str = "result", *, tolerance: float = 0.0) -> None:
+    """Check that two nested values are equal.
+
+    Tensors have to agree in shape, stride, dtype, device, ``requires_grad`` and, bit for bit, in their
+    values; tensors that share a storage in one value have to share one in the other.
+
+    Args:
+        actual: A tensor, a plain value, or a nested structure of them.
+        expected: What it is compared with.
+        what: How messages call the value.
+        tolerance: Absolute and relative difference that is allowed; 0 compares bits.
+
+    Raises:
+        AssertionError: The message names the leaf that differs, what it is and what it should be.
+    """
+    ours: list[Any] = []
+    theirs: list[Any] = []
+    spec, wanted = flatten(actual, ours), flatten(expected, theirs)
+    if spec != wanted:
+        raise AssertionError(
+            f"{what} has another structure: {_outline(actual)} instead of {_outline(expected)}"
+        )
+    for name, mine, other in zip(paths(spec, what), ours, theirs, strict=True):
+        _assert_leaf(name, mine, other, tolerance)
+    if _sharing(ours) != _sharing(theirs):
+        raise AssertionError(
+            f"other tensors of {what} share memory: {_sharing(ours)} instead of {_sharing(theirs)}"
+        )
+
+
+def _assert_leaf(name: str, actual: Any, expected: Any, tolerance: float) -> None:
+    if not isinstance(actual, torch.Tensor) or not isinstance(expected, torch.Tensor):
+        if type(actual) is not type(expected) or not _equal(actual, expected):
+            raise AssertionError(f"{name} is {actual!r} and should be {expected!r}")
+        return
+    for aspect in ("shape", "dtype", "device", "layout", "requires_grad"):
+        mine, other = getattr(actual, aspect), getattr(expected, aspect)
+        if mine != other:
+            raise AssertionError(f"{name}.{aspect} is {mine} and should be {other}")
+    if actual.layout is torch.strided and actual.numel() and actual.stride() != expected.stride():
+        raise AssertionError(f"{name}.stride() is {actual.stride()} and should be {expected.stride()}")
+    if actual.is_meta:
+        return
+    wrong = _wrong(actual.detach(), expected.detach(), tolerance)
+    if wrong:
+        raise AssertionError(
+            f"{name} differs in {wrong} of {actual.numel()} elements: {_excerpt(actual)} and should be "
+            f"{_excerpt(expected)}"
+        )
+
+
+def _wrong(actual: torch.Tensor, expected: torch.Tensor, tolerance: float) -> int:
+    """Number of elements that differ."""
+    if actual.layout is not torch.strided:
+        actual, expected = actual.to_dense(), expected.to_dense()
+    if tolerance and actual.dtype.is_floating_point:
+        close = torch.isclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+        return int((~close).sum())
+    if actual.numel() == 0:
+        return 0
+    mine, other = _bytes(actual), _bytes(expected)
+    return int((mine != other).any(-1).sum())
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """One row of bytes for each element."""
+    plain = tensor.resolve_conj().resolve_neg().contiguous().reshape(-1, 1)
+    return plain.view(torch.uint8)
+
+
+def _equal(actual: Any, expected: Any) -> bool:
+    if isinstance(actual, float):
+        return actual.hex() == expected.hex()
+    return actual is expected or bool(actual == expected)
+
+
+def _sharing(leaves: list[Any]) -> list[tuple[int, int]]:
+    """Pairs of leaves (by position) on one storage: each with the first one there."""
+    first: dict[int, int] = {}
+    found: list[tuple[int, int]] = []
+    for position, leaf in enumerate(leaves):
+        if (
+            isinstance(leaf, torch.Tensor)
+            and leaf.layout is torch.strided
+            and leaf.numel()
+            and not leaf.is_meta
+        ):
+            owner = first.setdefault(leaf.untyped_storage()._cdata, position)
+            if owner != position:
+                found.append((owner, position))
+    return found
+
+
+def _outline(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _excerpt(tensor: torch.Tensor) -> str:
+    values = tensor.detach().reshape(-1)[:4].tolist()
+    return f"{values}{'...' if tensor.numel() > 4 else ''}"

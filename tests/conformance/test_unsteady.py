@@ -1,0 +1,325 @@
+"""What never settles runs eagerly, and the report names what differs, from what to what, and the line."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+import rote
+from rote.testing import compare
+
+CALLS = 14
+
+
+def run(g, x, calls=CALLS):
+    for _ in range(calls):
+        g(x)
+    assert g.report().replayed == 0, g.explain()
+
+
+def test_a_counter_in_a_closure(device, where, reason):
+    count = 0
+
+    def fn(x):
+        nonlocal count
+        count += 1
+        return x * 2
+
+    g = rote.graph(fn)
+    run(g, torch.ones(2, device=device))
+    assert count == CALLS
+    found = reason(g, "RT201")
+    assert found.message == "test_a_counter_in_a_closure.<locals>.fn.count was 7 and is 8"
+    assert found.count == CALLS
+    assert found.where == where(fn, "count += 1")
+    assert found.remedy == (
+        "Keep what changes in a tensor that is updated in place (a registered buffer), or move it outside."
+    )
+
+
+def test_a_counter_that_is_used(device, where, reason):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.step = 0
+
+        def forward(self, x):
+            self.step += 1
+            return x * self.step
+
+    model = Model()
+    g = compare(model, [(torch.ones(2, device=device),)] * CALLS, plain=Model())
+    assert g.report().replayed == 0
+    found = reason(g, "RT201")
+    assert found.message.startswith("Model.step was ") and found.where == where(Model.forward, "self.step += 1")
+
+
+def test_a_growing_cache(device, where, reason):
+    cache = []
+
+    def fn(x):
+        cache.append(x * 2)
+        return torch.stack(cache).sum(0)
+
+    g = rote.graph(fn)
+    for n in range(CALLS):
+        assert g(torch.ones(2, device=device)).tolist() == [2.0 * (n + 1)] * 2
+    assert g.report().replayed == 0 and len(cache) == CALLS
+    found = reason(g, "RT201")
+    assert ".fn.cache[7] was absent and is a tensor at 0x" in found.message
+    assert found.where == where(fn, "cache.append")
+
+
+def test_a_growing_dict(device, reason):
+    seen = {}
+
+    def fn(x):
+        seen[len(seen)] = 1
+        return x + len(seen)
+
+    g = rote.graph(fn)
+    for n in range(CALLS):
+        assert g(torch.zeros(1, device=device)).item() == n + 1
+    assert g.report().replayed == 0
+    assert reason(g, "RT201").message.endswith(".fn.seen[7] was absent and is 1")
+
+
+def test_a_global(device, where, reason):
+    g = rote.graph(counts_globally)
+    run(g, torch.ones(2, device=device))
+    found = reason(g, "RT201")
+    assert ".CALLED was " in found.message and found.where == where(counts_globally, "CALLED += 1")
+
+
+CALLED = 0
+
+
+def counts_globally(x):
+    global CALLED
+    CALLED += 1
+    return x + 1
+
+
+def test_python_random(device, reason):
+    g = rote.graph(lambda x: x * random.random())
+    run(g, torch.ones(2, device=device))
+    found = reason(g, "RT204")
+    assert found.message == "the call drew from Python's random module"
+    assert found.remedy == "Draw with torch on the device (torch.rand), or draw outside and pass the number in."
+
+
+def test_numpy_random(device, reason):
+    g = rote.graph(lambda x: x * float(numpy.random.rand()))
+    run(g, torch.ones(2, device=device))
+    assert reason(g, "RT204").message == "the call drew from numpy.random"
+
+
+def test_host_random_that_changes_nothing_is_drawn_all_the_same(device):
+    """Skipping the draw would change what the program draws next."""
+    g = rote.graph(lambda x: (random.random(), x + 1)[1])
+    random.seed(5)
+    for _ in range(CALLS):
+        g(torch.ones(2, device=device))
+    after = random.random()
+    random.seed(5)
+    assert [random.random() for _ in range(CALLS + 1)][-1] == after
+
+
+def test_a_clock(device, where, reason):
+    def fn(x):
+        now = time.perf_counter()
+        return x * now
+
+    g = rote.graph(fn)
+    run(g, torch.ones(2, device=device))
+    found = reason(g, "RT202")
+    assert found.message.startswith("an operand of aten::mul.Tensor was ")
+    assert found.where == where(fn, "return x * now")
+    assert found.remedy == "Pass the value in as an argument, or compute it with PyTorch on the device."
+
+
+def test_an_operand_from_nowhere_says_both_values(device, reason):
+    values = iter([1.5, 2.5] * 20)
+    g = rote.graph(lambda x: x + next(values))
+    run(g, torch.ones(2, device=device))
+    found = reason(g, "RT202")
+    assert found.message in (
+        "an operand of aten::add.Tensor was 1.5 and is 2.5",
+        "an operand of aten::add.Tensor was 2.5 and is 1.5",
+    )
+
+
+def test_other_operations_at_every_call(device, where, reason):
+    turns = iter(range(100))
+
+    def fn(x):
+        if next(turns) % 2:
+            return x.sin()
+        return x.cos()
+
+    g = rote.graph(fn)
+    x = torch.randn(3, device=device)
+    for n in range(CALLS):
+        assert torch.equal(g(x), x.sin() if n % 2 else x.cos())
+    assert g.report().replayed == 0
+    found = [item for item in g.report().reasons if item.code == "RT203"]
+    assert {item.message for item in found} == {
+        "the call ran aten::sin where earlier calls had aten::cos",
+        "the call ran aten::cos where earlier calls had aten::sin",
+    }
+    assert {item.where for item in found} == {where(fn, "x.sin()"), where(fn, "x.cos()")}
+
+
+def test_a_tensor_kept_from_inside(device, reason):
+    kept = [None]
+
+    def fn(x):
+        kept[0] = x * 2
+        return x + 1
+
+    g = rote.graph(fn)
+    for n in range(CALLS):
+        x = torch.full((2,), float(n), device=device)
+        g(x)
+        assert kept[0].tolist() == [2.0 * n] * 2
+    assert g.report().replayed == 0
+    assert {found.code for found in g.report().reasons} <= {"RT201", "RT205"}
+
+
+def test_an_argument_kept_from_the_call(device):
+    kept = []
+
+    def fn(x):
+        kept[:] = [x]
+        return x + 1
+
+    g = rote.graph(fn)
+    for n in range(CALLS):
+        x = torch.full((2,), float(n), device=device)
+        g(x)
+        assert kept[0] is x
+
+
+def test_a_python_value_in_the_result(device, reason):
+    values = iter(range(100))
+    g = rote.graph(lambda x: (x + 1, next(values)))
+    for n in range(CALLS):
+        assert g(torch.ones(1, device=device))[1] == n
+    assert g.report().replayed == 0
+    found = reason(g, "RT502")
+    assert found.message.startswith("result[1] was ") and found.remedy == "Return it as a tensor."
+
+
+def test_an_opaque_result(device, reason):
+    class Box:
+        def __init__(self, value):
+            self.value = value
+
+    g = rote.graph(lambda x: Box(x + 1))
+    for _ in range(CALLS):
+        assert g(torch.ones(1, device=device)).value.item() == 2.0
+    assert g.report().replayed == 0
+    found = reason(g, "RT501")
+    assert found.message == "result is a Box"
+    assert found.remedy == "Return tensors in tuples, lists, dicts or dataclasses."
+
+
+def test_memory_handed_to_numpy(device, where, reason):
+    def fn(x):
+        scale = float(x.detach().cpu().numpy().sum())
+        return x * scale
+
+    g = rote.graph(fn)
+    for n in range(CALLS):
+        assert g(torch.full((2,), float(n), device=device)).tolist() == [2.0 * n * n] * 2
+    assert g.report().replayed == 0
+    found = reason(g, "RT103")
+    assert found.message == "numpy() hands the memory of a tensor out of PyTorch"
+    assert found.where == where(fn, ".numpy()")
+
+
+def test_an_array_made_inside(device, where, reason):
+    def fn(x):
+        array = numpy.full(2, 3.0, dtype=numpy.float32)
+        return x * torch.from_numpy(array).to(x.device)
+
+    g = rote.graph(fn)
+    for _ in range(CALLS):
+        assert g(torch.ones(2, device=device)).tolist() == [3.0, 3.0]
+    assert g.report().replayed == 0
+    found = reason(g, "RT123")
+    assert found.message == "a numpy array made inside the call became a tensor"
+    assert found.where == where(fn, "torch.from_numpy")
+
+
+def test_a_sparse_tensor(device, reason):
+    g = rote.graph(lambda x: torch.sparse.mm(x.to_sparse(), x))
+    x = torch.eye(3, device=device)
+    for _ in range(CALLS):
+        assert torch.equal(g(x), x)
+    assert g.report().replayed == 0
+    assert reason(g, "RT601").remedy == "Use a strided (dense) tensor."
+
+
+def test_an_external_tensor_nobody_holds(device, reason):
+    """A generator's frame is out of sight: the tensor could be replaced without notice."""
+
+    def endless():
+        hidden = torch.ones(2, device=device)
+        while True:
+            yield hidden
+
+    source = endless()
+    g = rote.graph(lambda x: x + next(source))
+    for _ in range(CALLS):
+        assert g(torch.ones(2, device=device)).tolist() == [2.0, 2.0]
+    assert g.report().replayed == 0
+    found = reason(g, "RT206")
+    assert found.message == "aten::add.Tensor read a [2] tensor made outside the call"
+
+
+@pytest.mark.parametrize("how", ["list", "attribute", "dict"])
+def test_state_that_swings_back_and_forth(device, how):
+    class Holder:
+        flag = False
+
+    holder, box, table = Holder(), [False], {"flag": False}
+    holder.flag = False
+
+    def fn(x):
+        if how == "list":
+            box[0] = not box[0]
+            flag = box[0]
+        elif how == "attribute":
+            holder.flag = not holder.flag
+            flag = holder.flag
+        else:
+            table["flag"] = not table["flag"]
+            flag = table["flag"]
+        return x * 2 if flag else x * 3
+
+    g = rote.graph(fn)
+    for n in range(CALLS):
+        assert g(torch.ones(1, device=device)).item() == (2.0 if n % 2 == 0 else 3.0)
+    assert g.report().replayed == 0
+
+
+def test_state_restored_at_the_end_is_no_change(device):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.depth = 0
+
+        def forward(self, x):
+            self.depth += 1
+            out = x * self.depth
+            self.depth -= 1
+            return out
+
+    g = compare(Model(), [(torch.ones(2, device=device),)] * 8)
+    assert g.report().replayed == 5

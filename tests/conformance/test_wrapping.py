@@ -1,0 +1,224 @@
+"""What can be wrapped, and that it still answers as it did."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+import rote
+from rote import MisuseError, OptionError
+from rote.testing import compare, count_recordings
+
+
+def scaled(x, *, by=2.0):
+    """Scales."""
+    return x * by
+
+
+def test_a_function(device):
+    g = compare(scaled, [(torch.randn(3, device=device),) for _ in range(5)])
+    assert g.__name__ == "scaled" and g.__doc__ == "Scales." and g.__wrapped__ is scaled
+    assert repr(g) == "<rote.graph of scaled: 5 calls, 2 replayed>"
+
+
+def test_decorators(device):
+    @rote.graph
+    def plain(x):
+        return x + 1
+
+    @rote.graph(warmup=1)
+    def quick(x):
+        return x + 1
+
+    for g, replayed in ((plain, 2), (quick, 3)):
+        for _ in range(5):
+            assert g(torch.ones(2, device=device)).tolist() == [2.0, 2.0]
+        assert g.report().replayed == replayed
+
+
+def test_a_module_still_answers_as_one(device):
+    module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.BatchNorm1d(4)).to(device)
+    g = rote.graph(module)
+    assert list(g.parameters()) == list(module.parameters())
+    assert g.state_dict().keys() == module.state_dict().keys()
+    assert g[0] is module[0] if hasattr(type(g), "__getitem__") else g._modules["0"] is module[0]
+    assert g.training
+    g.eval()
+    assert not module.training and not g.training
+    x = torch.randn(2, 4, device=device)
+    with torch.no_grad():
+        for _ in range(5):
+            assert torch.equal(g(x), module(x))
+    g.extra = 3
+    assert module.extra == 3
+    assert g.report().replayed == 2
+
+
+def test_training_flags_are_seen(device):
+    module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).to(device)
+    g, x = rote.graph(module), torch.randn(64, 4, device=device)
+    with torch.no_grad():
+        for _ in range(2):
+            for train in (True, False):
+                module.train(train)
+                for seed in range(5):
+                    torch.manual_seed(seed)
+                    expected = module(x)
+                    torch.manual_seed(seed)
+                    assert torch.equal(g(x), expected)
+    assert count_recordings(g) == 2
+
+
+def test_a_bound_method(device):
+    class Policy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def act(self, x):
+            return self.layer(x)
+
+    policy = Policy().to(device)
+    g = rote.graph(policy.act)
+    with torch.no_grad():
+        for _ in range(5):
+            x = torch.randn(2, 3, device=device)
+            assert torch.equal(g(x), policy.act(x))
+    assert g.report().replayed == 2 and g.report().name == "Policy.act"
+
+
+def test_a_method_graphed_in_the_class(device):
+    class Scale:
+        def __init__(self, by):
+            self.by = torch.tensor(by, device=device)
+
+        @rote.graph
+        def __call__(self, x):
+            return self.apply(x)
+
+        @rote.graph
+        def apply(self, x):
+            return x * self.by
+
+    first, second = Scale(2.0), Scale(5.0)
+    x = torch.ones(2, device=device)
+    for _ in range(5):
+        assert first.apply(x).tolist() == [2.0, 2.0]
+        assert second.apply(x).tolist() == [5.0, 5.0]
+    assert first.apply is first.apply and first.apply is not second.apply
+    assert first.apply.report().replayed == 2
+    assert isinstance(Scale.apply, rote.Graphed)
+
+
+def test_a_method_of_a_class_without_dict():
+    class Small:
+        __slots__ = ()
+
+        @rote.graph
+        def apply(self, x):
+            return x
+
+    with pytest.raises(MisuseError) as caught:
+        _ = Small().apply
+    assert str(caught.value).endswith(
+        "is graphed as a method, but Small has no __dict__ to keep its recordings in; "
+        "graph the bound method instead: rote.graph(instance.method)"
+    )
+
+
+def test_closures_and_partials(device):
+    scale = torch.tensor(3.0, device=device)
+
+    def make():
+        offset = torch.tensor(1.0, device=device)
+        return lambda x: x * scale + offset
+
+    x = torch.ones(2, device=device)
+    for fn in (make(), functools.partial(scaled, by=4.0)):
+        compare(fn, [(x,)] * 5)
+
+
+def test_wrappers_within_wrappers(device):
+    inner = rote.graph(scaled)
+    outer = rote.graph(lambda x: inner(x) + 1)
+    for _ in range(5):
+        assert outer(torch.ones(2, device=device)).tolist() == [3.0, 3.0]
+    assert outer.report().replayed == 2 and inner.report().calls == 0
+
+
+def test_a_disabled_wrapper_is_a_plain_call(device):
+    g = rote.graph(scaled, enabled=False)
+    for _ in range(5):
+        g(torch.ones(2, device=device))
+    assert g.report().calls == 0
+
+
+def test_environment(device, monkeypatch):
+    x = torch.ones(2, device=device)
+    monkeypatch.setenv("ROTE_DISABLE", "1")
+    off = rote.graph(scaled)
+    monkeypatch.setenv("ROTE_DISABLE", "0")
+    monkeypatch.setenv("ROTE_STRICT", "true")
+    strict = rote.graph(scaled)
+    monkeypatch.delenv("ROTE_STRICT")
+    neither = rote.graph(scaled)
+    for _ in range(5):
+        for g in (off, strict, neither):
+            assert g(x).tolist() == [2.0, 2.0]
+    assert off.report().calls == 0
+    assert neither(torch.ones(3, device=device)).tolist() == [2.0] * 3
+    with pytest.raises(rote.NotReplayedError, match="RT306"):
+        strict(torch.ones(3, device=device))
+
+
+def test_what_cannot_be_wrapped():
+    with pytest.raises(MisuseError, match="^rote.graph needs a callable, not a int$"):
+        rote.graph(3)
+    g = rote.graph(scaled)
+    with pytest.raises(MisuseError, match="^this callable is graphed already; pass the plain one to rote.graph$"):
+        rote.graph(g)
+    with pytest.raises(OptionError, match="^warmupp is no option of rote.graph; the options are backend, "):
+        rote.graph(scaled, warmupp=1)
+
+
+@pytest.mark.parametrize("use", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_recordings_do_not_travel(use):
+    with pytest.raises(MisuseError) as caught:
+        use(rote.graph(scaled))
+    assert str(caught.value) == (
+        "the graphed callable scaled cannot be pickled or copied: its recordings hold addresses of this process. "
+        "Pickle the plain callable and call rote.graph on it afterwards."
+    )
+
+
+def test_a_missing_attribute():
+    with pytest.raises(AttributeError, match="nothing_there"):
+        _ = rote.graph(scaled).nothing_there
+
+
+def test_reset_frees_everything(device):
+    g = rote.graph(lambda x: (x * 2).exp())
+    x = torch.randn(100, device=device)
+    for _ in range(2):
+        for _ in range(5):
+            g(x)
+        assert count_recordings(g) == 1 and g.report().calls == 5
+        g.reset()
+        report = g.report()
+        assert (report.calls, report.recordings, report.reasons) == (0, (), ())
+
+
+def test_cuda_without_cuda():
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(rote.EnvironmentError_) as caught:
+        rote.graph(scaled, backend="cuda")(torch.ones(2))
+    assert str(caught.value) == (
+        'backend="cuda" was asked for, but torch.cuda.is_available() is False. '
+        'Use backend="auto" or backend="host", or install a CUDA build of PyTorch.'
+    )

@@ -1,0 +1,78 @@
+"""Around every test: one thread, one seed, poisoned memory, and nothing left over."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from rote import Graphed
+from rote.base.location import Site
+from rote.front.report import ReasonReport
+from rote.testing import assert_pool_empty, poisoned
+
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
+DEVICES = [
+    pytest.param("cpu", id="host"),
+    pytest.param("cuda", id="cuda", marks=[pytest.mark.cuda, CUDA]),
+]
+
+
+def pytest_collection_finish() -> None:
+    """What was imported is no garbage: collections between the tests need not look at it."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    random.seed(0)
+    numpy.random.seed(0)
+    before = _ambient()
+    with poisoned():
+        yield
+    assert _ambient() == before, "the test changed grad mode or the default dtype"
+    assert_pool_empty()
+
+
+def _ambient() -> tuple[object, ...]:
+    return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """Each device the runtime works on."""
+    return torch.device(request.param)
+
+
+@pytest.fixture
+def where() -> Callable[[Any, str], str]:
+    """Finds the ``file:line`` of a piece of a function's source, as messages write it."""
+
+    def find(function: Any, text: str) -> str:
+        lines, start = inspect.getsourcelines(function)
+        numbers = [number for number, line in enumerate(lines, start) if text in line]
+        assert len(numbers) == 1, f"{text!r} is in {len(numbers)} lines"
+        return str(Site(inspect.getsourcefile(function) or "", numbers[0], ""))
+
+    return find
+
+
+@pytest.fixture
+def reason() -> Callable[[Graphed, str], ReasonReport]:
+    """Finds the reason with a code in a report, and checks that there is one such."""
+
+    def find(graphed: Graphed, code: str) -> ReasonReport:
+        found = [item for item in graphed.report().reasons if item.code == code]
+        assert len(found) == 1, f"{len(found)} reasons {code}:\n{graphed.explain()}"
+        return found[0]
+
+    return find
