@@ -149,7 +149,9 @@ REFUSED = {
 def test_refused_operations_raise(bench, name):
     b = bench()
     x = b.tensor(4)
-    with pytest.raises(CaptureError, match=r"cannot be captured|was refused while a segment was being captured"):
+    with pytest.raises(
+        CaptureError, match=r"cannot be captured|was refused while a segment was being captured"
+    ):
         b.capture(lambda: REFUSED[name](x))
     out = b.capture(lambda: x + 1)
     b.finish()
@@ -263,7 +265,9 @@ def test_a_released_segment_says_so(bench):
     b.capture(lambda: x + 1)
     b.finish()
     b.session.release()
-    with pytest.raises(InternalError, match=r"segment was replayed after its (session was|recording had been) released"):
+    with pytest.raises(
+        InternalError, match=r"segment was replayed after its (session was|recording had been) released"
+    ):
         b.segments[0].replay()
 
 
@@ -272,7 +276,9 @@ def test_replay_before_finish_where_memory_is_planned(bench, backend):
     x = b.tensor(4)
     b.capture(lambda: x + 1)
     if backend.capabilities.executes_while_capturing:
-        with pytest.raises(InternalError, match=r"replayed before its session was finished; call Session.finish\(\)"):
+        with pytest.raises(
+            InternalError, match=r"replayed before its session was finished; call Session.finish\(\)"
+        ):
             b.segments[0].replay()
     b.finish()
     b.replay()

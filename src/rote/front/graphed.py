@@ -24,6 +24,7 @@ from ..recording.result import RECORDED, REPLAYED, Limits, Result
 from ..recording.run import tracing
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call, bind, explain_key
+from ..signature.ticket import Ticket
 from .options import Options
 from .report import IslandReport, RecordingReport, Report, Tally, explain
 
@@ -52,6 +53,7 @@ class Graphed:
         self._tally = Tally()
         self._calls = self._replayed = self._recorded = 0
         self._warm = False
+        self._last: tuple[Ticket, Entry] | None = None
         self._limits = Limits(
             options.warmup, options.max_recordings, options.max_paths, options.outputs == "borrow"
         )
@@ -71,9 +73,16 @@ class Graphed:
         """
         if not self._enabled or tracing.get():
             return self._function(*args, **kwargs)
-        call = bind(args, kwargs)
         with self._lock:
-            entry = self._entry(call)
+            known = self._last
+            call = known[0].admit(args, kwargs) if known is not None else None
+            if call is not None and known is not None and not known[1].dead:
+                entry = known[1]
+            else:
+                call = bind(args, kwargs)
+                entry = self._entry(call)
+                ticket = Ticket.of(call, args, kwargs)
+                self._last = (ticket, entry) if ticket is not None else None
             caller = sys._getframe(1)
             self._calls += 1
             if self._strict:
@@ -118,6 +127,7 @@ class Graphed:
         reasons: list[Reason]
         if entry.calls == 0:
             del self._entries[call.key]
+            self._last = None
             known = next(iter(self._entries.values()), None)
             text = explain_key(known.key, call) if known is not None else "no key was seen before"
             reasons = [reason(rules.NEW_KEY, text, site)]
@@ -191,6 +201,7 @@ class Graphed:
             for entry in self._entries.values():
                 entry.release()
             self._entries.clear()
+            self._last = None
             self._tally.clear()
             self._calls = self._replayed = self._recorded = 0
             self._warm = False

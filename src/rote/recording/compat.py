@@ -27,3 +27,16 @@ def storage_owners(storage: torch.UntypedStorage) -> int:
 plain_functions: Any = torch._C.DisableTorchFunctionSubclass
 """Context in which tensor subclasses are treated as plain tensors. Seen in torch 2.11 and 2.13; no fallback is
 needed, the class is part of the documented extension interface under this name."""
+
+
+_foreach_copy: Any = getattr(torch, "_foreach_copy_", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
+    """Copy tensors of equal shapes pairwise, in one operation where PyTorch has one."""
+    if _foreach_copy is not None and len(targets) > 1:
+        _foreach_copy(targets, sources)
+        return
+    for target, source in zip(targets, sources, strict=True):
+        target.copy_(source)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..signature.key import TENSOR, Call, overlaps
+from .compat import copy_all
 
 
 @dataclass
@@ -38,7 +39,9 @@ class StaticInputs:
     written: set[int] = field(default_factory=set[int])
 
     def __post_init__(self) -> None:
-        self._simple = [(group.members[0], group.static[0]) for group in self.groups if _is_simple(group)]
+        simple = [group for group in self.groups if _is_simple(group)]
+        self._simple = [group.members[0] for group in simple]
+        self._targets = [group.static[0] for group in simple]
         self._others = [group for group in self.groups if not _is_simple(group)]
 
     @classmethod
@@ -50,10 +53,8 @@ class StaticInputs:
 
     def place(self, leaves: tuple[Any, ...]) -> None:
         """Copy the caller's tensors to the fixed addresses."""
-        for member, static in self._simple:
-            source = leaves[member]
-            if static.data_ptr() != source.data_ptr():
-                static.copy_(source)
+        if self._simple:
+            copy_all(self._targets, [leaves[member] for member in self._simple])
         for group in self._others:
             if group.span is not None:
                 group.span.copy_(_span(leaves, group.members))

@@ -182,10 +182,9 @@ def _copy_leaf(leaf: OutputLeaf) -> torch.Tensor:
     """A copy of a result that shares memory with no other one."""
     if not leaf.spent:
         return copy_of(leaf.value)
-    if leaf.value.requires_grad:  # prepared by Template.prepared(): one operation instead of two
-        with torch.enable_grad():
-            return copy_of(leaf.value)
-    return spend(copy_of(leaf.value))
+    if leaf.value.requires_grad and torch.is_grad_enabled():  # see Template.prepared(): one operation, not two
+        return copy_of(leaf.value)
+    return spend(copy_of(leaf.value.detach()))
 
 
 def _input_view(token: Token, base: torch.Tensor, start: int) -> torch.Tensor:

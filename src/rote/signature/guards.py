@@ -19,6 +19,7 @@ from ..base.location import Site
 from .state import ATTRIBUTE, BULK, CELL, ITEM, LENGTH, Content, Entry, Snapshot, TensorMark, mark
 
 _MISSING = object()
+_data_ptr = torch.Tensor.data_ptr
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,10 @@ class Guard:
         self._tensor_containers = [entry.container for entry in self._tensors]
         self._tensor_keys = [entry.key for entry in self._tensors]
         self._tensor_ids = [entry.value.identity for entry in self._tensors]
+        self._references = [watched.reference for watched in self._read]
+        self._addresses = [watched.address for watched in self._read]
+        grad = torch.is_grad_enabled()  # without it, whether a parameter requires grad changes nothing
+        self._flags = [watched.requires_grad for watched in self._read] if grad else None
         self._length_containers = [entry.container for entry in self._lengths]
         self._length_values = [entry.value.value for entry in self._lengths]
 
@@ -175,11 +180,13 @@ class Guard:
             return False
         if ids != self._tensor_ids:
             return False
-        for _, _, reference, address, requires_grad, _ in self._read:
-            tensor = reference()
-            if tensor is None or tensor.data_ptr() != address or tensor.requires_grad != requires_grad:
+        tensors = [reference() for reference in self._references]
+        try:
+            if list(map(_data_ptr, tensors)) != self._addresses:
                 return False
-        return True
+        except TypeError:  # one is dead
+            return False
+        return self._flags is None or [tensor.requires_grad for tensor in tensors] == self._flags  # type: ignore[union-attr]
 
     def _slow_holds(self) -> bool:
         return all(same(entry.value, mark(_read(entry))) for entry in self._slow)

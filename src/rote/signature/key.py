@@ -57,11 +57,11 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     shared: list[torch.Tensor] = []
     for position, leaf in enumerate(leaves):
         if type(leaf) is torch.Tensor:  # by far the most frequent
-            kind, token = TENSOR, _describe_tensor(leaf)
+            kind, token = TENSOR, describe_tensor(leaf)
         else:
             if hasattr(leaf, "__rote_plain__"):  # a borrowed output of an earlier call
                 leaf = leaves[position] = leaf.__rote_plain__()
-            kind, token = _describe(leaf)
+            kind, token = describe(leaf)
         kinds.append(kind)
         tokens.append(token)
         if kind is TENSOR and token[0] is not None:
@@ -70,11 +70,12 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     return Call(spec, tuple(leaves), tuple(kinds), key)
 
 
-def _describe(leaf: Any) -> tuple[str, Any]:
+def describe(leaf: Any) -> tuple[str, Any]:
+    """Kind and comparable form of an argument leaf."""
     if isinstance(leaf, torch.nn.Parameter):
         return PARAMETER, ("parameter", id(leaf))
     if isinstance(leaf, torch.Tensor):
-        return TENSOR, _describe_tensor(leaf)
+        return TENSOR, describe_tensor(leaf)
     kind = type(leaf)
     if kind is float:
         return PLAIN, (float, leaf.hex())  # keeps 0.0 and -0.0 apart, and NaN equal to itself
@@ -89,7 +90,8 @@ def _describe(leaf: Any) -> tuple[str, Any]:
     return OPAQUE, (kind, id(leaf))
 
 
-def _describe_tensor(leaf: torch.Tensor) -> tuple[Any, ...]:
+def describe_tensor(leaf: torch.Tensor) -> tuple[Any, ...]:
+    """Comparable form of a tensor argument: all metadata that decides what an operation does with it."""
     if leaf.layout is not torch.strided:
         return (None, type(leaf), leaf.layout, leaf.shape, leaf.dtype)
     return (
