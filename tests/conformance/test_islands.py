@@ -59,7 +59,37 @@ def test_equal_and_allclose(device):
 
     x = torch.ones(3, device=device)
     g = compare(fn, [(x, x + delta) for delta in (0.0, 0.25, 9.0) * 5])
+    assert g.report().replayed >= 4, g.explain()
     assert g.report().recordings[0].paths == 3
+
+
+READS = {
+    "equal": lambda x, y: torch.equal(x, y),
+    "allclose": lambda x, y: torch.allclose(x, y),
+    "contains": lambda x, y: 3.0 in x,
+    "is_nonzero": lambda x, y: torch.is_nonzero((x - y).sum()),
+    "bool": lambda x, y: bool((x == y).all()),
+    "int": lambda x, y: int((x - y).sum()) > 0,
+    "index": lambda x, y: [1, 2, 3, 4][(x - y).abs().sum().clamp(0, 3).long()] > 1,
+    "item in a format": lambda x, y: f"{(x - y).sum().item():.0f}" != "0",
+    "tolist": lambda x, y: x.tolist() == y.tolist(),
+    "iteration": lambda x, y: any(float(a) != float(b) for a, b in zip(x, y, strict=True)),
+    "max": lambda x, y: max(x) > min(y),
+    "nonzero": lambda x, y: len((x - y).nonzero()) == 0,
+}
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("name", READS)
+def test_a_read_that_always_said_the_same_until_it_does_not(device, name, mode):
+    def fn(x, y):
+        return x * 2 if READS[name](x, y) else x * 3
+
+    x = torch.ones(3, device=device)
+    same = (x, x.clone())
+    calls = [same] * (WARM + 3) + [(x, x + 2), (x + 2, x), same] * (WARM + 3)
+    with mode():
+        compare(fn, calls)
 
 
 SHAPED = {
@@ -178,7 +208,7 @@ def test_a_loop_whose_length_the_device_decides(device):
 
 def test_reads_of_nan_and_both_zeros(device):
     values = [float("nan"), 0.0, -0.0, float("inf")] * 6
-    g = compare(lambda x: x * (x * 1).sum().item(), [(torch.full((1,), v, device=device),) for v in values])
+    g = compare(lambda x: x * (x * 1)[0].item(), [(torch.full((1,), v, device=device),) for v in values])
     assert g.report().recordings[0].paths == 4
 
 
@@ -236,9 +266,10 @@ def test_an_empty_branch(device):
     assert g.report().replayed >= 6
 
 
-def test_python_assertions_on_values(device):
+def test_checks_of_values_that_raise(device):
     def fn(x):
-        assert x.sum() >= 0, "negative"
+        if x.sum() < 0:
+            raise ValueError(f"negative: {x.sum().item()}")
         return x * 2
 
     g = compare(fn, signs(device, [1, 1, 1, 1, -1, 1, -1, -1, 1, 1]))

@@ -109,6 +109,21 @@ def counts_globally(x):
     return x + 1
 
 
+def test_a_counter_in_a_class(device, where, reason):
+    class Model:
+        calls = 0
+
+        def __call__(self, x):
+            Model.calls += 1
+            return x * 2
+
+    g = rote.graph(Model())
+    run(g, torch.ones(2, device=device))
+    assert Model.calls == CALLS
+    found = reason(g, "RT201")
+    assert "Model.calls was " in found.message and found.where == where(Model.__call__, "Model.calls += 1")
+
+
 def test_python_random(device, reason):
     g = rote.graph(lambda x: x * random.random())
     run(g, torch.ones(2, device=device))

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import NamedTuple
 
-_TORCH_NEEDS = ("sympy", "mpmath", "networkx", "jinja2", "typing_extensions.py", "filelock", "fsspec", "triton", "numpy")
+TORCH_NEEDS = ("sympy", "mpmath", "networkx", "jinja2", "typing_extensions.py", "filelock", "fsspec", "triton", "numpy")
 """Packages that PyTorch itself calls; a frame there is never the user's line."""
 
 _ROTE = str(Path(__file__).resolve().parent.parent) + "/"
@@ -76,7 +76,7 @@ def is_internal(filename: str) -> bool:
     if home is not None and filename.startswith(str(Path(home).parent) + "/"):
         return True
     package = _package_of(filename)
-    if package in _TORCH_NEEDS:
+    if package in TORCH_NEEDS:
         return True
     return filename.startswith(str(Path(linecache.__file__).parent) + "/") and not _is_package(filename)
 

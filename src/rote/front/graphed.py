@@ -6,9 +6,9 @@ import functools
 import inspect
 import sys
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from types import MethodType
 from typing import Any
 
 import torch
@@ -22,9 +22,11 @@ from ..hazards.rules import Reason, reason
 from ..recording.entry import Entry
 from ..recording.result import RECORDED, REPLAYED, Limits, Result
 from ..recording.run import tracing
+from ..signature.compat import foreign_modes
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call, bind, explain_key
 from ..signature.ticket import Ticket
+from .bound import BoundWeakly, GraphedMethod
 from .options import Options
 from .report import IslandReport, RecordingReport, Report, Tally, explain
 
@@ -58,9 +60,11 @@ class Graphed:
             options.warmup, options.max_recordings, options.max_paths, options.outputs == "borrow"
         )
         self._pick = functools.partial(PROCESS.choose, options.backend)  # not a method: that would be a cycle
-        self._attribute: str | None = None
+        self._sorts = not _takes_any_keyword(function)  # then their order cannot matter
+        self._bound: dict[int, tuple[weakref.ref[Any], Graphed]] = {}
         self._executed.add_function(inspect.unwrap(getattr(function, "__func__", function)))
         functools.update_wrapper(self, function, updated=())
+        self._built = True
 
     # ------------------------------------------------------------------ calling
 
@@ -71,15 +75,22 @@ class Graphed:
             NotReplayedError: In strict mode, if the call would not be replayed wholly from graphs.
             Exception: What the callable raises, unchanged.
         """
-        if not self._enabled or tracing.get():
+        if torch.compiler.is_compiling() or not self._enabled or tracing.get() or foreign_modes():
             return self._function(*args, **kwargs)
+        if self._sorts and len(kwargs) > 1:
+            kwargs = dict(sorted(kwargs.items()))
         with self._lock:
             known = self._last
             call = known[0].admit(args, kwargs) if known is not None else None
             if call is not None and known is not None and not known[1].dead:
                 entry = known[1]
             else:
-                call = bind(args, kwargs)
+                try:
+                    call = bind(args, kwargs)
+                except RecursionError:  # a container that contains itself
+                    return self._function(*args, **kwargs)
+                if call.foreign is not None:
+                    return self._call_foreign(call, args, kwargs)
                 entry = self._entry(call)
                 ticket = Ticket.of(call, args, kwargs)
                 self._last = (ticket, entry) if ticket is not None else None
@@ -92,6 +103,19 @@ class Graphed:
                 return self._finish(entry, entry.run(call, caller))
             with backend.lock:
                 return self._finish(entry, entry.run(call, caller))
+
+    def _call_foreign(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call with a tensor that has no plain memory runs as it is.
+
+        Raises:
+            NotReplayedError: In strict mode, after the warm-up.
+        """
+        why = reason(rules.UNSUPPORTED_TENSOR, f"an argument is {call.foreign}", user_site(sys._getframe(2)))
+        self._calls += 1
+        self._tally.add([why])
+        if self._strict and self._warm:
+            raise NotReplayedError(f"{self._name} would not be replayed (strict mode):\n  {why}")
+        return self._function(*args, **kwargs)
 
     def _entry(self, call: Call) -> Entry:
         entries = self._entries
@@ -202,34 +226,36 @@ class Graphed:
                 entry.release()
             self._entries.clear()
             self._last = None
+            for _, bound in list(self._bound.values()):
+                bound.reset()
             self._tally.clear()
             self._calls = self._replayed = self._recorded = 0
             self._warm = False
 
     # ------------------------------------------------------------------ answering as the wrapped callable
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._attribute = name
-
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """As a method: each instance has a graphed callable of its own, kept in the instance.
+        """As a method: each instance has a graphed callable of its own, dropped with the instance.
 
         Raises:
-            MisuseError: The instance has no ``__dict__`` to keep it in.
+            MisuseError: The instance cannot be referenced weakly.
         """
         if instance is None:
             return self
-        attributes = getattr(instance, "__dict__", None)
-        if attributes is None or self._attribute is None:
+        known = self._bound.get(id(instance))
+        if known is not None and known[0]() is instance:
+            return GraphedMethod(known[1], instance)
+        table, key = self._bound, id(instance)
+        try:
+            alive = weakref.ref(instance, lambda _: table.pop(key, None))
+        except TypeError:
             raise MisuseError(
-                f"{self._name} is graphed as a method, but {type(instance).__name__} has no __dict__ to keep its "
-                "recordings in; graph the bound method instead: rote.graph(instance.method)"
-            )
-        bound = attributes.get(self._attribute)
-        if bound is None:
-            bound = Graphed(MethodType(self._function, instance), self._options)  # type: ignore[arg-type]
-            attributes[self._attribute] = bound
-        return bound
+                f"{self._name} is graphed as a method, but {type(instance).__name__} cannot be referenced weakly "
+                "(it has __slots__ without __weakref__); graph the bound method: rote.graph(instance.method)"
+            ) from None
+        bound = Graphed(BoundWeakly(self._function, alive), self._options)
+        table[key] = (alive, bound)
+        return GraphedMethod(bound, instance)
 
     def __getattr__(self, name: str) -> Any:
         function = self.__dict__.get("_function")
@@ -257,11 +283,33 @@ class GraphedModule(Graphed):
     """A graphed ``nn.Module``; attribute writes go to the module."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        module = self.__dict__.get("_function")
-        if module is None or name.startswith("_") or name in ("__wrapped__",):
+        own = self.__dict__
+        if "_built" not in own or name in own or name.startswith("__"):
             object.__setattr__(self, name, value)
         else:
-            setattr(module, name, value)
+            setattr(self._function, name, value)
+
+    def __len__(self) -> int:
+        return len(self._function)  # type: ignore[arg-type]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Any:
+        return iter(self._function)  # type: ignore[call-overload]
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._function[key]  # type: ignore[index]
+
+
+def _takes_any_keyword(function: Any) -> bool:
+    """Whether the callable has a ``**kwargs`` parameter, so that it could see the order of keywords."""
+    target = function.forward if isinstance(function, torch.nn.Module) else function
+    try:
+        parameters = inspect.signature(target).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def _name_of(function: Any) -> str:

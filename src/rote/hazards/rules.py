@@ -119,6 +119,19 @@ UNREACHABLE = Rule(
     "external tensor that cannot be found again",
     "Pass the tensor in as an argument or keep it in an attribute, so that a change can be noticed.",
 )
+ARGUMENT_CHANGED = Rule(
+    "RT207",
+    "container among the arguments changed",
+    "Return new values instead of storing them in an argument's list, dict or attribute.",
+)
+RANDOM_STATE_SET = Rule(
+    "RT208",
+    "random state set inside the call",
+    "Seed outside; activation checkpointing needs preserve_rng_state=False or no dropout inside.",
+)
+OPERATION_RAISES = Rule("RT209", "operation raised inside the call", "Check the operands before the operation.")
+AMBIENT_CHANGES = Rule("RT210", "mode changed by the call", "Change grad mode and defaults outside, or undo it.")
+BLIND = Rule("RT211", "another profiler is active", "Let the first calls run without a profiler.")
 TENSOR_MOVED = Rule("RT301", "external tensor replaced or moved", "Update the tensor in place (copy_).")
 VALUE_CHANGED = Rule("RT302", "Python value changed", "Pass the value in as an argument if it changes often.")
 TOO_MANY_RECORDINGS = Rule("RT303", "too many recordings", "Keep addresses stable, or raise max_recordings.")
@@ -152,6 +165,8 @@ ALIASED_MUTATION = Rule(
     "input mutated that shares memory with another",
     "Pass the base tensor once and take views inside.",
 )
+RESHAPED = Rule("RT504", "tensor made outside reshaped in place", "Take a view (x.t()) instead of x.t_().")
+CONTAINER_RETURNED = Rule("RT505", "argument container returned", "Return a new container.")
 UNSUPPORTED_TENSOR = Rule("RT601", "tensor without plain memory", "Use a strided (dense) tensor.")
 SEVERAL_DEVICES = Rule("RT602", "several devices in one call", "Wrap one callable per device.")
 WRONG_BACKEND = Rule("RT603", "tensors on a device of another backend", 'Use backend="auto".')

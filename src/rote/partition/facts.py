@@ -35,6 +35,7 @@ class Facts(NamedTuple):
         indexed: It indexes, and a mask among the indices is counted on the host.
         stores: It writes through an index.
         hidden: It is no computation (profiler marks).
+        composite: It consists of other operations (such reach a dispatch mode under inference mode).
     """
 
     name: str
@@ -47,6 +48,7 @@ class Facts(NamedTuple):
     indexed: bool
     stores: bool
     hidden: bool
+    composite: bool
 
 
 @lru_cache(maxsize=None)
@@ -71,6 +73,7 @@ def facts_of(func: Any) -> Facts:
         indexed=func in _INDEXED,
         stores="index_put" in name,
         hidden=func.namespace in _IGNORED_NAMESPACES,
+        composite=func._can_decompose(),
         seeded=torch.Tag.nondeterministic_seeded in func.tags
         or any(argument.name == "generator" for argument in schema.arguments),
     )

@@ -10,7 +10,7 @@ import logging
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 import torch
@@ -120,20 +120,29 @@ class Entry:
         """Make one call: replay it, or run it once while learning from it."""
         self.calls += 1
         if self.life.state is State.EAGER and self.life.rest():
-            args, kwargs = call.rebuild(list(call.leaves))
+            args, kwargs = call.given or call.rebuild(list(call.leaves))
             return Result(self._function(*args, **kwargs), EAGER, self._eager_reasons)
         variant = self._start_early(call)
         if variant is not None:
             return self._replay(variant, call, caller, started=True)
         variant = self.find()
         if variant is not None and variant.recorded:
+            if variant.meets(call):
+                return self._plain(call, user_site(caller))
             return self._replay(variant, call, caller)
         return self._trace(variant, call, user_site(caller))
+
+    def _plain(self, call: Call, site: Site) -> Result:
+        """An argument lies in a tensor that the recording reads or writes in place: run this call as it is."""
+        args, kwargs = call.given or call.rebuild(list(call.leaves))
+        text = "an argument shares memory with a tensor made outside the call"
+        why = reason(rules.ALIASED_MUTATION, text, site)
+        return Result(self._function(*args, **kwargs), EAGER, [why])
 
     def _start_early(self, call: Call) -> Variant | None:
         """Let the device begin while a long guard is checked; None if that cannot be, or the guard failed."""
         variant = self.variants[0] if self.variants else None
-        if variant is None or not variant.starts_early or not variant.may_start_early():
+        if variant is None or not variant.starts_early or not variant.may_start_early() or variant.meets(call):
             return None
         assert self._backend is not None and variant.inputs is not None and variant.guard is not None
         self._backend.enter_call()
@@ -153,7 +162,11 @@ class Entry:
             free = [effect.withdraw() for effect in effects]
             if not all(free) and not variant.copies_gradients:
                 return self._stop_sharing_gradients(variant, call, user_site(caller))
-        done = replay(variant.root, inputs, call, started=started)
+        try:
+            done = replay(variant.root, inputs, call, started=started)
+        except BaseException:  # an operation raised: what was written before it stays written, as in eager
+            inputs.copy_back(call.leaves)
+            raise
         if not done.finished:
             return self._go_on(variant, call, done, user_site(caller))
         assert done.node.template is not None
@@ -161,6 +174,7 @@ class Entry:
         value = result_of(done.node.template, inputs, call, lease)
         for effect in done.node.effects:
             effect.hand_out(variant.copies_gradients)
+        variant.note_writes()
         backend.leave_call()
         variant.replays += 1
         return Result(value, REPLAYED, [], variant)
@@ -226,6 +240,7 @@ class Entry:
             with nullcontext() if known else self.executed:
                 outcome = traced.run()
         except BaseException:
+            traced.copy_back()
             self._abandon(variant, plan)
             raise
         return Lesson(self, variant, call, plan, outcome, site).learn(before, watch, dice, guards)
@@ -243,7 +258,7 @@ class Entry:
     def walk(self, call: Call) -> Snapshot:
         roots = [(self.name, self._function)]
         for name, leaf, kind in zip(call.names(), call.leaves, call.kinds, strict=True):
-            if kind == OPAQUE:
+            if kind == OPAQUE or isinstance(leaf, (FunctionType, type)):
                 roots.append((name, leaf))
         return StateWalk(self.executed).take(roots)
 

@@ -93,6 +93,16 @@ class GradientEffect:
             self._counts = self._count()
 
 
+GradientSlot = tuple[bool, Any, Any]
+"""Whether there is a gradient, and the tensor's hooks (autograd calls them; a recording does not)."""
+
+
+def slot_of(tensor: torch.Tensor, gradient: torch.Tensor | None) -> GradientSlot:
+    """The state of a gradient slot."""
+    hooks, after = tensor._backward_hooks, getattr(tensor, "_post_accumulate_grad_hooks", None)
+    return gradient is not None, len(hooks) if hooks else 0, len(after) if after else 0
+
+
 class GradientWatch:
     """Compares the ``.grad`` slots of parameters before and after a call.
 
@@ -111,9 +121,9 @@ class GradientWatch:
         """The parameters that had a gradient before the call: name, parameter, gradient."""
         return [(name, tensor, grad) for tensor, name, grad in self._before.values() if grad is not None]
 
-    def presence(self) -> list[tuple[weakref.ref[torch.Tensor], bool]]:
-        """For each parameter whether it had a gradient before the call."""
-        return [(weakref.ref(tensor), grad is not None) for tensor, _, grad in self._before.values()]
+    def presence(self) -> list[tuple[weakref.ref[torch.Tensor], GradientSlot]]:
+        """The state of each slot before the call."""
+        return [(weakref.ref(tensor), slot_of(tensor, grad)) for tensor, _, grad in self._before.values()]
 
     def changed(self, ledger: Ledger, site: Site) -> tuple[list[GradientEffect], list[Any], list[Reason]]:
         """What the call did to the slots: effects, their comparable form, and reasons against replaying."""

@@ -118,17 +118,31 @@ class HostDataMode(TorchFunctionMode):
         self.roots.extend([roots] if isinstance(roots, torch.Tensor) else list(roots or ()))
 
 
+class _Unequal:
+    """Carries a value through a comparison without taking part in it."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Unequal)
+
+    def __hash__(self) -> int:
+        return 0
+
+
 class _Frozen(tuple[Any, ...]):
     """A nested list as a hashable value."""
 
     def __new__(cls, value: Any) -> _Frozen:
         if isinstance(value, list):
             return super().__new__(cls, ("list", *(_Frozen(item) for item in value)))
-        return super().__new__(cls, ("value", type(value).__name__, value))
+        shown = value.hex() if isinstance(value, float) else repr(value)
+        return super().__new__(cls, ("value", type(value).__name__, shown, _Unequal(value)))
 
     def thaw(self) -> Any:
         """The nested list again."""
-        return [item.thaw() for item in self[1:]] if self[0] == "list" else self[2]
+        return [item.thaw() for item in self[1:]] if self[0] == "list" else self[3].value
 
 
 def consumed(roots: list[torch.Tensor], candidates: list[torch.Tensor]) -> set[int]:

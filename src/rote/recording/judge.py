@@ -12,9 +12,13 @@ import torch
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..signature.ambient import explain_ambient, read_ambient
+from ..signature.executed import ExecutedCode
 from ..signature.guards import Difference
 from ..signature.key import Call
+from ..signature.leaves import containers, flatten
 from .gradients import GradientWatch
+from .inputs import group_members
 from .ledger import NEW, Ledger
 from .outputs import OWN
 from .pinpoint import line_that_changes
@@ -37,6 +41,39 @@ def random_reasons(before: HostRandom, site: Site) -> list[Reason]:
         found.append(reason(rules.HOST_RANDOM, "the call drew from Python's random module", site))
     if now.array != before.array:
         found.append(reason(rules.HOST_RANDOM, "the call drew from numpy.random", site))
+    return found
+
+
+def surroundings_reasons(outcome: Outcome, executed: ExecutedCode, call: Call, site: Site) -> list[Reason]:
+    """What the call did to modes and random state, and whether it could be watched."""
+    found: list[Reason] = []
+    changed = explain_ambient(call.key[3], read_ambient())
+    if changed is not None:
+        found.append(reason(rules.AMBIENT_CHANGES, changed, site))
+    if executed.seeds:
+        found.append(reason(rules.RANDOM_STATE_SET, "the call sets PyTorch's random state", site))
+    if executed.blind:
+        found.append(reason(rules.BLIND, "the call could not be watched: sys.setprofile is in use", site))
+    return found
+
+
+def argument_reasons(outcome: Outcome, call: Call, site: Site) -> list[Reason]:
+    """What the call did to the containers among its arguments, and arguments that cannot be placed together."""
+    found: list[Reason] = []
+    for members in group_members(call):
+        if len({call.leaves[member].dtype for member in members}) > 1:
+            text = "arguments of several dtypes share memory"
+            found.append(reason(rules.ALIASED_MUTATION, text, site))
+    if call.given is None:
+        return found
+    leaves: list[Any] = []
+    spec = flatten(call.given, leaves)
+    if spec != call.spec or any(now is not was for now, was in zip(leaves, call.leaves, strict=True)):
+        found.append(reason(rules.ARGUMENT_CHANGED, "the call stored something in one of its arguments", site))
+    owned = {id(branch) for branch in containers(call.spec, call.given)} - {id(call.given)}
+    returned = containers(outcome.template.spec, outcome.value)
+    if any(id(branch) in owned for branch in returned):
+        found.append(reason(rules.CONTAINER_RETURNED, "the result contains a container from the arguments", site))
     return found
 
 

@@ -14,7 +14,7 @@ import torch
 
 from ..base.location import Site
 
-INPUT, EXTERNAL, NEW, CONSTANT = "input", "external", "new", "constant"
+INPUT, EXTERNAL, NEW = "input", "external", "new"
 
 Origin = tuple[str, int]
 
@@ -45,6 +45,7 @@ class Ledger:
         self._pinned: dict[Origin, torch.UntypedStorage] = {}
         self._made = 0
         self._inputs: dict[int, list[tuple[int, int]]] = {}
+        self._dtypes: dict[int, torch.dtype] = {}
         self.host_memory: set[int] = set()
         self.externals: list[torch.Tensor] = []
         self.external_sites: list[tuple[str, Site]] = []
@@ -63,16 +64,17 @@ class Ledger:
             self._pin(storage, (INPUT, index))
         else:
             self._pinned[INPUT, index] = storage
+        self._dtypes[index] = tensor.dtype
         self._inputs.setdefault(storage._cdata, []).append((start * tensor.itemsize, index))
         self._inputs[storage._cdata].sort()
+
+    def input_dtype(self, index: int) -> torch.dtype:
+        """Data type of an argument."""
+        return self._dtypes[index]
 
     def add_host_memory(self, tensor: torch.Tensor) -> None:
         """Register a tensor over a numpy array."""
         self.host_memory.add(self.add_external(tensor)[1])
-
-    def add_constant(self, index: int, tensor: torch.Tensor) -> None:
-        """Register a tensor built on the host in this call."""
-        self._pin(_storage(tensor), (CONSTANT, index))
 
     def add_external(self, tensor: torch.Tensor) -> Origin:
         """Register a storage that existed before the call and is no argument."""

@@ -28,7 +28,7 @@ from .run import HostRandom, Outcome, Plan, parameters_of
 from .states import Event, Life, State
 from .variant import Variant
 
-MAX_OBSERVED = 64
+MAX_OBSERVED = 8
 """Variants of a key that were observed but never recorded; the oldest is forgotten beyond that."""
 
 
@@ -113,6 +113,8 @@ class Lesson:
         if after is not None:
             found = found or self._restore_arguments(after)
         found += judge.random_reasons(dice, site)
+        found += judge.surroundings_reasons(outcome, self._pupil.executed, self._call, site)
+        found += judge.argument_reasons(outcome, self._call, site)
         found += judge.device_reasons(outcome, self._plan.backend.device, site)
         found += outcome.tracer.blockers
         found += gradients
@@ -182,6 +184,9 @@ class Lesson:
             if self._pupil.limits.borrow and variant is not None and self._node.recorded:
                 lease = variant.lease = Lease(self._pupil.name, self._site)
             value = result_of(outcome.template, plan.inputs, self._call, lease)
+            if not self._node.recorded:  # the way ends unrecorded: what it left in .grad gets memory of its own
+                for effect in self._effects:
+                    effect.hand_out(copy=True)
             return value
         if not any(leaf.spent for leaf in outcome.template.leaves):
             return outcome.value
@@ -205,10 +210,13 @@ class Lesson:
             for old in observed[MAX_OBSERVED:]:
                 self._pupil.variants.remove(old)
         ledger = outcome.ledger
+        ledger.note_readers("the result", self._site)
         for number, tensor in enumerate(ledger.externals):
             if number not in ledger.host_memory:
                 handle = tensor.untyped_storage()._cdata
                 variant.externals[handle] = weakref.ref(tensor)
+                if number in outcome.tracer.written_externals:
+                    variant.writes[handle] = weakref.ref(tensor)
                 variant.readers[handle] = ledger.external_sites[number][1]
         variant.generators.update(outcome.tracer.generators)
         variant.written |= outcome.tracer.written_inputs

@@ -23,8 +23,8 @@ from .borrow import Lease, lend
 from .events import comparable
 from .ledger import EXTERNAL, INPUT, Ledger, Token
 
-PASSED, INPUT_VIEW, EXTERNAL_SAME, OWN, VALUE, META = (
-    "passed", "input view", "external", "own", "value", "meta",
+PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VALUE, META = (
+    "passed", "input view", "external", "external view", "own", "value", "meta",
 )  # fmt: skip
 
 _VALUES = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
@@ -104,13 +104,31 @@ def make_template(
         if isinstance(leaf, torch.Tensor):
             if leaf.requires_grad and leaf.grad_fn is not None and id(leaf) not in spent and id(leaf) not in inputs:
                 blockers.append(reason(rules.OUTPUT_GRADIENT, f"{name} has grad_fn {leaf.grad_fn.name()}", site))
-            found.append(_tensor_leaf(leaf, ledger, inputs, id(leaf) in spent))
+            made = _tensor_leaf(leaf, ledger, inputs, id(leaf) in spent)
+            found.append(made)
+            blockers.extend(_unusual(name, leaf, made, site))
         else:
             if not isinstance(leaf, _VALUES) and not callable(leaf):
                 text = f"{name} is a {type(leaf).__name__}"
                 blockers.append(reason(rules.OPAQUE_OUTPUT, text, site))
             found.append(OutputLeaf(VALUE, _value_token(leaf, ledger), value=leaf))
     return Template(spec, tuple(found)), blockers
+
+
+def _unusual(name: str, leaf: torch.Tensor, made: OutputLeaf, site: Site) -> list[Reason]:
+    """Results that a copy or a view would not be like."""
+    if made.kind in (PASSED, EXTERNAL_SAME, META):
+        return []
+    text: str | None = None
+    if type(leaf) is not torch.Tensor:
+        text = f"{name} is a {type(leaf).__name__}"
+    elif leaf.requires_grad and leaf.grad_fn is None:
+        text = f"{name} is a leaf that requires grad"
+    elif leaf.is_conj() or leaf.is_neg():
+        text = f"{name} is a lazy conjugate or negative"
+    elif made.kind == INPUT_VIEW and made.value is not leaf.dtype:
+        text = f"{name} is a view of an argument with another dtype"
+    return [reason(rules.OPAQUE_OUTPUT, text, site)] if text is not None else []
 
 
 def _value_token(leaf: Any, ledger: Ledger) -> Any:
@@ -124,12 +142,14 @@ def _tensor_leaf(leaf: torch.Tensor, ledger: Ledger, inputs: dict[int, int], spe
         return OutputLeaf(META, (tuple(leaf.shape), leaf.stride(), leaf.dtype), value=leaf.detach())
     if id(leaf) in inputs:
         return OutputLeaf(PASSED, inputs[id(leaf)], index=inputs[id(leaf)])
+    same = any(leaf is external for external in ledger.externals)
     token = ledger.token(leaf)
     kind, number = token.origin
     if kind == INPUT:
-        return OutputLeaf(INPUT_VIEW, token, index=number)
+        return OutputLeaf(INPUT_VIEW, token, index=number, value=ledger.input_dtype(number))
     if kind == EXTERNAL:
-        return OutputLeaf(EXTERNAL_SAME, token, value=leaf)
+        seen_now = ledger.externals[-1] is leaf  # no operation read it: it is the object itself
+        return OutputLeaf(EXTERNAL_SAME if same or seen_now else EXTERNAL_VIEW, token, value=leaf)
     operation, site = ledger.sites.get(number, ("an operation", NOWHERE))
     return OutputLeaf(
         OWN, token, index=number, value=leaf.detach(), spent=spent, made=f"{operation} at {site}"
@@ -160,6 +180,8 @@ def hand_out(
             parts.append(leaves[leaf.index])
         elif leaf.kind == INPUT_VIEW:
             parts.append(_input_view(leaf.token, leaves[leaf.index], starts[leaf.index]))
+        elif leaf.kind == EXTERNAL_VIEW:
+            parts.append(leaf.value.view_as(leaf.value))
         elif leaf.kind == META:
             parts.append(torch.empty_like(leaf.value))
         else:

@@ -106,6 +106,7 @@ class TracedCall:
         leaves = call.leaves if plan.inputs is None else plan.inputs.substitute(call.leaves)
         self._leaves = tuple(leaves)
         self._failed: Reason | None = None
+        self._last: Tracer | None = None
 
     def run(self) -> Outcome:
         """Run until the callable has returned.
@@ -131,10 +132,19 @@ class TracedCall:
         self._fail(f"more than {MAX_RESTARTS} operations were refused", self._site)
         return self._attempt(self._restart(tracer))
 
+    def copy_back(self) -> None:
+        """The callable raised: what it wrote into static inputs before is given to the caller's tensors."""
+        inputs = self._plan.inputs
+        if inputs is not None:
+            if self._last is not None:
+                inputs.written |= self._last.written_inputs
+            inputs.copy_back(self._call.leaves)
+
     # ------------------------------------------------------------------ attempts
 
     def _attempt(self, tracer: Tracer) -> Outcome:
         tape = self._tape
+        self._last = tracer
         host = HostDataMode(tracer)
         with self._stream():  # outermost: a segment is closed or thrown away before the stream is left
             try:
@@ -148,7 +158,10 @@ class TracedCall:
         return self._finish(tracer, host, value)
 
     def _call_function(self, tracer: Tracer, host: HostDataMode) -> Any:
-        args, kwargs = self._call.rebuild(list(self._leaves))
+        if self._plan.inputs is None and self._call.given is not None:
+            args, kwargs = self._call.given
+        else:
+            args, kwargs = self._call.rebuild(list(self._leaves))
         try:
             with self._surroundings(), host, tracer:
                 return self._function(*args, **kwargs)

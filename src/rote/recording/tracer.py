@@ -34,7 +34,7 @@ from ..partition.boundaries import Placement, place, rule_of
 from . import events as ev
 from .edges import edge_of, value_of
 from .events import Event, assemble, first_difference, operands_of, results_of, tensors_of
-from .ledger import CONSTANT, EXTERNAL, INPUT, NEW, Ledger, Token, UnsupportedTensorError
+from .ledger import EXTERNAL, INPUT, NEW, Ledger, Origin, Token, UnsupportedTensorError
 from .operands import content_of, is_view, number_of
 from .tape import Place, RestartError, SegmentTape, kept_call
 from .tree import Node
@@ -87,12 +87,14 @@ class Tracer(TorchDispatchMode, Place):
         self.difference: Reason | None = None
         self.blockers: list[Reason] = []
         self.written_inputs: set[int] = set()
+        self.written_externals: set[int] = set()
         self.generators: dict[int, torch.Generator] = {}
         self.devices: set[torch.device] = set()
         self.operations = 0
         self._device = device
         self._on_host = device.type == "cpu"
         self._facts: dict[int, Facts] = {}
+        self._constants: set[Origin] = set()
         self._follow = list(path or ())
         self._stop = stop
         self._warmup = warmup
@@ -173,11 +175,14 @@ class Tracer(TorchDispatchMode, Place):
             return func(*args, **kwargs)  # nothing of this call will be kept
         if not isinstance(func, torch._ops.OpOverload):
             return self._higher_order(func, args, kwargs)
+        facts = self._facts.get(id(func)) or self._facts.setdefault(id(func), facts_of(func))
+        if facts.composite and torch.is_inference_mode_enabled():
+            with self:  # its parts come back here, one by one
+                return func.decompose(*args, **kwargs)
         tensors = tensors_of(args, kwargs)
         self.operations += 1
         if func is _lift and tensors and not self.ledger.knows(tensors[0]):
             return self.host_tensor(tensors[0], "torch.tensor", tensors[0])
-        facts = self._facts.get(id(func)) or self._facts.setdefault(id(func), facts_of(func))
         placement = self._place(facts, tensors, kwargs)
         tokens = [self.ledger.token(tensor) for tensor in tensors]
         event = Event(placement.value, facts.name, operands_of(args, kwargs, tokens), (), "none", user_site())
@@ -210,7 +215,7 @@ class Tracer(TorchDispatchMode, Place):
             return False
         on_host = [tensor for tensor in tensors if tensor.device.type == "cpu"]
         return len(on_host) < len(tensors) and all(
-            tensor.dim() == 0 and (self.ledger.origin(tensor) or ("", 0))[0] == CONSTANT for tensor in on_host
+            tensor.dim() == 0 and self.ledger.origin(tensor) in self._constants for tensor in on_host
         )
 
     def _note(
@@ -235,10 +240,9 @@ class Tracer(TorchDispatchMode, Place):
                 self.written_inputs.add(origin[1])
             elif origin is not None and origin[0] == EXTERNAL:
                 self.node.pure = False
-            elif origin is not None and origin[0] == CONSTANT:
-                number, index = divmod(origin[1], 1 << 20)
-                if number < len(self.nodes):
-                    self.nodes[number].written.add(index)
+                self.written_externals.add(origin[1])
+            elif origin is not None:
+                self._constants.discard(origin)
 
     # ------------------------------------------------------------------ observe and record
 
@@ -252,17 +256,28 @@ class Tracer(TorchDispatchMode, Place):
         tokens: list[Token],
         placement: Placement,
     ) -> Any:
-        if self.mode is Mode.OBSERVE or placement is Placement.ANYWHERE:
-            out = func(*args, **kwargs)
-        else:
-            assert self.tape is not None
-            out = self._recorded(event, func, args, kwargs, tensors, placement)
+        try:
+            if self.mode is Mode.OBSERVE or placement is Placement.ANYWHERE:
+                out = func(*args, **kwargs)
+            else:
+                out = self._recorded(event, func, args, kwargs, tensors, placement)
+        except Exception as error:  # the callable may go on from it, which no recording could
+            self.block(reason(rules.OPERATION_RAISES, f"{event.operation} raised {type(error).__name__}", event.site))
+            raise
+        self._check_metadata(event, tensors, tokens)
         event.shape, parts = results_of(out)
         event.results = self._results(event, parts, tensors)
         if event.kind == ev.CAPTURED and is_view(event, tokens) and not facts_of(func).mutable:
             event.kind = ev.VIEW
         self._meet(event)
         return out
+
+    def _check_metadata(self, event: Event, tensors: list[torch.Tensor], tokens: list[Token]) -> None:
+        """An operation that gives a tensor made outside another shape would do so to a copy of it."""
+        for tensor, token in zip(tensors, tokens, strict=True):
+            if token.origin[0] is not NEW and token.shape and (tensor.shape, tensor.stride()) != token[2:4]:
+                text = f"{event.operation} changes the shape of a tensor made outside the call"
+                self.block(reason(rules.RESHAPED, text, event.site))
 
     def _recorded(
         self,
@@ -315,9 +330,7 @@ class Tracer(TorchDispatchMode, Place):
         ):  # fmt: skip
             return
         self._differ(was, event)
-        written = set(node.written)
         node.forget(index)
-        node.written = {i for i in written if i < index}
         node.events.append(event)
 
     def _differ(self, was: Event | None, now: Event) -> None:
@@ -498,27 +511,38 @@ class Tracer(TorchDispatchMode, Place):
         return tensor
 
     def host_tensor(self, tensor: torch.Tensor, operation: str, data: Any) -> torch.Tensor:
-        """A tensor built from plain host data: constant as long as the data are."""
-        content = content_of(data)
-        event = Event(ev.CONST, operation, content, (), "one", user_site())
-        index, node = self.index, self.node
-        number = ((len(self.nodes) - 1) << 20) + index
+        """A tensor built from plain host data, which are constant as long as the guard holds.
+
+        The recording keeps the tensor and makes a fresh copy of it at each replay, since the callable may write
+        into what it got.
+        """
+        event = Event(ev.CONST, operation, content_of(data), (), "one", user_site())
         if self.mode is Mode.FOLLOW:
-            self._expect(event)
+            was = self._expect(event)
+            tensor = self._remembered(was.results[0], [], event)
+            self._know_constant(tensor)
             self.index += 1
-            if index in node.constants and index not in node.written:
-                tensor = node.constants[index]
-            self.ledger.add_constant(number, tensor)
             self._check_stop()
             return tensor
         if self.mode is Mode.RECORD:
             assert self.tape is not None
-            node.constants[index] = tensor
-            if index in node.written:
-                tensor = self.tape.capture(torch.ops.aten.clone.default, (tensor,), {})
-        self.ledger.add_constant(number, tensor)
+            self.node.constants[self.index] = tensor
+            tensor = self._copy_constant(event, tensor)
+        event.results = (self.ledger.result(tensor, event.operation, event.site),)
+        self._know_constant(tensor)
         self._meet(event)
         return tensor
+
+    def _copy_constant(self, event: Event, constant: torch.Tensor) -> torch.Tensor:
+        assert self.tape is not None
+        if constant.device.type == self._device.type:
+            return self.tape.capture(torch.ops.aten.clone.default, (constant,), {})
+        return self.tape.rebuild(event, lambda: self.aside(constant.clone), constant.clone)
+
+    def _know_constant(self, tensor: torch.Tensor) -> None:
+        origin = self.ledger.origin(tensor)
+        if origin is not None:
+            self._constants.add(origin)
 
     # ------------------------------------------------------------------ the end
 

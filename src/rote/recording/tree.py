@@ -88,7 +88,6 @@ class Node:
         branch: The end of a recorded stretch that does not end the call.
         held: Storages alive at the branch, by number: what the continuation may read.
         constants: Hoisted host data, by event index.
-        written: Event indices of constants that the call writes (handed out as copies).
         refused: Event indices of operations found to be refused by a capture.
         pure: The stretch writes nothing but its own memory, draws no random number and has no island.
     """
@@ -105,7 +104,6 @@ class Node:
     branch: Branch | None = None
     held: dict[int, torch.UntypedStorage] = field(default_factory=dict[int, torch.UntypedStorage])
     constants: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
-    written: set[int] = field(default_factory=set[int])
     refused: set[int] = field(default_factory=set[int])
     pure: bool = True
 

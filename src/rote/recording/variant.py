@@ -6,13 +6,15 @@ import weakref
 from typing import Any
 
 import torch
+from torch.autograd.graph import increment_version
 
 from ..base.location import Site
 from ..memory.holding import Holding
 from ..signature.guards import Difference, Guard
+from ..signature.key import TENSOR, Call
 from ..signature.state import Snapshot
 from .borrow import Lease
-from .gradients import GradientEffect, GradientWatch
+from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
 from .tree import Island, Node
 
@@ -35,6 +37,7 @@ class Variant:
         self.inputs: StaticInputs | None = None
         self.written: set[int] = set()
         self.externals: dict[int, weakref.ref[torch.Tensor]] = {}
+        self.writes: dict[int, weakref.ref[torch.Tensor]] = {}
         self.readers: dict[int, Site] = {}
         self.lease: Lease | None = None
         self.generators: dict[int, torch.Generator] = {}
@@ -42,7 +45,7 @@ class Variant:
         self.replays = 0
         self.copies_gradients = False
         self.starts_early = False
-        self._present: list[tuple[weakref.ref[torch.Tensor], bool]] = []
+        self._present: list[tuple[weakref.ref[torch.Tensor], GradientSlot]] = []
         self._leaves: list[tuple[str, weakref.ref[torch.Tensor]]] = []
 
     def protect(
@@ -82,9 +85,9 @@ class Variant:
         return self._gradients_hold() and self.guard is not None and self.guard.holds()
 
     def _gradients_hold(self) -> bool:
-        for reference, present in self._present:
+        for reference, slot in self._present:
             parameter = reference()
-            if parameter is None or (parameter.grad is not None) != present:
+            if parameter is None or slot_of(parameter, parameter.grad) != slot:
                 return False
         return True
 
@@ -118,6 +121,23 @@ class Variant:
                 for effect in node.effects:
                     found.setdefault(effect.name, effect)
         self.effects = list(found.values())
+
+    def meets(self, call: Call) -> bool:
+        """Whether an argument shares memory with an external tensor while one of the two is written."""
+        if not self.writes and not self.written:
+            return False
+        known = self.externals
+        return any(
+            kind is TENSOR and leaf.untyped_storage()._cdata in known
+            for leaf, kind in zip(call.leaves, call.kinds, strict=True)
+        )
+
+    def note_writes(self) -> None:
+        """After a replay: autograd must see that external tensors were written."""
+        if not self.writes:
+            return
+        alive = [tensor for ref in self.writes.values() if (tensor := ref()) is not None]
+        increment_version([tensor for tensor in alive if not tensor.is_inference()])
 
     def islands(self) -> list[Island]:
         """All recorded islands."""

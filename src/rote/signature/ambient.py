@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
-from .compat import SWITCHES
+from .compat import SWITCHES, default_device
 
 Ambient = tuple[Any, ...]
 
-_NAMES = ("grad mode", "inference mode", "default dtype", "autocast", "current device", "backend switches")
+_NAMES = ("grad mode", "inference mode", "default dtype", "autocast", "current device", "default device",
+          "anomaly detection", "backend switches")  # fmt: skip
 
 
 def read_ambient() -> Ambient:
@@ -22,6 +23,8 @@ def read_ambient() -> Ambient:
         torch.get_default_dtype(),
         _autocast("cpu") + (_autocast("cuda") if cuda else ()),
         torch.cuda.current_device() if cuda else -1,
+        default_device(),
+        torch.is_anomaly_enabled(),
         tuple([read() for read in SWITCHES]),
     )
 

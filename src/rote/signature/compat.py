@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
+from torch.utils import _device
 
 _ACCESSORS = (
     "_get_cublas_allow_tf32",
@@ -34,3 +36,23 @@ def _accessors() -> tuple[Callable[[], Any], ...]:
 
 SWITCHES: tuple[Callable[[], Any], ...] = _accessors()
 """Argument-less readers of the global switches, cheap enough to call at every call."""
+
+_function_modes: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
+_dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+_interpreter: Any = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+
+
+def default_device() -> Any:
+    """The device set by ``torch.set_default_device`` or ``with torch.device(...)``, or None."""
+    return getattr(_device, "CURRENT_DEVICE", None)
+
+
+def foreign_modes() -> bool:
+    """Whether somebody else interprets operations: function or dispatch modes, ``vmap``, forward-mode AD.
+
+    The default device is a function mode too; it is allowed, and part of the key.
+    """
+    allowed = 0 if default_device() is None else 1
+    if _function_modes() > allowed or _dispatch_modes() > 0 or _interpreter() is not None:
+        return True
+    return getattr(forward_ad, "_current_level", -1) >= 0

@@ -5,8 +5,8 @@ noted with its globals. That is exact where a static scan would have to guess. P
 ``sys.monitoring`` for this, at next to no cost; before, ``sys.setprofile`` makes the observed call about
 twice as slow, so it is used only when a call is not known yet.
 
-It does not see code run by other threads, and it stands aside when another profiler is active (then only
-the callable itself is a root).
+It does not see code run by other threads, and it stands aside when another profiler is active; such a call is
+not recorded.
 """
 
 from __future__ import annotations
@@ -16,21 +16,36 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from ..base.location import is_internal
+from ..base.location import TORCH_NEEDS, is_internal
 
 _TOOL = 4
 """A tool number of ``sys.monitoring`` that no known tool reserves."""
 
+_SEEDING = frozenset({
+    "manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state", "set_rng_state_all", "fork_rng",
+})  # fmt: skip
+
 
 class ExecutedCode:
-    """The code objects a callable was seen to run, each with the globals it reads."""
+    """The code objects a callable was seen to run, each with the globals it reads.
+
+    Attributes:
+        globals: The code, outside PyTorch and the standard library.
+        holders: Slots for arguments that are compared by content.
+        seeds: PyTorch's random state was set by the code.
+        blind: The last call could not be watched, because another profiler was active.
+    """
 
     def __init__(self) -> None:
         self.globals: dict[CodeType, dict[str, Any]] = {}
+        self.holders: dict[int, list[Any]] = {}
+        self.seeds = False
+        self.blind = False
         self._stop: Callable[[], None] | None = None
 
     def __enter__(self) -> ExecutedCode:
         self._stop = self._start_monitoring() if hasattr(sys, "monitoring") else self._start_profile()
+        self.blind = self._stop is None
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -71,7 +86,12 @@ class ExecutedCode:
         return stop
 
     def _note(self, code: CodeType, frame: FrameType) -> None:
-        if code not in self.globals and code.co_name != "<module>" and not is_internal(code.co_filename):
+        if code.co_name in _SEEDING and code.co_filename.endswith("random.py") and "torch" in code.co_filename:
+            self.seeds = True
+        if code in self.globals or code.co_name == "<module>" or is_internal(code.co_filename):
+            return
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package not in TORCH_NEEDS and package not in sys.stdlib_module_names:  # code made by exec
             self.globals[code] = frame.f_globals
 
     def add_function(self, function: Any) -> None:

@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 import torch
 
 from ..base.location import Site
-from .state import ATTRIBUTE, BULK, CELL, ITEM, LENGTH, Content, Entry, Snapshot, TensorMark, mark
+from .state import ATTRIBUTE, BULK, CELL, ITEM, LENGTH, ORDER, Content, Entry, Snapshot, TensorMark, mark
 
 _MISSING = object()
 _data_ptr = torch.Tensor.data_ptr
+_stride = torch.Tensor.stride
+_size = torch.Tensor.size
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,12 @@ class Guard:
         snapshot.tensors = {}  # a guard keeps no tensor alive
         self._compile()
 
+    def _layout(self, tensor: torch.Tensor) -> tuple[Any, Any]:
+        for watched, stride, size in zip(self._read, self._strides, self._sizes, strict=False):
+            if watched.reference() is tensor:
+                return stride, size
+        return tensor.stride(), tensor.shape
+
     def _sort(self, entry: Entry) -> None:
         if entry.kind == LENGTH:
             self._lengths.append(entry)
@@ -118,7 +126,7 @@ class Guard:
 
     def _guard_externals(self, externals: dict[int, torch.Tensor]) -> None:
         for handle in externals:
-            for entry, tensor in self._snapshot.tensors.get(handle, ())[:1]:
+            for entry, tensor in self._snapshot.tensors.get(handle, ()):
                 self._watch_tensor(entry, self._snapshot.name_of(entry), tensor)
 
     def _watch_tensor(self, entry: Entry | None, name: str, tensor: torch.Tensor) -> None:
@@ -142,6 +150,9 @@ class Guard:
         self._tensor_ids = [entry.value.identity for entry in self._tensors]
         self._references = [watched.reference for watched in self._read]
         self._addresses = [watched.address for watched in self._read]
+        alive = [tensor for watched in self._read if (tensor := watched.reference()) is not None]
+        self._strides = [tensor.stride() for tensor in alive]
+        self._sizes = [tensor.shape for tensor in alive]
         grad = torch.is_grad_enabled()  # without it, whether a parameter requires grad changes nothing
         self._flags = [watched.requires_grad for watched in self._read] if grad else None
         self._length_containers = [entry.container for entry in self._lengths]
@@ -153,7 +164,7 @@ class Guard:
 
     def values_hold(self) -> bool:
         """Whether the plain values and the containers are as they were."""
-        if not self._lengths_hold():
+        if not self._lengths_hold() or not self._shapes_hold():
             return False
         try:
             if all(map(is_, map(getitem, self._item_containers, self._item_keys), self._item_values)):
@@ -188,6 +199,14 @@ class Guard:
             return False
         return self._flags is None or [tensor.requires_grad for tensor in tensors] == self._flags  # type: ignore[union-attr]
 
+    def _shapes_hold(self) -> bool:
+        """Whether the tensors look at their memory as before (``.data`` may have been rebound in place)."""
+        tensors = [reference() for reference in self._references]
+        try:
+            return list(map(_stride, tensors)) == self._strides and list(map(_size, tensors)) == self._sizes
+        except TypeError:
+            return False
+
     def _slow_holds(self) -> bool:
         return all(same(entry.value, mark(_read(entry))) for entry in self._slow)
 
@@ -212,6 +231,9 @@ class Guard:
                 found.append(Difference(name, f"the tensor at {address:#x}", _show_tensor(now), True, site))
             elif tensor.data_ptr() != address:
                 found.append(Difference(name, f"at address {address:#x}", f"at {tensor.data_ptr():#x}", True, site))
+            elif (tensor.stride(), tensor.shape) != self._layout(tensor):
+                was = "another shape or other strides"
+                found.append(Difference(name, was, f"{list(tensor.shape)} strides {list(tensor.stride())}", True, site))
             elif tensor.requires_grad != requires_grad:
                 found.append(Difference(name, f"requires_grad={requires_grad}", f"{tensor.requires_grad}", True, site))
         known = {difference.name for difference in found}
@@ -245,8 +267,10 @@ def same(was: Any, now: Any) -> bool:
     if type(was) is not type(now):
         return False
     if isinstance(was, float):
-        return was == now or (was != was and now != now)
-    if isinstance(was, (int, str, bytes, complex, torch.dtype, torch.device, torch.Size)):
+        return was.hex() == now.hex()  # 0.0 is not -0.0, NaN is NaN
+    if isinstance(was, complex):
+        return repr(was) == repr(now)
+    if isinstance(was, (int, str, bytes, torch.dtype, torch.device, torch.Size)):
         return bool(was == now)
     if hasattr(was, "__func__") and hasattr(now, "__func__"):  # bound methods are made anew at each access
         return was.__func__ is now.__func__ and was.__self__ is now.__self__
@@ -289,4 +313,5 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     CELL: lambda entry: entry.container.cell_contents,
     LENGTH: lambda entry: Content(len(entry.container)),
     BULK: lambda entry: Content(_bulk(entry.container)),
+    ORDER: lambda entry: Content(tuple(entry.container)),
 }

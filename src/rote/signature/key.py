@@ -12,12 +12,12 @@ import torch
 from .ambient import Ambient, explain_ambient, read_ambient
 from .leaves import Spec, flatten, paths, unflatten
 
-TENSOR, PARAMETER, PLAIN, OPAQUE = "tensor", "parameter", "plain", "opaque"
+TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN = "tensor", "parameter", "plain", "opaque", "foreign"
 
 _SCALARS = (int, bool, str, bytes, type(None))
 _VALUES = (
     torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format,
-    enum.Enum, range, complex, type, types.FunctionType, types.BuiltinFunctionType, type(Ellipsis),
+    enum.Enum, range, type, types.FunctionType, types.BuiltinFunctionType, type(Ellipsis),
 )  # fmt: skip
 
 
@@ -25,16 +25,20 @@ class Call(NamedTuple):
     """One call, taken apart.
 
     Attributes:
-        spec: Structure of ``(args, kwargs)``, keyword arguments sorted by name.
+        spec: Structure of ``(args, kwargs)``.
         leaves: The leaves in order.
-        kinds: For each leaf one of TENSOR, PARAMETER, PLAIN, OPAQUE.
+        kinds: For each leaf one of TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN.
         key: Hashable; two calls with equal keys may share recordings.
+        given: The arguments as the caller gave them; None if a leaf had to be replaced.
+        foreign: Name of a tensor that cannot be placed (a subclass, sparse, nested), or None.
     """
 
     spec: Spec
     leaves: tuple[Any, ...]
     kinds: tuple[str, ...]
     key: tuple[Any, ...]
+    given: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+    foreign: str | None = None
 
     def names(self) -> list[str]:
         """Name of every leaf: ``args[0]``, ``kwargs['mask']``."""
@@ -50,24 +54,30 @@ class Call(NamedTuple):
 def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     """Take a call's arguments apart and compute its key."""
     leaves: list[Any] = []
-    ordered = dict(sorted(kwargs.items())) if len(kwargs) > 1 else kwargs
-    spec = flatten((args, ordered), leaves)
+    spec = flatten((args, kwargs), leaves)
+    given: tuple[Any, Any] | None = (args, kwargs)
+    foreign: str | None = None
     kinds: list[str] = []
     tokens: list[Any] = []
     shared: list[torch.Tensor] = []
     for position, leaf in enumerate(leaves):
         if type(leaf) is torch.Tensor:  # by far the most frequent
-            kind, token = TENSOR, describe_tensor(leaf)
+            kind, token = (TENSOR, describe_tensor(leaf)) if is_plain(leaf) else describe(leaf)
+            if kind is FOREIGN:
+                foreign = f"a tensor with layout {leaf.layout}"
         else:
             if hasattr(leaf, "__rote_plain__"):  # a borrowed output of an earlier call
                 leaf = leaves[position] = leaf.__rote_plain__()
+                given = None
             kind, token = describe(leaf)
+            if kind is FOREIGN:
+                foreign = f"a {type(leaf).__name__} with layout {leaf.layout}"
         kinds.append(kind)
         tokens.append(token)
-        if kind is TENSOR and token[0] is not None:
+        if kind is TENSOR:
             shared.append(leaf)
     key = (spec, tuple(tokens), _sharing(shared) if len(shared) > 1 else (), read_ambient())
-    return Call(spec, tuple(leaves), tuple(kinds), key)
+    return Call(spec, tuple(leaves), tuple(kinds), key, given, foreign)
 
 
 def describe(leaf: Any) -> tuple[str, Any]:
@@ -75,7 +85,8 @@ def describe(leaf: Any) -> tuple[str, Any]:
     if isinstance(leaf, torch.nn.Parameter):
         return PARAMETER, ("parameter", id(leaf))
     if isinstance(leaf, torch.Tensor):
-        return TENSOR, describe_tensor(leaf)
+        plain = type(leaf) in (torch.Tensor, torch.nn.Buffer) and is_plain(leaf)
+        return (TENSOR, describe_tensor(leaf)) if plain else (FOREIGN, (type(leaf), id(leaf)))
     kind = type(leaf)
     if kind is float:
         return PLAIN, (float, leaf.hex())  # keeps 0.0 and -0.0 apart, and NaN equal to itself
@@ -83,6 +94,8 @@ def describe(leaf: Any) -> tuple[str, Any]:
         return PLAIN, (kind, leaf)
     if isinstance(leaf, numpy.generic):
         return PLAIN, (kind, leaf.tobytes())
+    if kind is complex:
+        return PLAIN, (complex, leaf.real.hex(), leaf.imag.hex())
     if kind is slice:
         return PLAIN, (slice, leaf.start, leaf.stop, leaf.step)
     if isinstance(leaf, _VALUES):
@@ -90,10 +103,13 @@ def describe(leaf: Any) -> tuple[str, Any]:
     return OPAQUE, (kind, id(leaf))
 
 
+def is_plain(leaf: torch.Tensor) -> bool:
+    """Whether a tensor is memory with strides and nothing else."""
+    return leaf.layout is torch.strided and not leaf.is_quantized and not leaf.is_nested
+
+
 def describe_tensor(leaf: torch.Tensor) -> tuple[Any, ...]:
     """Comparable form of a tensor argument: all metadata that decides what an operation does with it."""
-    if leaf.layout is not torch.strided:
-        return (None, type(leaf), leaf.layout, leaf.shape, leaf.dtype)
     return (
         leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.requires_grad, leaf.is_leaf,
         type(leaf), leaf.is_inference(), leaf.is_conj(), leaf.is_neg(),

@@ -1,8 +1,8 @@
 """Arguments and results as people write them, taken apart into leaves and put together again.
 
 Dicts, lists, tuples, named tuples and dataclass instances are branches; everything else is a leaf.
-A dict subclass that is also a dataclass (the output classes of ``transformers``) is rebuilt from its
-fields. The structure is a nested tuple, so that it can be hashed and compared without a class of its own.
+A dict subclass that is also a dataclass (the output classes of ``transformers``) is rebuilt by its
+constructor; other dataclasses are filled field by field, so that ``__post_init__`` does not run twice. The structure is a nested tuple, so that it can be hashed and compared without a class of its own.
 """
 
 from __future__ import annotations
@@ -15,29 +15,37 @@ from typing import Any
 Spec = Any
 """``None`` for a leaf, else ``(kind, type, names, children)``."""
 
-_DICTS = (dict, OrderedDict, defaultdict)
-
-
 def flatten(value: Any, leaves: list[Any]) -> Spec:
     """Append the leaves of ``value`` to ``leaves``, depth first, and return its structure."""
     kind = type(value)
     if kind is tuple or kind is list:
         return (kind.__name__, kind, len(value), tuple([flatten(item, leaves) for item in value]))
-    if kind in _DICTS:
+    if kind is dict or kind is OrderedDict:
+        return ("dict", kind, tuple(value), tuple([flatten(item, leaves) for item in value.values()]))
+    if kind is defaultdict:
         children = tuple([flatten(item, leaves) for item in value.values()])
-        return ("dict", kind, tuple(value), children)
+        return ("defaultdict", value.default_factory, tuple(value), children)
     if dataclasses.is_dataclass(kind):
         return _flatten_dataclass(value, kind, leaves)
     if isinstance(value, tuple) and hasattr(kind, "_fields"):
         return ("namedtuple", kind, kind._fields, tuple([flatten(item, leaves) for item in value]))
+    if isinstance(value, tuple) and hasattr(kind, "n_sequence_fields"):  # torch.return_types
+        return ("structseq", kind, len(value), tuple([flatten(item, leaves) for item in value]))
     leaves.append(value)
     return None
 
 
 def _flatten_dataclass(value: Any, kind: type[Any], leaves: list[Any]) -> Spec:
-    names = tuple(
-        field.name for field in dataclasses.fields(kind) if field.init and hasattr(value, field.name)
-    )
+    """A dataclass instance is a branch if its fields are all there is to it."""
+    names = tuple(field.name for field in dataclasses.fields(kind) if hasattr(value, field.name))
+    if isinstance(value, dict):
+        names = tuple(name for name in names if name in value)
+        if len(names) != len(value):
+            leaves.append(value)
+            return None
+    elif not set(getattr(value, "__dict__", ())) <= set(names):
+        leaves.append(value)
+        return None
     children = tuple([flatten(getattr(value, name), leaves) for name in names])
     return ("dataclass", kind, names, children)
 
@@ -53,14 +61,41 @@ def unflatten(spec: Spec, leaves: Iterator[Any]) -> Any:
     if kind == "tuple":
         return tuple(values)
     if kind == "dict":
-        return cls(zip(names, values, strict=True)) if cls is not defaultdict else _default(names, values)
+        return cls(zip(names, values, strict=True))
+    if kind == "defaultdict":
+        return defaultdict(cls, zip(names, values, strict=True))
     if kind == "namedtuple":
         return cls(*values)
-    return cls(**dict(zip(names, values, strict=True)))
+    if kind == "structseq":
+        return cls(values)
+    return _make_dataclass(cls, names, values)
 
 
-def _default(names: tuple[Any, ...], values: list[Any]) -> defaultdict[Any, Any]:
-    return defaultdict(None, zip(names, values, strict=True))
+def _make_dataclass(cls: type[Any], names: tuple[str, ...], values: list[Any]) -> Any:
+    """An instance with these fields, without running ``__init__`` and ``__post_init__`` again."""
+    if issubclass(cls, dict):
+        return cls(**dict(zip(names, values, strict=True)))
+    made = object.__new__(cls)
+    for name, value in zip(names, values, strict=True):
+        object.__setattr__(made, name, value)
+    return made
+
+
+def containers(spec: Spec, value: Any) -> Iterator[Any]:
+    """The branches of a value, outermost first."""
+    if spec is None:
+        return
+    yield value
+    kind, _, names, children = spec
+    for position, child in enumerate(children):
+        if child is not None:
+            if kind in ("list", "tuple", "structseq"):
+                inner = value[position]
+            elif kind in ("dict", "defaultdict"):
+                inner = value[names[position]]
+            else:
+                inner = getattr(value, names[position])
+            yield from containers(child, inner)
 
 
 def paths(spec: Spec, prefix: str) -> list[str]:
@@ -70,9 +105,9 @@ def paths(spec: Spec, prefix: str) -> list[str]:
     kind, _, names, children = spec
     found: list[str] = []
     for index, child in enumerate(children):
-        if kind in ("list", "tuple"):
+        if kind in ("list", "tuple", "structseq"):
             label = f"{prefix}[{index}]"
-        elif kind == "dict":
+        elif kind in ("dict", "defaultdict"):
             label = f"{prefix}[{names[index]!r}]"
         else:
             label = f"{prefix}.{names[index]}"

@@ -19,23 +19,31 @@ from __future__ import annotations
 import argparse
 import functools
 import gc
+import random
 import sys
 import types
-from collections import deque
+from collections import UserDict, UserList, deque
 from typing import Any, NamedTuple
 
 import numpy
 import torch
 
+from ..base.location import TORCH_NEEDS
 from .executed import ExecutedCode
 
-ITEM, ATTRIBUTE, CELL, LENGTH, BULK = "item", "attribute", "cell", "length", "bulk"
+ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER = "item", "attribute", "cell", "length", "bulk", "order"
 BULK_LENGTH = 4096
 ARRAY_BYTES = 1 << 16
+ORDERED_LENGTH = 64
 
+_GLOBAL_HOOKS = (
+    "_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+)  # fmt: skip
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
-_NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
-_SKIPPED_PACKAGES = frozenset(sys.stdlib_module_names) | {"numpy", "rote"}
+_NAMESPACES = (types.SimpleNamespace, argparse.Namespace, UserDict, UserList)
+_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType, type)
+_SKIPPED_PACKAGES = (frozenset(sys.stdlib_module_names) - {"__main__"}) | frozenset(TORCH_NEEDS) | {"rote"}
 _SKIPPED_TORCH = ("torch._", "torch.fx", "torch.jit", "torch.distributed", "torch.cuda", "torch.autograd")
 _MODULE_INTERNALS = frozenset({
     "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_version",
@@ -132,13 +140,24 @@ class StateWalk:
 
     def _take(self, roots: list[tuple[str, Any]]) -> None:
         for name, root in roots:
-            self._descend(root, self.snapshot.node(-1, name))
+            if isinstance(mark(root), Content):  # compared by content, as if it lay in a slot of its own
+                self._note(ITEM, self._holder(root), 0, root, -1, name)
+            else:
+                self._descend(root, self.snapshot.node(-1, name))
+        for table in _GLOBAL_HOOKS:
+            hooks = getattr(torch.nn.modules.module, table, None)
+            if isinstance(hooks, dict):
+                self._note(LENGTH, hooks, None, Content(len(hooks)), -1, f"torch.nn.modules.module.{table}")
         for namespace, name in self._executed.reads():
             module = namespace.get("__name__", "")
             self._note(ITEM, namespace, name, namespace[name], -1, f"{module}.{name}")
         while self._queue:
             value, node = self._queue.popleft()
             self._expand(value, node)
+
+    def _holder(self, root: Any) -> list[Any]:
+        """A slot for an argument; the same one at every walk, so that two walks can be compared."""
+        return self._executed.holders.setdefault(id(root), [root])
 
     def _note(self, kind: str, container: Any, key: Any, value: Any, parent: int, label: str) -> None:
         address = (kind, id(container), key)
@@ -171,18 +190,23 @@ class StateWalk:
             self._expand_sequence(value, node)
         elif isinstance(value, types.FunctionType):
             self._expand_function(value, node)
-        elif isinstance(value, types.MethodType):
+            return
+        elif hasattr(value, "__func__") and hasattr(value, "__self__"):  # bound methods, ours included
             self._descend(value.__self__, node)
             self._descend(value.__func__, node)
+            return
         elif isinstance(value, functools.partial):
             for label, part in ((".func", value.func), (".args", value.args), (".keywords", value.keywords)):
                 self._descend(part, self.snapshot.node(node, label))
+            return
         elif isinstance(value, types.ModuleType):
             self._expand_module(value, node)
+            return
         elif isinstance(value, type):
-            if value.__module__.partition(".")[0] not in _SKIPPED_PACKAGES | {"torch"}:
+            if _is_user(value.__module__):
                 self._expand_class(value, node)
-        elif _is_open(kind):
+            return
+        if _is_open(kind):
             self._expand_instance(value, node)
 
     def _expand_dict(self, value: dict[Any, Any], node: int) -> None:
@@ -190,11 +214,16 @@ class StateWalk:
         if len(value) > BULK_LENGTH and all(type(item) in _PLAIN for item in value.values()):
             self._note(BULK, value, None, Content(tuple(value.items())), node, "")
             return
+        self._note_order(value, node)
         for key in list(value):
             label = f"[{key!r}]" if type(key) in _PLAIN else f"[<{type(key).__name__}>]"
             self._note(ITEM, value, key, value[key], node, label)
             if not isinstance(key, _PLAIN):
                 self._descend(key, node)
+
+    def _note_order(self, value: dict[Any, Any], node: int) -> None:
+        if 1 < len(value) <= ORDERED_LENGTH and all(type(key) in _PLAIN for key in value):
+            self._note(ORDER, value, None, Content(tuple(value)), node, " (order)")
 
     def _expand_sequence(self, value: Any, node: int) -> None:
         if not isinstance(value, tuple):
@@ -206,7 +235,7 @@ class StateWalk:
             self._note(ITEM, value, index, item, node, f"[{index}]")
 
     def _expand_function(self, value: types.FunctionType, node: int) -> None:
-        if _package(value.__module__ or "") in _SKIPPED_PACKAGES | {"torch"}:
+        if not _is_user(value.__module__ or ""):
             return
         names = value.__code__.co_freevars
         for name, cell in zip(names, value.__closure__ or (), strict=True):
@@ -222,7 +251,7 @@ class StateWalk:
             self._expand_attributes(value.__dict__, node)
 
     def _expand_module(self, value: types.ModuleType, node: int) -> None:
-        if _package(value.__name__) in _SKIPPED_PACKAGES | {"torch"}:
+        if not _is_user(value.__name__):
             return
         namespace = vars(value)
         for name in self._attribute_names & namespace.keys():
@@ -238,10 +267,8 @@ class StateWalk:
                 if hasattr(value, name):
                     self._note(ATTRIBUTE, value, name, getattr(value, name), node, f".{name}")
         for cls in type(value).__mro__:
-            if _package(cls.__module__) not in _SKIPPED_PACKAGES | {"torch"}:
+            if _is_user(cls.__module__):
                 self._descend(cls, self.snapshot.node(-1, cls.__qualname__))
-        if isinstance(value, (dict, list)):  # an instance that is also a container
-            self._expand_dict(value, node) if isinstance(value, dict) else self._expand_sequence(value, node)
 
     def _expand_attributes(
         self, attributes: dict[str, Any], node: int, skipped: frozenset[str] = frozenset()
@@ -253,6 +280,7 @@ class StateWalk:
             value = attributes[name]
             if name in ("_parameters", "_buffers", "_modules") and isinstance(value, dict):
                 self._note(LENGTH, value, None, Content(len(value)), node, f".{name} (length)")
+                self._note_order(value, node)
                 for key, item in value.items():
                     self._note(ITEM, value, key, item, node, f".{key}")
             else:
@@ -264,7 +292,7 @@ class StateWalk:
             if isinstance(value, types.FunctionType):
                 if value.__code__ in self._executed.globals:
                     self._note(ITEM, namespace, name, value, node, f".{name}")
-            elif not name.startswith("__") and isinstance(value, (*_PLAIN, list, dict, torch.Tensor)):
+            elif not name.startswith(("__", "_abc_")) and not isinstance(value, _DESCRIPTORS):
                 self._note(ITEM, namespace, name, value, node, f".{name}")
 
 
@@ -275,9 +303,17 @@ def mark(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return TensorMark(id(value), _address(value), value.requires_grad)
     if isinstance(value, numpy.ndarray):
-        return Content(value.tobytes()) if value.nbytes <= ARRAY_BYTES and not value.dtype.hasobject else value
+        small = value.nbytes <= ARRAY_BYTES and not value.dtype.hasobject
+        return Content((value.shape, value.dtype.str, value.tobytes())) if small else value
     if isinstance(value, (set, frozenset)):
-        return Content(frozenset(value)) if len(value) <= BULK_LENGTH else value  # pyright: ignore
+        items: Any = value  # pyright: ignore[reportUnknownVariableType]
+        return Content(frozenset((type(item), item) for item in items)) if len(items) <= BULK_LENGTH else value
+    if isinstance(value, bytearray):
+        return Content(bytes(value))
+    if isinstance(value, random.Random):
+        return Content(value.getstate())
+    if isinstance(value, numpy.random.Generator):
+        return Content(repr(value.bit_generator.state))
     return value
 
 
@@ -287,6 +323,8 @@ def _address(tensor: torch.Tensor) -> int:
 
 def _is_open(kind: type) -> bool:
     """Whether instances of a class hold the user's state in attributes."""
+    if kind in (dict, list, tuple, deque):
+        return False
     if kind in _NAMESPACES or issubclass(kind, (torch.nn.Module, torch.optim.Optimizer)):
         return True
     module = kind.__module__ or ""
@@ -294,6 +332,12 @@ def _is_open(kind: type) -> bool:
     if package == "torch":
         return not module.startswith(_SKIPPED_TORCH) and hasattr(kind, "__dict__")
     return package not in _SKIPPED_PACKAGES
+
+
+def _is_user(module: str) -> bool:
+    """Whether a module is the user's or a third party's, and not PyTorch's, Python's or ours."""
+    package = _package(module)
+    return package != "torch" and package not in _SKIPPED_PACKAGES
 
 
 def _package(module: str) -> str:

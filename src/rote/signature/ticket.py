@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .ambient import read_ambient
-from .key import PLAIN, TENSOR, Call, describe, describe_tensor
+from .key import PLAIN, TENSOR, Call, describe, describe_tensor, is_plain
 
 _EXACT = (int, bool, str, float, type(None))
 
@@ -36,7 +36,7 @@ class Ticket:
     @classmethod
     def of(cls, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ticket | None:
         """A ticket for calls like this one, or None if it is not of the plain kind."""
-        if len(call.leaves) != len(args) + len(kwargs) or call.key[2] or list(kwargs) != sorted(kwargs):
+        if len(call.leaves) != len(args) + len(kwargs) or call.key[2] or call.foreign:
             return None
         given = (*args, *kwargs.values())
         for leaf, own, kind in zip(given, call.leaves, call.kinds, strict=True):
@@ -52,7 +52,7 @@ class Ticket:
         leaves = (*args, *kwargs.values()) if kwargs else args
         for leaf, token in zip(leaves, self._tokens, strict=True):
             if type(leaf) is torch.Tensor:
-                if describe_tensor(leaf) != token:
+                if not is_plain(leaf) or describe_tensor(leaf) != token:
                     return None
             elif type(leaf) not in _EXACT or describe(leaf)[1] != token:
                 return None
@@ -63,4 +63,4 @@ class Ticket:
         if read_ambient() != self._ambient:
             return None
         known = self._call
-        return Call(known.spec, leaves, known.kinds, known.key)
+        return Call(known.spec, leaves, known.kinds, known.key, (args, kwargs))

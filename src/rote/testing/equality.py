@@ -75,8 +75,8 @@ def _wrong(actual: torch.Tensor, expected: torch.Tensor, tolerance: float) -> in
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     """One row of bytes for each element."""
-    plain = tensor.resolve_conj().resolve_neg().contiguous().reshape(-1, 1)
-    return plain.view(torch.uint8)
+    plain = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+    return plain.view(-1).view(torch.uint8).view(tensor.numel(), -1)
 
 
 def _equal(actual: Any, expected: Any) -> bool:

@@ -1,0 +1,225 @@
+"""A failed call harms nothing: the exception is the user's, and everything works afterwards."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import rote
+from rote.testing import compare, count_recordings
+
+WARM = rote.Options().warmup + 1
+
+
+class Own(Exception):
+    """The user's."""
+
+
+def random_state(device):
+    return torch.get_rng_state() if device.type == "cpu" else torch.cuda.get_rng_state()
+
+
+def everything_works(device):
+    """Random numbers, another recording, and eager."""
+    g = compare(
+        lambda x: (x * torch.rand_like(x)).sum(), [(torch.randn(4, device=device),) for _ in range(6)]
+    )
+    assert g.report().replayed == 6 - WARM
+
+
+@pytest.mark.parametrize(
+    "kind", [Own, RuntimeError, KeyboardInterrupt, SystemExit, StopIteration, AssertionError]
+)
+@pytest.mark.parametrize("call", range(WARM + 2))
+@pytest.mark.parametrize("place", ["start", "middle", "end"])
+def test_an_exception_at_any_stage(device, kind, call, place):
+    fail = [False]
+    effects = torch.zeros((), device=device)
+
+    def fn(x):
+        if fail[0] and place == "start":
+            raise kind("stop")
+        effects.add_(1)
+        y = x * 2
+        if fail[0] and place == "middle":
+            raise kind("stop")
+        y = y + torch.rand_like(y)
+        if fail[0] and place == "end":
+            raise kind("stop")
+        return y
+
+    g = rote.graph(fn)
+    for n in range(call):
+        g(torch.ones(4, device=device))
+    fail[0] = True
+    torch.manual_seed(1)
+    with pytest.raises(kind, match="stop"):
+        g(torch.ones(4, device=device))
+    after = random_state(device)
+    fail[0] = False
+    assert effects.item() == call + (place != "start")
+    torch.manual_seed(1)
+    if place == "end":
+        torch.rand(4, device=device)
+    assert torch.equal(after, random_state(device))
+    for n in range(WARM + 2):
+        torch.manual_seed(n)
+        out = g(torch.ones(4, device=device))
+        torch.manual_seed(n)
+        assert torch.equal(out, torch.ones(4, device=device) * 2 + torch.rand(4, device=device))
+    assert g.report().replayed >= 2
+    everything_works(device)
+
+
+@pytest.mark.parametrize("kind", [Own, KeyboardInterrupt])
+def test_an_exception_while_recording(device, kind):
+    """The recorded call itself raises: Python state that no walk sees decides it."""
+    calls = [0]
+    turn = iter([False] * (WARM - 1) + [True] + [False] * 20)
+
+    def fn(x):
+        y = (x * 2).exp()
+        if next(turn):
+            raise kind("while recording")
+        return y + 1
+
+    g = rote.graph(fn)
+    for _ in range(WARM - 1):
+        g(torch.ones(3, device=device))
+    with pytest.raises(kind, match="while recording"):
+        g(torch.ones(3, device=device))
+    assert count_recordings(g) == 0 and calls == [0]
+    for _ in range(WARM + 2):
+        assert torch.equal(g(torch.ones(3, device=device)), (torch.ones(3, device=device) * 2).exp() + 1)
+    assert g.report().replayed >= 1
+    everything_works(device)
+
+
+def test_an_exception_past_a_host_read(device):
+    def fn(x):
+        y = x * 2
+        n = y.sum().item()
+        if n < 0:
+            raise Own(f"negative: {n}")
+        return y + n
+
+    g = rote.graph(fn)
+    for sign in (1, 1, 1, 1, 1, -1, -1, 1, -1, -1, 1, 1):
+        x = torch.full((2,), float(sign), device=device)
+        if sign < 0:
+            with pytest.raises(Own, match="negative: -4.0"):
+                g(x)
+        else:
+            assert g(x).tolist() == [6.0, 6.0]
+    assert g.report().replayed >= 3
+    everything_works(device)
+
+
+def test_a_wrong_call(device):
+    g = rote.graph(lambda x, y: x @ y)
+    good = (torch.randn(2, 3, device=device), torch.randn(3, 2, device=device))
+    bad = (torch.randn(2, 3, device=device), torch.randn(2, 3, device=device))
+    compare(lambda x, y: x @ y, [good, bad, good, bad, good, good, bad, good])
+    for _ in range(WARM + 1):
+        g(*good)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'y'"):
+        g(good[0])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
+        g(*good, z=1)
+    assert torch.equal(g(*good), good[0] @ good[1])
+
+
+def test_the_users_traceback_is_kept(device):
+    def inner(x):
+        raise Own("deep")
+
+    g = rote.graph(lambda x: inner(x * 2))
+    with pytest.raises(Own) as caught:
+        g(torch.ones(2, device=device))
+    assert caught.traceback[-1].name == "inner"
+    assert caught.value.__cause__ is None and caught.value.__context__ is None
+
+
+def test_an_exception_in_backward(device):
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise Own("in backward")
+
+    layer = nn.Linear(3, 3).to(device)
+    broken = [True]
+
+    def step(x):
+        layer.zero_grad(set_to_none=False)
+        y = layer(x)
+        (Wrong.apply(y) if broken[0] else y).sum().backward()
+
+    layer.weight.grad = torch.zeros_like(layer.weight)
+    layer.bias.grad = torch.zeros_like(layer.bias)
+    g, x = rote.graph(step), torch.ones(1, 3, device=device)
+    for _ in range(WARM + 1):
+        with pytest.raises(Own, match="in backward"):
+            g(x)
+    broken[0] = False
+    for _ in range(WARM + 2):
+        g(x)
+        assert torch.equal(layer.weight.grad, torch.ones(3, 3, device=device))
+    assert g.report().replayed >= 1
+    everything_works(device)
+
+
+def test_exceptions_the_callable_handles(device):
+    def fn(x):
+        try:
+            y = x @ x  # of the wrong shape
+        except RuntimeError:
+            y = x * 2
+        return y
+
+    g = compare(fn, [(torch.randn(2, 3, device=device),) for _ in range(8)])
+    assert g.report().replayed + g.report().eager == 8
+    everything_works(device)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
+@pytest.mark.parametrize("what", ["inv", "synchronize", "event", "new stream", "empty_cache"])
+def test_what_cuda_refuses_in_a_capture(what):
+    device = torch.device("cuda")
+
+    def fn(x):
+        y = x * 2 + torch.rand_like(x) * 0
+        if what == "inv":
+            y = torch.linalg.inv(y)
+        elif what == "synchronize":
+            torch.cuda.synchronize()
+        elif what == "event":
+            event = torch.cuda.Event()
+            event.record()
+            event.synchronize()
+        elif what == "new stream":
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                y = y + 1
+            torch.cuda.current_stream().wait_stream(stream)
+        else:
+            torch.cuda.empty_cache()
+        return y + 1
+
+    stream = torch.cuda.current_stream()
+    eye = torch.eye(4, device=device)
+    g = compare(fn, [(eye + torch.rand(4, 4, device=device) / 8,) for _ in range(8)])
+    assert torch.cuda.current_stream() == stream
+    del g
+    everything_works(device)
+    compiled = torch.compile(lambda x: (x * 2 + torch.rand_like(x) * 0).sum(), mode="reduce-overhead")
+    for _ in range(4):
+        torch.compiler.cudagraph_mark_step_begin()
+        assert compiled(torch.ones(4, device=device)).item() == 8.0
+    everything_works(device)

@@ -1,0 +1,116 @@
+"""The report: frozen, complete, JSON, and readable."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+
+import rote
+
+WARM = rote.Options().warmup + 1
+
+
+@pytest.fixture
+def used(device):
+    def fn(x, n):
+        y = (x * n).exp()
+        return y * 2 if y.sum() > 100 else y
+
+    g = rote.graph(fn)
+    for n in (1, 1, 1, 1, 1, 2, 2, 2, 2):
+        g(torch.ones(3, device=device), n)
+    yield g
+    g.reset()
+
+
+def test_numbers(used):
+    report = used.report()
+    assert (report.calls, report.recorded, len(report.recordings)) == (9, 2, 2)
+    assert report.replayed + report.eager == 9 and report.replayed == 9 - 2 * WARM
+    assert sum(recording.replays for recording in report.recordings) == report.replayed
+    for recording, n in zip(sorted(report.recordings, key=lambda r: r.key), (1, 2), strict=True):
+        assert recording.key == f"(args[0]: float32[3], args[1]: {n})"
+        assert (recording.segments, recording.paths) == (2, 1) or recording.segments == 1
+        assert recording.bytes_held > 0
+
+
+def test_it_is_frozen(used, device):
+    report = used.report()
+    for value in (report, report.recordings[0], report.recordings[0].islands[0]):
+        field = dataclasses.fields(value)[0].name
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(value, field, 1)
+    used(torch.ones(3, device=device), 1)
+    assert report.calls == 9 and used.report().calls == 10
+
+
+def test_json(used):
+    report = used.report()
+    data = json.loads(report.to_json())
+    assert data == json.loads(json.dumps(report.to_dict())) == json.loads(report.to_json(indent=None))
+    assert set(data) == {"name", "calls", "replayed", "eager", "recorded", "recordings", "reasons"}
+    assert set(data["recordings"][0]) == {
+        "key", "segments", "operations", "paths", "islands", "bytes_held", "replays",
+    }  # fmt: skip
+    assert set(data["recordings"][0]["islands"][0]) == {"operation", "where", "code"}
+
+
+def test_json_of_reasons(device):
+    values = iter(range(9))
+    g = rote.graph(lambda x: x * next(values))
+    for _ in range(3):
+        g(torch.ones(3, device=device))
+    (found,) = json.loads(g.report().to_json())["reasons"]
+    assert set(found) == {"code", "message", "where", "remedy", "count"}
+    assert (found["code"], found["count"]) == ("RT202", 2)
+
+
+def test_text(device, where):
+    def fn(x):
+        return x * 2
+
+    g = rote.graph(fn)
+    name = "test_text.<locals>.fn"
+    assert g.explain() == f"{name}: 0 calls, 0 replayed, 0 eager (0 of them recorded)\nno recording yet"
+    for _ in range(WARM + 2):
+        g(torch.ones(4, device=device))
+    head, line = g.explain().splitlines()
+    assert head == f"{name}: {WARM + 2} calls, 2 replayed, {WARM} eager (1 of them recorded)"
+    assert line.startswith("recording 1 for (args[0]: float32[4]): 1 operations in 1 segment, 1 path, ")
+    assert line.endswith(" MB, 2 replays")
+
+
+def test_text_of_reasons(device, where):
+    count = [0]
+
+    def fn(x):
+        count[0] += 1
+        return x * 2
+
+    g = rote.graph(fn)
+    for _ in range(3):
+        g(torch.ones(4, device=device))
+    first, second = g.explain().splitlines()[-2:]
+    assert first == (
+        f"RT201 at {where(fn, 'count[0] += 1')}, 3 calls: test_text_of_reasons.<locals>.fn.count[0] was 2 and is 3"
+    )
+    assert second == (
+        "  Keep what changes in a tensor that is updated in place (a registered buffer), or move it outside."
+    )
+
+
+def test_names(device):
+    class Policy:
+        def act(self, x):
+            return x
+
+        def __call__(self, x):
+            return x
+
+    assert rote.graph(Policy().act).report().name == "Policy.act"
+    assert rote.graph(torch.nn.Linear(1, 1)).report().name == "Linear"
+    assert rote.graph(Policy()).report().name.endswith("Policy")
+    assert rote.graph(torch.sin).report().name.endswith("sin")

@@ -1,0 +1,126 @@
+"""Several threads call the same wrapper; each call is right."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+import rote
+from rote.testing import count_recordings
+
+THREADS, CALLS = 4, 25
+
+
+def everywhere(work):
+    """Run ``work(n)`` on several threads at once; raises what any of them raised."""
+    barrier = threading.Barrier(THREADS)
+
+    def start(n):
+        torch.set_num_threads(1)
+        barrier.wait()
+        return work(n)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(start, range(THREADS)))
+
+
+def test_the_same_key(device):
+    g = rote.graph(lambda x: (x * 2).exp().sum(0))
+
+    def work(n):
+        for call in range(CALLS):
+            x = torch.full((3, 2), (n * CALLS + call) / 50, device=device)
+            assert torch.equal(g(x), (x * 2).exp().sum(0))
+
+    everywhere(work)
+    report = g.report()
+    assert report.calls == THREADS * CALLS and count_recordings(g) == 1
+    assert report.replayed > THREADS * CALLS / 2
+
+
+def test_a_key_for_each_thread(device):
+    g = rote.graph(lambda x: x.cumsum(0) + 1)
+
+    def work(n):
+        for call in range(CALLS):
+            x = torch.full((n + 1,), float(call), device=device)
+            assert torch.equal(g(x), x.cumsum(0) + 1)
+
+    everywhere(work)
+    assert count_recordings(g) == THREADS
+
+
+def test_outputs_held_by_threads(device):
+    g = rote.graph(lambda x: x * 2)
+
+    def work(n):
+        held = [(call, g(torch.full((8,), float(call + n), device=device))) for call in range(CALLS)]
+        for call, out in held:
+            assert out.tolist() == [2.0 * (call + n)] * 8
+
+    everywhere(work)
+
+
+def test_host_reads_on_threads(device):
+    def fn(x):
+        return x * int(x.sum().item())
+
+    g = rote.graph(fn)
+
+    def work(n):
+        for call in range(CALLS):
+            value = float((n + call) % 3)
+            assert g(torch.full((1,), value, device=device)).item() == value * int(value)
+
+    everywhere(work)
+
+
+def test_many_wrappers_at_once(device):
+    def work(n):
+        for _ in range(4):
+            g = rote.graph(lambda x: x * (n + 1))
+            for call in range(6):
+                x = torch.full((4,), float(call), device=device)
+                assert torch.equal(g(x), x * (n + 1))
+
+    everywhere(work)
+
+
+def test_an_exception_on_one_thread_leaves_the_others_alone(device):
+    def fn(x, n):
+        if n == 1:
+            raise KeyError(n)
+        return x + n
+
+    g = rote.graph(fn)
+
+    def work(n):
+        for _ in range(CALLS):
+            x = torch.ones(2, device=device)
+            if n == 1:
+                with pytest.raises(KeyError):
+                    g(x, n)
+            else:
+                assert torch.equal(g(x, n), x + n)
+
+    everywhere(work)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
+def test_streams():
+    g = rote.graph(lambda x: (x @ x).relu() * 2)
+    streams = [torch.cuda.Stream() for _ in range(3)]
+    held = []
+    for n in range(30):
+        stream = streams[n % 3]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            x = torch.full((256, 256), n / 100, device="cuda")
+            held.append((x, g(x)))
+    torch.cuda.synchronize()
+    for x, out in held:
+        assert torch.equal(out, (x @ x).relu() * 2)

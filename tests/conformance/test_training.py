@@ -1,0 +1,279 @@
+"""Whole training steps inside the callable: bitwise those of eager, gradients included."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import rote
+from rote.testing import assert_same, compare
+
+WARM = rote.Options().warmup + 1
+STEPS = 30
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.05),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.01, nesterov=True),
+    "sgd_foreach": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, foreach=True),
+    "adamw_fused": lambda p: torch.optim.AdamW(p, lr=0.01, fused=True),
+    "adam_tensor_lr": lambda p: torch.optim.AdamW(p, lr=torch.tensor(0.01), fused=True),
+}
+CAPTURABLE = {
+    "adamw_capturable": lambda p: torch.optim.AdamW(p, lr=0.01, capturable=True),
+    "adamw_capturable_foreach": lambda p: torch.optim.AdamW(p, lr=0.01, capturable=True, foreach=True),
+}
+
+
+class Trainer:
+    """A small model and its training step."""
+
+    def __init__(self, device, optimizer, *, set_to_none=True, norm=False):
+        torch.manual_seed(3)
+        layers = [nn.Linear(8, 16), nn.Tanh(), *([nn.BatchNorm1d(16)] if norm else []), nn.Linear(16, 2)]
+        self.model = nn.Sequential(*layers).to(device)
+        self.optimizer = optimizer(list(self.model.parameters()))
+        self.set_to_none = set_to_none
+
+    def step(self, x, y):
+        self.optimizer.zero_grad(set_to_none=self.set_to_none)
+        loss = F.mse_loss(self.model(x), y)
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def state(self):
+        parameters = list(self.model.parameters())
+        moments = [
+            [
+                value
+                for key, value in sorted(self.optimizer.state[p].items())
+                if isinstance(value, torch.Tensor)
+            ]
+            for p in parameters
+        ]
+        gradients = [p.grad for p in parameters]
+        buffers = list(self.model.buffers())
+        return [[p.detach().clone() for p in parameters], gradients, moments, buffers]
+
+
+def batches(device, count=STEPS):
+    return [(torch.randn(4, 8, device=device), torch.randn(4, 2, device=device)) for _ in range(count)]
+
+
+def train(device, **options):
+    ours, theirs = Trainer(device, **options), Trainer(device, **options)
+    g = compare(ours.step, batches(device), plain=theirs.step, states=(ours.state, theirs.state))
+    return g, ours, theirs
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_thirty_steps(device, name, set_to_none):
+    g, *_ = train(device, optimizer=OPTIMIZERS[name], set_to_none=set_to_none)
+    assert g.report().replayed >= STEPS - 8, g.explain()
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
+@pytest.mark.parametrize("name", CAPTURABLE)
+def test_capturable(name):
+    g, *_ = train(torch.device("cuda"), optimizer=CAPTURABLE[name])
+    assert g.report().replayed >= STEPS - 8, g.explain()
+
+
+def test_adam_that_counts_in_python(device):
+    """Its step size is computed on the host anew at each step: right, though it cannot replay."""
+    train(device, optimizer=lambda p: torch.optim.Adam(p, lr=0.01, foreach=False))
+
+
+def test_batch_norm_in_training(device):
+    g, *_ = train(device, optimizer=OPTIMIZERS["momentum"], norm=True)
+    assert g.report().replayed >= STEPS - 8, g.explain()
+
+
+def test_held_gradients_never_change(device):
+    ours, theirs = (Trainer(device, OPTIMIZERS["sgd"]) for _ in range(2))
+    g = rote.graph(ours.step)
+    held = []
+    for number, (x, y) in enumerate(batches(device, 16)):
+        g(x, y)
+        theirs.step(x, y)
+        if number % 3 == 2:
+            held.append((ours.model[0].weight.grad, theirs.model[0].weight.grad.clone()))
+        if number % 5 == 4:
+            held.append((ours.model[0].bias.grad.view(-1)[2:], theirs.model[0].bias.grad.clone()[2:]))
+    for mine, expected in held:
+        assert torch.equal(mine, expected)
+
+
+def test_gradients_changed_between_steps(device):
+    ours, theirs = (Trainer(device, OPTIMIZERS["sgd"], set_to_none=False) for _ in range(2))
+    g = rote.graph(ours.step)
+    for number, (x, y) in enumerate(batches(device, 20)):
+        for trainer, call in ((ours, g), (theirs, theirs.step)):
+            call(x, y)
+            if number == 8:
+                trainer.model[0].weight.grad = None
+            if number == 12:
+                trainer.model[0].weight.grad = torch.ones_like(trainer.model[0].weight)
+            if number == 15:
+                trainer.optimizer.zero_grad(set_to_none=True)
+        for mine, expected in zip(ours.model.parameters(), theirs.model.parameters(), strict=True):
+            assert_same([mine, mine.grad], [expected, expected.grad], f"step {number}")
+
+
+def test_a_learning_rate_changed_between_calls(device):
+    ours, theirs = (Trainer(device, OPTIMIZERS["momentum"]) for _ in range(2))
+    g = rote.graph(ours.step)
+    for number, (x, y) in enumerate(batches(device, 24)):
+        for trainer in (ours, theirs):
+            trainer.optimizer.param_groups[0]["lr"] = 0.05 if number < 8 else 0.02
+        assert torch.equal(g(x, y), theirs.step(x, y))
+    assert g.report().replayed >= 12
+    for mine, expected in zip(ours.model.parameters(), theirs.model.parameters(), strict=True):
+        assert torch.equal(mine, expected)
+    assert any("['lr']" in reason.message for reason in g.report().reasons), g.explain()
+
+
+def test_a_learning_rate_kept_in_a_tensor(device):
+    ours, theirs = (Trainer(device, OPTIMIZERS["adam_tensor_lr"]) for _ in range(2))
+    g = rote.graph(ours.step)
+    for number, (x, y) in enumerate(batches(device, 20)):
+        for trainer in (ours, theirs):
+            trainer.optimizer.param_groups[0]["lr"].fill_(0.01 / (number + 1))
+        assert torch.equal(g(x, y), theirs.step(x, y))
+    assert g.report().replayed >= 10
+
+
+def test_clipping_and_accumulation_inside(device):
+    class Accumulating(Trainer):
+        def step(self, x, y):
+            self.optimizer.zero_grad()
+            for part, target in zip(x.chunk(2), y.chunk(2), strict=True):
+                (F.mse_loss(self.model(part), target) / 2).backward()
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), 0.1)
+            self.optimizer.step()
+            return norm
+
+    ours, theirs = (Accumulating(device, OPTIMIZERS["sgd"]) for _ in range(2))
+    g = compare(ours.step, batches(device, 16), plain=theirs.step, states=(ours.state, theirs.state))
+    assert g.report().replayed >= 8, g.explain()
+
+
+def test_a_host_read_in_backward(device):
+    class Reading(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * (2.0 if (grad.sum() > 0).item() else 3.0)
+
+    class Model(Trainer):
+        def step(self, x, y):
+            self.optimizer.zero_grad()
+            loss = F.mse_loss(Reading.apply(self.model(x)), y)
+            loss.backward()
+            self.optimizer.step()
+            return loss.detach()
+
+    ours, theirs = (Model(device, OPTIMIZERS["sgd"]) for _ in range(2))
+    g = compare(ours.step, batches(device, 20), plain=theirs.step, states=(ours.state, theirs.state))
+    assert g.report().replayed >= 6, g.explain()
+
+
+def test_two_paths_replace_the_same_gradients(device):
+    class Scaled(Trainer):
+        def step(self, x, y):
+            self.optimizer.zero_grad()
+            scale = 2.0 if (x.sum() > 0).item() else 3.0
+            (F.mse_loss(self.model(x), y) * scale).backward()
+            self.optimizer.step()
+
+    ours, theirs = (Scaled(device, OPTIMIZERS["sgd"]) for _ in range(2))
+    signs = [1, 1, 1, 1, -1, -1, -1, *[1, -1] * 6]
+    calls = [(x.abs() * sign, y) for sign, (x, y) in zip(signs, batches(device, len(signs)), strict=True)]
+    g = compare(ours.step, calls, plain=theirs.step, states=(ours.state, theirs.state))
+    assert g.report().replayed >= 8, g.explain()
+
+
+def test_autograd_inside_that_leaves_no_gradient(device):
+    layer = nn.Linear(3, 3).to(device)
+
+    def fn(x):
+        loss = layer(x).square().sum()
+        return torch.autograd.grad(loss, list(layer.parameters()))
+
+    g = compare(fn, [(torch.randn(2, 3, device=device),) for _ in range(8)])
+    assert g.report().replayed == 8 - WARM and layer.weight.grad is None
+
+
+def test_the_loss_has_no_second_backward(device):
+    ours, _ = (Trainer(device, OPTIMIZERS["sgd"]) for _ in range(2))
+    g = rote.graph(ours.step)
+    for x, y in batches(device, WARM + 4):
+        loss = g(x, y)
+        assert loss.requires_grad
+        with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
+            loss.backward()
+
+
+def test_gradients_that_leave_run_eagerly(device, reason, where):
+    layer = nn.Linear(4, 4).to(device)
+
+    def forward_backward(x):
+        layer.zero_grad()
+        loss = layer(x).sum()
+        loss.backward()
+        return loss.detach()
+
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    g = rote.graph(forward_backward)
+    for _ in range(12):
+        layer.zero_grad()
+        x = torch.randn(2, 4, device=device)
+        g(x)
+        assert torch.equal(layer.weight.grad, x.sum(0).expand(4, 4))
+        optimizer.step()
+    assert g.report().replayed == 0
+    found = reason(g, "RT402")
+    assert found.message.endswith(".grad was None before the call and holds a gradient after it")
+    assert found.remedy == "Put the whole step inside: zero_grad, forward, backward and optimizer.step."
+
+
+def test_outputs_with_a_graph_run_eagerly(device, reason):
+    layer = nn.Linear(4, 4).to(device)
+    g = rote.graph(layer)
+    for _ in range(12):
+        x = torch.randn(2, 4, device=device)
+        layer.zero_grad()
+        g(x).sum().backward()
+        assert torch.equal(layer.weight.grad, x.sum(0).expand(4, 4))
+    assert g.report().replayed == 0
+    found = reason(g, "RT401")
+    assert found.message == "result has grad_fn AddmmBackward0"
+    assert found.remedy == (
+        "Call under torch.no_grad(), return detached tensors, or put backward() inside the callable."
+    )
+
+
+def test_inputs_that_require_grad_run_eagerly(device, reason):
+    g = rote.graph(lambda x: (x * 2).detach())
+    for _ in range(10):
+        x = torch.ones(3, device=device, requires_grad=True)
+        assert g(x).tolist() == [2.0] * 3
+    assert g.report().replayed == 0
+    assert reason(g, "RT403").message == "args[0] requires grad"
+
+
+def test_parameters_that_receive_gradients_through_an_input(device):
+    """Gradients reach the caller's tensors in eager; they have to here."""
+    g = rote.graph(lambda x: (x * 3).sum().backward())
+    for _ in range(8):
+        x = torch.ones(3, device=device, requires_grad=True)
+        g(x)
+        assert x.grad.tolist() == [3.0] * 3
