@@ -86,7 +86,6 @@ def test_a_segment_reads_what_an_earlier_one_left(bench):
     x = b.tensor(4)
     hidden = b.capture(lambda: x + 1)
     out = b.capture(lambda: hidden * 10)
-    del hidden
     b.finish()
     x.fill_(2.0)
     b.replay()

@@ -100,7 +100,7 @@ def test_long_calibration_settles_too(device):
 
 
 def test_a_memo_fills_and_settles(device):
-    @functools.lru_cache(maxsize=None)
+    @functools.cache
     def table(n, kind):
         return torch.arange(n, dtype=torch.float32, device=kind)
 

@@ -179,14 +179,14 @@ def test_environment(device, monkeypatch):
 
 
 def test_what_cannot_be_wrapped():
-    with pytest.raises(MisuseError, match="^rote.graph needs a callable, not a int$"):
+    with pytest.raises(MisuseError, match=r"^rote\.graph needs a callable, not a int$"):
         rote.graph(3)
     g = rote.graph(scaled)
     with pytest.raises(
-        MisuseError, match="^this callable is graphed already; pass the plain one to rote.graph$"
+        MisuseError, match=r"^this callable is graphed already; pass the plain one to rote\.graph$"
     ):
         rote.graph(g)
-    with pytest.raises(OptionError, match="^warmupp is no option of rote.graph; the options are backend, "):
+    with pytest.raises(OptionError, match=r"^warmupp is no option of rote\.graph; the options are backend, "):
         rote.graph(scaled, warmupp=1)
 
 

@@ -21,8 +21,8 @@ def key(*args, **kwargs):
 NAN = float("nan")
 DISTINCT = [
     0.0, -0.0, 0, False, None, 1, True, 1.0, NAN, math.inf, -math.inf, "", "a", b"", b"a", 1j, -1j, (), [], {},
-    (1,), [1], {"a": 1}, torch.float32, torch.float64, torch.device("cpu"), torch.Size([1]), slice(1), slice(2),
-    range(1), range(2), ..., int, float, len, numpy.float32(1), numpy.float64(1), numpy.int64(1), numpy.bool_(True),
+    (1,), [1], {"a": 1}, range(1), range(2), torch.float32, torch.float64, torch.device("cpu"), torch.Size([1]), slice(1), slice(2),
+    ..., int, float, len, numpy.float32(1), numpy.float64(1), numpy.int64(1), numpy.bool_(True),
     torch.strided, torch.channels_last,
 ]  # fmt: skip
 

@@ -230,7 +230,8 @@ def test_show():
 
 
 def guard(root, tensors=()):
-    return Guard(walk(root), {t.untyped_storage()._cdata: t for t in tensors}, {}, [], {})
+    externals = {t.untyped_storage()._cdata: t for t in tensors}
+    return Guard(walk(root), externals, parameters={}, gradients=[], readers={}, arrays=set())
 
 
 def test_a_guard_holds_and_fails():

@@ -4,13 +4,13 @@
 ``tolist()`` hand memory out the same way. This function mode catches them by name.
 
 Data from plain Python values are constants of the path (they are compared between calls, and the state they
-came from is under guard). An array that outlives the call is read again at every replay. An array made inside
-the call cannot be made again without Python, so such a call stays eager.
+came from is under guard). A numpy array that outlives the call is read again at every replay; ``from_numpy``
+itself is seen by the tracer. An array made inside the call cannot be made again without Python, so such a call
+stays eager.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -21,13 +21,13 @@ from torch.overrides import TorchFunctionMode
 from ..base.location import user_site
 from ..hazards import rules
 from ..hazards.rules import reason
+from ..signature.state import pointer_of
 from . import events as ev
 from .events import Event, comparable
 from .tracer import Mode, Tracer
 
 _Tensor = torch.Tensor
-_BUILDERS = frozenset({torch.tensor, torch.as_tensor, torch.asarray, torch.from_numpy, _Tensor.new_tensor})
-_ALIASING = frozenset({torch.as_tensor, torch.asarray, torch.from_numpy})
+_BUILDERS = frozenset({torch.tensor, torch.as_tensor, torch.asarray, _Tensor.new_tensor})
 _ESCAPES = frozenset({_Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__, torch.to_dlpack})
 
 
@@ -41,7 +41,6 @@ class HostDataMode(TorchFunctionMode):
     def __init__(self, tracer: Tracer) -> None:
         super().__init__()
         self._tracer = tracer
-        self._arrays: list[tuple[weakref.ref[Any], Any]] = []
         self.roots: list[torch.Tensor] = []
 
     def __torch_function__(
@@ -79,19 +78,14 @@ class HostDataMode(TorchFunctionMode):
         return tensor if tensor.requires_grad else built
 
     def _from_array(self, func: Any, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A numpy array outlives the call, or the call cannot be replayed."""
+        """The array is read where it is, or copied again at each replay."""
         tracer = self._tracer
-        self._arrays.append((weakref.ref(_base(data)), user_site()))
+        if func is not torch.tensor and func is not _Tensor.new_tensor:
+            tensor = tracer.aside(lambda: func(*args, **kwargs))
+            if tensor.is_cpu and tensor.data_ptr() == pointer_of(data):
+                return tracer.alias_array(tensor)
         event = Event(ev.HOST, func.__name__, comparable(data, tracer.ledger), (), "one", user_site())
-        aliasing = func in _ALIASING and kwargs.get("dtype") is None and kwargs.get("device") is None
-        return tracer.host_array(event, lambda: func(*args, **kwargs), aliasing)
-
-    def check_arrays(self) -> None:
-        """After the call: arrays that did not outlive it block a recording."""
-        for reference, site in self._arrays:
-            if reference() is None:
-                text = "a numpy array made inside the call became a tensor"
-                self._tracer.block(reason(rules.HOST_DATA, text, site))
+        return tracer.copy_array(event, pointer_of(data), lambda: func(*args, **kwargs))
 
     # ------------------------------------------------------------------ out
 
@@ -169,9 +163,3 @@ def _read_tensors(data: Any) -> Any:
     if isinstance(data, (list, tuple)):
         return [_read_tensors(item) for item in data]
     return data
-
-
-def _base(array: Any) -> Any:
-    while isinstance(array.base, numpy.ndarray):
-        array = array.base
-    return array

@@ -100,6 +100,16 @@ def gradient_reasons(
     return effects, key, found
 
 
+def array_reasons(outcome: Outcome, known: list[tuple[int, int]]) -> list[Reason]:
+    """Numpy arrays that became tensors and do not lie in reachable state: they were made inside the call."""
+    text = "a numpy array made inside the call became a tensor"
+    return [
+        reason(rules.HOST_DATA, text, site)
+        for pointer, site in outcome.tracer.arrays.items()
+        if not any(start <= pointer < end for start, end in known)
+    ]
+
+
 def unknown_externals(outcome: Outcome, known: set[int], watch: GradientWatch, call: Call) -> list[int]:
     """Numbers of the external tensors whose holder was not found, so that their replacement would go unnoticed.
 

@@ -126,7 +126,12 @@ class Lesson:
         if unknown and after is None:  # this path reads tensors that no earlier one read
             after = self._pupil.walk(self._call)
             unknown = judge.unknown_externals(outcome, set(after.tensors), watch, self._call)
-        return judge.external_reasons(outcome, unknown), after
+        found = judge.external_reasons(outcome, unknown)
+        pointers = set(outcome.tracer.arrays)
+        if pointers and not (self._variant is not None and pointers <= self._variant.arrays):
+            after = after if after is not None else self._pupil.walk(self._call)
+            found += judge.array_reasons(outcome, after.arrays)
+        return found, after
 
     def _changes(self, before: Snapshot | None) -> tuple[list[Difference], Snapshot | None]:
         """What the call changed in Python state, and the walk that was needed to see it."""
@@ -219,6 +224,7 @@ class Lesson:
                     variant.writes[handle] = weakref.ref(tensor)
                 variant.readers[handle] = ledger.external_sites[number][1]
         variant.generators.update(outcome.tracer.generators)
+        variant.arrays |= set(outcome.tracer.arrays)
         variant.written |= outcome.tracer.written_inputs
         if after is not None:
             concerned = bool(self._effects) or self._reads_gradients(watch)

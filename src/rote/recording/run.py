@@ -154,7 +154,6 @@ class TracedCall:
             finally:
                 if tape is not None:
                     tape.abort()
-        host.check_arrays()
         return self._finish(tracer, host, value)
 
     def _call_function(self, tracer: Tracer, host: HostDataMode) -> Any:

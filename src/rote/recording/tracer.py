@@ -86,6 +86,7 @@ class Tracer(TorchDispatchMode, Place):
         self.nodes: list[Node] = [root]
         self.difference: Reason | None = None
         self.blockers: list[Reason] = []
+        self.arrays: dict[int, Site] = {}
         self.written_inputs: set[int] = set()
         self.written_externals: set[int] = set()
         self.generators: dict[int, torch.Generator] = {}
@@ -182,7 +183,7 @@ class Tracer(TorchDispatchMode, Place):
         tensors = tensors_of(args, kwargs)
         self.operations += 1
         if func is _lift and tensors and not self.ledger.knows(tensors[0]):
-            return self.host_tensor(tensors[0], "torch.tensor", tensors[0])
+            return self._lifted(tensors[0])
         placement = self._place(facts, tensors, kwargs)
         tokens = [self.ledger.token(tensor) for tensor in tensors]
         event = Event(placement.value, facts.name, operands_of(args, kwargs, tokens), (), "none", user_site())
@@ -200,6 +201,12 @@ class Tracer(TorchDispatchMode, Place):
         text = f"{func} takes Python functions"
         self.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))
         return func(*args, **kwargs)
+
+    def _lifted(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor that PyTorch made from host data below the dispatcher: an index list, or an array's memory."""
+        if tensor.is_cpu and not tensor.untyped_storage().resizable():
+            return self.alias_array(tensor)
+        return self.host_tensor(tensor, "torch.tensor", tensor)
 
     def _place(self, facts: Facts, tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> Placement:
         placement = place(facts, tensors, kwargs, self._on_host)
@@ -479,34 +486,46 @@ class Tracer(TorchDispatchMode, Place):
 
     def aside(self, call: Any) -> Any:
         """Run something that is no part of the call, also while a segment is open."""
-        self._suspended = True
+        before, self._suspended = self._suspended, True
         try:
             inside = self.tape is not None and self.tape.is_open
             with self.tape.session.aside() if inside and self.tape is not None else nullcontext():
                 return call()
         finally:
-            self._suspended = False
+            self._suspended = before
 
-    def host_array(self, event: Event, build: Any, aliasing: bool) -> torch.Tensor:
-        """A tensor made from a numpy array: its memory is external, or it is copied again at each replay."""
+    def alias_array(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor over a numpy array's memory: external, and read where it is."""
+        site = user_site()
+        self.arrays[tensor.data_ptr()] = site
+        operands = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+        event = Event(ev.HOST, "from_numpy", operands, (), "one", site)
+        self.ledger.add_host_memory(tensor)
+        event.results = (self.ledger.token(tensor),)
+        if self.mode is Mode.FOLLOW:
+            self._expect(event)
+            self.index += 1
+            self._check_stop()
+        else:
+            self._meet(event)
+        return tensor
+
+    def copy_array(self, event: Event, pointer: int, build: Any) -> torch.Tensor:
+        """A tensor copied from a numpy array: copied again at each replay."""
+        self.arrays[pointer] = event.site
         if self.mode is Mode.FOLLOW:
             was = self._expect(event)
-            tensor = self.aside(build) if aliasing else self._remembered(was.results[0], [], event)
-            if aliasing:
-                self.ledger.add_host_memory(tensor)
+            tensor = self._remembered(was.results[0], [], event)
             self.index += 1
             self._check_stop()
             return tensor
-        if self.mode is Mode.RECORD and not aliasing:
+        if self.mode is Mode.RECORD:
             assert self.tape is not None
-            tensor = self.tape.rebuild(event, lambda: self.aside(build), build)
+            self.node.pure = False
+            tensor = self._rebuilt(event, build)
         else:
             tensor = self.aside(build)
-        if aliasing:
-            self.ledger.add_host_memory(tensor)
-            event.results = (self.ledger.token(tensor),)
-        else:
-            event.results = (self.ledger.result(tensor, event.operation, event.site),)
+        event.results = (self.ledger.result(tensor, event.operation, event.site),)
         self._meet(event)
         return tensor
 
@@ -534,10 +553,22 @@ class Tracer(TorchDispatchMode, Place):
         return tensor
 
     def _copy_constant(self, event: Event, constant: torch.Tensor) -> torch.Tensor:
+        if constant.device.type != self._device.type:
+            return self._rebuilt(event, constant.clone)
         assert self.tape is not None
-        if constant.device.type == self._device.type:
+        self._suspended = True  # we may be above the dispatcher here
+        try:
             return self.tape.capture(torch.ops.aten.clone.default, (constant,), {})
-        return self.tape.rebuild(event, lambda: self.aside(constant.clone), constant.clone)
+        finally:
+            self._suspended = False
+
+    def _rebuilt(self, event: Event, build: Any) -> torch.Tensor:
+        assert self.tape is not None
+        self._suspended = True
+        try:
+            return self.tape.rebuild(event, lambda: self.aside(build), build)
+        finally:
+            self._suspended = False
 
     def _know_constant(self, tensor: torch.Tensor) -> None:
         origin = self.ledger.origin(tensor)

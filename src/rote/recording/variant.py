@@ -38,6 +38,7 @@ class Variant:
         self.written: set[int] = set()
         self.externals: dict[int, weakref.ref[torch.Tensor]] = {}
         self.writes: dict[int, weakref.ref[torch.Tensor]] = {}
+        self.arrays: set[int] = set()
         self.readers: dict[int, Site] = {}
         self.lease: Lease | None = None
         self.generators: dict[int, torch.Generator] = {}
@@ -67,7 +68,7 @@ class Variant:
         externals = {handle: tensor for handle, ref in self.externals.items() if (tensor := ref()) is not None}
         arguments = {handle: parameters[handle] for handle in externals if handle in parameters}
         gradients = watch.gradients() if concerned else []
-        self.guard = Guard(snapshot, externals, arguments, gradients, self.readers)
+        self.guard = Guard(snapshot, externals, arguments, gradients, self.readers, self.arrays)
         self._present = watch.presence() if concerned else []
         self._leaves = watch.leaves()
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from operator import eq, getitem, is_
 from typing import Any, NamedTuple
 
+import numpy
 import torch
 
 from ..base.location import Site
-from .state import ATTRIBUTE, BULK, CELL, ITEM, LENGTH, ORDER, Content, Entry, Snapshot, TensorMark, mark
+from .state import ATTRIBUTE, BULK, CELL, ITEM, LENGTH, ORDER, Content, Entry, Snapshot, TensorMark, mark, pointer_of
 
 _MISSING = object()
 _data_ptr = torch.Tensor.data_ptr
@@ -76,6 +77,7 @@ class Guard:
         parameters: Parameters among the arguments, by storage handle, with their names.
         gradients: Gradients the recording may read: parameter name, parameter, gradient.
         readers: For each storage handle the user's line that read it first.
+        arrays: Addresses of numpy arrays whose content is read again at every replay (not under guard).
     """
 
     def __init__(
@@ -85,7 +87,9 @@ class Guard:
         parameters: dict[int, tuple[str, torch.Tensor]],
         gradients: list[tuple[str, torch.Tensor, torch.Tensor]],
         readers: dict[int, Site],
+        arrays: set[int],
     ) -> None:
+        self._arrays = arrays
         self._snapshot = snapshot
         self._items: list[Entry] = []
         self._slow: list[Entry] = []
@@ -113,7 +117,15 @@ class Guard:
                 return stride, size
         return tensor.stride(), tensor.shape
 
+    def _is_reread(self, entry: Entry) -> bool:
+        if not self._arrays or not isinstance(entry.value, Content):
+            return False
+        now = _read(entry)
+        return isinstance(now, numpy.ndarray) and pointer_of(now) in self._arrays
+
     def _sort(self, entry: Entry) -> None:
+        if self._is_reread(entry):
+            entry = entry._replace(value=_read(entry))
         if entry.kind == LENGTH:
             self._lengths.append(entry)
         elif isinstance(entry.value, TensorMark) and entry.kind == ITEM:
@@ -238,7 +250,7 @@ class Guard:
                 found.append(Difference(name, f"requires_grad={requires_grad}", f"{tensor.requires_grad}", True, site))
         known = {difference.name for difference in found}
         for entry in (*self._tensors, *self._items, *self._slow, *self._lengths):
-            now = mark(_read(entry))
+            now = _read(entry) if isinstance(entry.value, numpy.ndarray) else mark(_read(entry))
             name = self._snapshot.name_of(entry)
             if name not in known and not same(entry.value, now):
                 found.append(Difference(name, show(entry.value), show(now), isinstance(entry.value, TensorMark)))

@@ -83,11 +83,13 @@ class Snapshot:
     Attributes:
         entries: Slots by ``(kind, id of container, key)``.
         tensors: For each storage handle found, the slot entries of tensors on it.
+        arrays: Address ranges of the numpy arrays found.
     """
 
     def __init__(self) -> None:
         self.entries: dict[tuple[str, int, Any], Entry] = {}
         self.tensors: dict[int, list[tuple[Entry, torch.Tensor]]] = {}
+        self.arrays: list[tuple[int, int]] = []
         self._nodes: list[tuple[int, str]] = []
 
     def node(self, parent: int, label: str) -> int:
@@ -140,7 +142,7 @@ class StateWalk:
 
     def _take(self, roots: list[tuple[str, Any]]) -> None:
         for name, root in roots:
-            if isinstance(mark(root), Content):  # compared by content, as if it lay in a slot of its own
+            if isinstance(root, numpy.ndarray) or isinstance(mark(root), Content):  # compared by content, as if it lay in a slot of its own
                 self._note(ITEM, self._holder(root), 0, root, -1, name)
             else:
                 self._descend(root, self.snapshot.node(-1, name))
@@ -168,6 +170,9 @@ class StateWalk:
         self.snapshot.entries[address] = entry
         if isinstance(value, torch.Tensor):
             self._note_tensor(entry, value)
+        elif isinstance(value, numpy.ndarray):
+            base = _base(value)
+            self.snapshot.arrays.append((pointer_of(base), pointer_of(base) + base.nbytes))
         else:
             self._descend(value, node)
 
@@ -315,6 +320,17 @@ def mark(value: Any) -> Any:
     if isinstance(value, numpy.random.Generator):
         return Content(repr(value.bit_generator.state))
     return value
+
+
+def pointer_of(array: Any) -> int:
+    """Address of a numpy array's memory."""
+    return int(array.__array_interface__["data"][0])
+
+
+def _base(array: Any) -> Any:
+    while isinstance(array.base, numpy.ndarray):
+        array = array.base
+    return array
 
 
 def _address(tensor: torch.Tensor) -> int:

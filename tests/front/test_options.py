@@ -1,0 +1,64 @@
+"""Options: one frozen object, whose errors name the option and what it may be."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+import rote
+from rote import MisuseError, OptionError, Options
+
+NAMES = sorted(field.name for field in dataclasses.fields(Options))
+
+
+def test_defaults():
+    options = Options()
+    assert (options.strict, options.enabled, options.backend, options.outputs) == (
+        False,
+        True,
+        "auto",
+        "safe",
+    )
+    assert Options.make() == options and options.warmup >= 1
+
+
+def test_frozen_and_documented():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Options().strict = True
+    for name in NAMES:
+        assert f"        {name}: " in Options.__doc__, name
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "text"),
+    [
+        ("backend", "gpu", "backend='gpu' is not one of 'auto', 'cuda', 'host'"),
+        ("backend", None, "backend=None is not one of 'auto', 'cuda', 'host'"),
+        ("outputs", "copy", "outputs='copy' is not one of 'safe', 'borrow'"),
+        ("warmup", 0, "warmup=0 must be a whole number of at least 1"),
+        ("warmup", True, "warmup=True must be a whole number of at least 1"),
+        ("warmup", 1.5, "warmup=1.5 must be a whole number of at least 1"),
+        ("max_recordings", 0, "max_recordings=0 must be a whole number of at least 1"),
+        ("max_paths", -1, "max_paths=-1 must be a whole number of at least 1"),
+        ("max_keys", "3", "max_keys='3' must be a whole number of at least 1"),
+        ("strict", 1, "strict=1 must be True or False"),
+        ("enabled", None, "enabled=None must be True or False"),
+    ],
+)
+def test_impossible_values(option, value, text):
+    with pytest.raises(OptionError, match=f"^{re.escape(text)}$") as caught:
+        rote.graph(len, **{option: value})
+    assert isinstance(caught.value, MisuseError) and isinstance(caught.value, ValueError)
+
+
+def test_unknown_options():
+    with pytest.raises(OptionError) as caught:
+        rote.graph(len, stricct=True)
+    assert str(caught.value) == f"stricct is no option of rote.graph; the options are {', '.join(NAMES)}"
+
+
+def test_options_are_checked_before_there_is_a_function():
+    with pytest.raises(OptionError, match=r"^warmup=0 "):
+        rote.graph(warmup=0)

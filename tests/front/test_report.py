@@ -1,0 +1,69 @@
+"""Reports as values: counting, JSON, text."""
+
+from __future__ import annotations
+
+import json
+
+from rote.base.location import NOWHERE, Site
+from rote.front.report import IslandReport, ReasonReport, RecordingReport, Report, Tally, explain
+from rote.hazards import rules
+from rote.hazards.rules import reason
+
+HERE, THERE = Site("a.py", 1, "f"), Site("b.py", 2, "g")
+
+
+def report(**changes):
+    values = dict(name="act", calls=5, replayed=2, eager=3, recorded=1, recordings=(), reasons=())
+    return Report(**{**values, **changes})
+
+
+RECORDING = RecordingReport(
+    key="(args[0]: float32[3])",
+    segments=2,
+    operations=7,
+    paths=1,
+    islands=(IslandReport("aten::item", "a.py:1", "RT101"),),
+    bytes_held=2_500_000,
+    replays=2,
+)
+
+
+def test_a_tally_counts_calls_by_code_and_line():
+    tally = Tally()
+    for number in range(3):
+        tally.add([
+            reason(rules.STATE_CHANGES, f"text {number}", HERE),
+            reason(rules.STATE_CHANGES, "another slot on the line", HERE),
+            reason(rules.STATE_CHANGES, "elsewhere", THERE),
+        ])  # fmt: skip
+    tally.add([reason(rules.HOST_READ, "once"), reason(rules.NOT_YET, "nowhere", NOWHERE)])
+    found = [(item.code, item.message, item.where, item.count) for item in tally.reports()]
+    assert sorted(found[:2]) == [("RT201", "elsewhere", "b.py:2", 3), ("RT201", "text 2", "a.py:1", 3)]
+    assert sorted(found[2:]) == [("RT101", "once", "", 1), ("RT307", "nowhere", "", 1)]
+    tally.clear()
+    assert tally.reports() == ()
+
+
+def test_json():
+    value = report(recordings=(RECORDING,), reasons=(ReasonReport("RT1", "m", "a.py:1", "r.", 2),))
+    assert json.loads(value.to_json()) == {
+        "name": "act", "calls": 5, "replayed": 2, "eager": 3, "recorded": 1,
+        "recordings": [{
+            "key": "(args[0]: float32[3])", "segments": 2, "operations": 7, "paths": 1,
+            "islands": [{"operation": "aten::item", "where": "a.py:1", "code": "RT101"}],
+            "bytes_held": 2_500_000, "replays": 2,
+        }],
+        "reasons": [{"code": "RT1", "message": "m", "where": "a.py:1", "remedy": "r.", "count": 2}],
+    }  # fmt: skip
+
+
+def test_text():
+    value = report(recordings=(RECORDING,), reasons=(ReasonReport("RT1", "m", "", "r.", 2),))
+    assert explain(value).splitlines() == [
+        "act: 5 calls, 2 replayed, 3 eager (1 of them recorded)",
+        "recording 1 for (args[0]: float32[3]): 7 operations in 2 segments, 1 path, 2.5 MB, 2 replays",
+        "  island: aten::item at a.py:1 (RT101)",
+        "RT1, 2 calls: m",
+        "  r.",
+    ]
+    assert explain(report()).splitlines()[1] == "no recording yet"

@@ -1,0 +1,110 @@
+"""Which operations end a segment, and why."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rote.hazards import rules
+from rote.partition.boundaries import Placement, place, rule_of
+from rote.partition.facts import facts_of, written_operands
+
+aten = torch.ops.aten
+X, MASK, INDEX = torch.ones(3), torch.tensor([True, False, True]), torch.tensor([0, 1])
+META = torch.ones(3, device="meta")
+
+
+def placed(func, *tensors, on_host=True, **kwargs):
+    return place(facts_of(func), list(tensors), kwargs, on_host)
+
+
+@pytest.mark.parametrize(
+    ("func", "tensors", "placement"),
+    [
+        (aten.mul.Tensor, (X, X), Placement.CAPTURED),
+        (aten._local_scalar_dense.default, (X,), Placement.READ),
+        (aten.equal.default, (X, X), Placement.READ),
+        (aten.is_nonzero.default, (X,), Placement.READ),
+        (aten.nonzero.default, (X,), Placement.SHAPED),
+        (aten.masked_select.default, (X, MASK), Placement.SHAPED),
+        (aten._unique2.default, (X,), Placement.SHAPED),
+        (aten.bincount.default, (INDEX,), Placement.SHAPED),
+        (aten.index.Tensor, (X, MASK), Placement.SHAPED),
+        (aten.index.Tensor, (X, MASK.byte()), Placement.SHAPED),
+        (aten.index.Tensor, (X, INDEX), Placement.CAPTURED),
+        (aten.index_put_.default, (X, MASK, X), Placement.ISLAND),
+        (aten.index_put_.default, (X, INDEX, X), Placement.CAPTURED),
+        (aten.mul.Tensor, (META, META), Placement.ANYWHERE),
+        (aten.view.default, (X,), Placement.CAPTURED),
+    ],
+)
+def test_on_the_host(func, tensors, placement):
+    assert placed(func, *tensors) is placement
+
+
+def test_factories():
+    assert placed(aten.ones.default, device=HOST) is Placement.CAPTURED
+    assert placed(aten.empty.memory_format, device=torch.device("meta")) in (
+        Placement.CAPTURED,
+        Placement.ANYWHERE,
+    )
+
+
+@pytest.mark.parametrize(
+    ("func", "tensors", "kwargs", "placement"),
+    [
+        (aten.mul.Tensor, (X, X), {}, Placement.EARLY),
+        (aten.add_.Tensor, (X, X), {}, Placement.ISLAND),
+        (aten.ones.default, (), {"device": "cuda"}, Placement.CAPTURED),
+        (aten.ones.default, (), {"device": "cpu"}, Placement.EARLY),
+        (aten.ones.default, (), {}, Placement.EARLY),
+        (aten._local_scalar_dense.default, (X,), {}, Placement.READ),
+        (aten.mul.Tensor, (META, META), {}, Placement.ANYWHERE),
+    ],
+)
+def test_host_memory_beside_a_gpu(func, tensors, kwargs, placement):
+    assert placed(func, *tensors, on_host=False, **kwargs) is placement
+
+
+@pytest.mark.parametrize(
+    ("func", "placement", "refused", "rule"),
+    [
+        (aten._local_scalar_dense.default, Placement.READ, False, rules.HOST_READ),
+        (aten.nonzero.default, Placement.SHAPED, False, rules.DYNAMIC_SHAPE),
+        (aten.mul.Tensor, Placement.ISLAND, True, rules.REFUSED),
+        (aten.mul.Tensor, Placement.EARLY, False, rules.HOST_OPERATION),
+        (aten._to_copy.default, Placement.EARLY, False, rules.DEVICE_COPY),
+    ],
+)
+def test_rules(func, placement, refused, rule):
+    assert rule_of(func, placement, refused, [X]) is rule
+
+
+def test_facts():
+    facts = facts_of(aten.add_.Tensor)
+    assert facts.name == "aten::add_.Tensor"
+    assert facts.mutable and not facts.dynamic and not facts.seeded and facts.written == ((0, "self"),)
+    assert facts_of(aten.nonzero.default).dynamic
+    for func in (
+        aten.rand.default,
+        aten.bernoulli.default,
+        aten.normal_.default,
+        aten.native_dropout.default,
+    ):
+        assert facts_of(func).seeded, func
+    assert facts_of(aten.mul.Tensor) is facts_of(aten.mul.Tensor)
+
+
+@pytest.mark.parametrize(
+    ("func", "args", "kwargs", "written"),
+    [
+        (aten.mul.Tensor, (X, X), {}, []),
+        (aten.add_.Tensor, (X, X), {}, [X]),
+        (aten.add.out, (X, X), {"out": INDEX}, [INDEX]),
+        (aten._foreach_add_.Scalar, ([X, MASK], 1), {}, [X, MASK]),
+        (aten.native_batch_norm.default, (X, None, None, INDEX, MASK, True, 0.1, 0.1), {}, [INDEX, MASK]),
+    ],
+)
+def test_written_operands(func, args, kwargs, written):
+    found = written_operands(facts_of(func), args, kwargs)
+    assert [id(tensor) for tensor in found] == [id(tensor) for tensor in written]

@@ -1,0 +1,43 @@
+"""Rules have stable codes, and reasons a fixed text."""
+
+from __future__ import annotations
+
+import re
+
+from rote.base.location import NOWHERE, Site
+from rote.hazards import rules
+from rote.hazards.rules import RULES, Reason, reason
+
+
+def test_codes():
+    codes = [rule.code for rule in RULES]
+    assert len(set(codes)) == len(codes) >= 25
+    for rule in RULES:
+        assert re.fullmatch(r"RT[1-6]\d\d", rule.code)
+        assert rule.title and not rule.title.endswith(".") and rule.remedy.endswith("."), rule
+
+
+def test_codes_of_the_contract():
+    wanted = {
+        "RT101": rules.HOST_READ,
+        "RT111": rules.DYNAMIC_SHAPE,
+        "RT201": rules.STATE_CHANGES,
+        "RT202": rules.OPERAND_DIFFERS,
+        "RT204": rules.HOST_RANDOM,
+        "RT301": rules.TENSOR_MOVED,
+        "RT303": rules.TOO_MANY_RECORDINGS,
+        "RT304": rules.TOO_MANY_PATHS,
+        "RT401": rules.OUTPUT_GRADIENT,
+        "RT402": rules.GRADIENT_LEAVES,
+    }
+    assert {code: rule.code for code, rule in wanted.items()} == {code: code for code in wanted}
+
+
+def test_text():
+    site = Site("policy.py", 12, "act")
+    assert str(reason(rules.TENSOR_MOVED, "model.w was here and is there", site)) == (
+        "RT301 at policy.py:12: model.w was here and is there. Update the tensor in place (copy_)."
+    )
+    for nowhere in (None, NOWHERE):
+        assert str(reason(rules.NOT_YET, "x", nowhere)).startswith("RT307: x. ")
+    assert reason(rules.NEW_KEY, "x") == Reason("RT306", "x", None, rules.NEW_KEY.remedy)

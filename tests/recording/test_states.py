@@ -1,0 +1,92 @@
+"""Every event in every state is in the table, or an InternalError that changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from rote import InternalError
+from rote.recording.states import FIRST_REST, PATIENCE, TABLE, Event, Life, State
+
+
+def life_in(state):
+    life = Life()
+    life.state = state
+    return life
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("event", Event)
+def test_the_table(state, event):
+    life = life_in(state)
+    if event in TABLE[state]:
+        life.happen(event)
+        assert life.state is TABLE[state][event]
+        return
+    before = dict(vars(life))
+    with pytest.raises(InternalError) as caught:
+        life.happen(event)
+    assert str(caught.value) == f"a key that is {state.value} cannot have '{event.value}' happen"
+    assert vars(life) == before
+
+
+def test_every_state_is_in_the_table_and_can_be_left():
+    assert set(TABLE) == set(State)
+    for state, events in TABLE.items():
+        assert events and any(target is not state for target in events.values())
+
+
+def test_the_way_to_replaying():
+    life = Life()
+    assert life.state is State.OBSERVING and not life.final
+    life.happen(Event.AGREED)
+    assert life.state is State.RECORDING
+    life.happen(Event.RECORDED)
+    assert life.state is State.REPLAYING
+
+
+def rests(life):
+    """How many calls the key rests until it looks again."""
+    count = 0
+    while life.rest():
+        count += 1
+    return count
+
+
+def test_patience_ends_and_rests_grow():
+    life = Life()
+    for _ in range(PATIENCE - 1):
+        life.unsteady()
+        assert life.state is State.OBSERVING
+    life.unsteady()
+    assert life.state is State.EAGER
+    assert rests(life) == FIRST_REST
+    assert life.state is State.OBSERVING
+    lengths = []
+    for _ in range(3):
+        while life.state is State.OBSERVING:
+            life.unsteady()
+        lengths.append(rests(life))
+    assert lengths == [2 * FIRST_REST, 4 * FIRST_REST, 8 * FIRST_REST]
+
+
+def test_a_steady_call_restores_patience():
+    life = Life()
+    for _ in range(3 * PATIENCE):
+        life.unsteady()
+        life.steady()
+    assert life.state is State.OBSERVING
+
+
+@pytest.mark.parametrize("state", [State.RECORDING, State.REPLAYING])
+def test_an_unsteady_call_leads_back_to_observing(state):
+    life = life_in(state)
+    life.unsteady()
+    assert life.state is State.OBSERVING
+
+
+@pytest.mark.parametrize("event", [Event.LIMIT, Event.CAPTURE_FAILED])
+def test_limits_are_final(event):
+    life = life_in(State.RECORDING)
+    life.happen(event)
+    assert life.final and all(life.rest() for _ in range(10 * FIRST_REST))
+    assert life.state is State.EAGER
