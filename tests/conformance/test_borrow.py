@@ -82,10 +82,14 @@ def test_the_text_names_both_calls(device, lent, where):
     with pytest.raises(StaleOutputError) as caught:
         old.tolist()
     name = "lent.<locals>.<lambda>"
+    made, call, later = (
+        where(lent.__wrapped__, "x * 2"),
+        where(body, "old = lent"),
+        where(body, "# overwrites"),
+    )
     assert str(caught.value) == (
-        f"this output of {name}, made by aten::mul.Tensor at {where(lent.__wrapped__, 'x * 2')} in the call at "
-        f"{where(body, 'old = lent')}, is stale: call {WARM + 3} of {name} at {where(body, '# overwrites')} "
-        'overwrote it. Clone it before that, or use outputs="safe".'
+        f"this output of {name}, made by aten::mul.Tensor at {made} in the call at {call}, is stale: "
+        f'call {WARM + 3} of {name} at {later} overwrote it. Clone it before that, or use outputs="safe".'
     )
 
 

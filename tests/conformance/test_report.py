@@ -95,7 +95,8 @@ def test_text_of_reasons(device, where):
         g(torch.ones(4, device=device))
     first, second = g.explain().splitlines()[-2:]
     assert first == (
-        f"RT201 at {where(fn, 'count[0] += 1')}, 3 calls: test_text_of_reasons.<locals>.fn.count[0] was 2 and is 3"
+        f"RT201 at {where(fn, 'count[0] += 1')}, 3 calls: "
+        "test_text_of_reasons.<locals>.fn.count[0] was 2 and is 3"
     )
     assert second == (
         "  Keep what changes in a tensor that is updated in place (a registered buffer), or move it outside."

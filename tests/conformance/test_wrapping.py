@@ -195,8 +195,8 @@ def test_recordings_do_not_travel(use):
     with pytest.raises(MisuseError) as caught:
         use(rote.graph(scaled))
     assert str(caught.value) == (
-        "the graphed callable scaled cannot be pickled or copied: its recordings hold addresses of this process. "
-        "Pickle the plain callable and call rote.graph on it afterwards."
+        "the graphed callable scaled cannot be pickled or copied: its recordings hold addresses of "
+        "this process. Pickle the plain callable and call rote.graph on it afterwards."
     )
 
 

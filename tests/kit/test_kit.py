@@ -23,7 +23,10 @@ def test_assert_pool_empty():
     assert_pool_empty()
     g = recorded()
     nbytes = PROCESS.of(torch.device("cpu")).bytes_held()
-    text = f"recordings still hold {nbytes} bytes on host (cpu): call reset() on every graphed callable, or let it die"
+    text = (
+        f"recordings still hold {nbytes} bytes on host (cpu): "
+        "call reset() on every graphed callable, or let it die"
+    )
     with pytest.raises(AssertionError, match=f"^{re.escape(text)}$"):
         assert_pool_empty()
     g.reset()
@@ -162,7 +165,8 @@ def test_calls_of_the_wrong_kind():
     with pytest.raises(TypeError) as caught:
         compare(lambda x: x, [X])
     assert str(caught.value) == (
-        "a call is a tuple, a dict or rote.testing.Arguments, not a Tensor: write (x,) for one positional argument"
+        "a call is a tuple, a dict or rote.testing.Arguments, not a Tensor: "
+        "write (x,) for one positional argument"
     )
 
 

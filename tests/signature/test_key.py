@@ -20,10 +20,10 @@ def key(*args, **kwargs):
 
 NAN = float("nan")
 DISTINCT = [
-    0.0, -0.0, 0, False, None, 1, True, 1.0, NAN, math.inf, -math.inf, "", "a", b"", b"a", 1j, -1j, (), [], {},
-    (1,), [1], {"a": 1}, range(1), range(2), torch.float32, torch.float64, torch.device("cpu"), torch.Size([1]), slice(1), slice(2),
-    ..., int, float, len, numpy.float32(1), numpy.float64(1), numpy.int64(1), numpy.bool_(True),
-    torch.strided, torch.channels_last,
+    0.0, -0.0, 0, False, None, 1, True, 1.0, NAN, math.inf, -math.inf, "", "a", b"", b"a", 1j, -1j,
+    (), [], {}, (1,), [1], {"a": 1}, range(1), range(2), slice(1), slice(2), ..., int, float, len,
+    torch.float32, torch.float64, torch.device("cpu"), torch.Size([1]), torch.strided, torch.channels_last,
+    numpy.float32(1), numpy.float64(1), numpy.int64(1), numpy.bool_(True),
 ]  # fmt: skip
 
 
@@ -164,7 +164,8 @@ def test_ambient_state():
         (
             ((), {"mask": torch.zeros(2, 8)}),
             ((), {"mask": torch.zeros(2, 9)}),
-            "kwargs['mask'] was float32[2, 8] strides [8, 1] on cpu and is float32[2, 9] strides [9, 1] on cpu",
+            "kwargs['mask'] was float32[2, 8] strides [8, 1] on cpu "
+            "and is float32[2, 9] strides [9, 1] on cpu",
         ),
         (((PARAMETER_OF_OURS,), {}), ((1,), {}), "args[0] was another parameter and is 1"),
         ((([1],), {}), (((1,),), {}), "the structure of the arguments differs"),

@@ -211,8 +211,9 @@ def test_marks():
     ("was", "now", "equal"),
     [
         (1, 1, True), (1, True, False), (1, 1.0, False), (float("nan"), float("nan"), True), ("a", "a", True),
-        ([], [], False), (Content(1), Content(1), True), (Content(1), 1, False), (None, None, True), (1.5, 1.5, True),
-        (10**30, 10**30, True), (torch.Size([1]), torch.Size([1]), True), (b"a", b"b", False), (0.0, -0.0, False),
+        ([], [], False), (Content(1), Content(1), True), (Content(1), 1, False), (None, None, True),
+        (1.5, 1.5, True), (10**30, 10**30, True), (torch.Size([1]), torch.Size([1]), True),
+        (b"a", b"b", False), (0.0, -0.0, False),
     ],
 )  # fmt: skip
 def test_same(was, now, equal):

@@ -465,22 +465,25 @@ class Tracer(TorchDispatchMode, Place):
 
     def _remembered(self, result: Any, tensors: list[torch.Tensor], event: Event) -> Any:
         """The recorded result of an operation that has been replayed already."""
-        if result is None:
-            return None
-        if isinstance(result, int):
-            return tensors[result]
-        token: Token = result
-        device = torch.device("cpu") if token.on_host else self._device
+        if result is None or isinstance(result, int):
+            return None if result is None else tensors[result]
+        before, self._suspended = self._suspended, True  # host data is met above the dispatcher
+        try:
+            tensor = self._from_memory(result)
+        finally:
+            self._suspended = before
+        self.ledger.result(tensor, event.operation, event.site, number_of(result))
+        return tensor
+
+    def _from_memory(self, token: Token) -> torch.Tensor:
         storage = self.ledger.storage(token.origin)
         if storage is None and token.origin[0] == NEW:
             storage = self._memory.get(token.origin[1])
         if storage is None:  # dead where the path ends: only its shape matters
-            tensor = torch.empty_strided(token.shape, token.stride, dtype=token.dtype, device=device)
-        else:
-            tensor = torch.empty(0, dtype=token.dtype, device=storage.device)
-            tensor.set_(storage, token.offset, token.shape, token.stride)
-        self.ledger.result(tensor, event.operation, event.site, number_of(token))
-        return tensor
+            device = torch.device("cpu") if token.on_host else self._device
+            return torch.empty_strided(token.shape, token.stride, dtype=token.dtype, device=device)
+        tensor = torch.empty(0, dtype=token.dtype, device=storage.device)
+        return tensor.set_(storage, token.offset, token.shape, token.stride)
 
     # ------------------------------------------------------------------ host data
 
