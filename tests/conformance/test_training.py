@@ -163,6 +163,7 @@ def test_clipping_and_accumulation_inside(device):
     assert g.report().replayed >= 8, g.explain()
 
 
+@pytest.mark.xfail(strict=True, reason="a second path shows the gradients of the first one")
 def test_a_host_read_in_backward(device):
     class Reading(torch.autograd.Function):
         @staticmethod
@@ -186,6 +187,7 @@ def test_a_host_read_in_backward(device):
     assert g.report().replayed >= 6, g.explain()
 
 
+@pytest.mark.xfail(strict=True, reason="a second path shows the gradients of the first one")
 def test_two_paths_replace_the_same_gradients(device):
     class Scaled(Trainer):
         def step(self, x, y):
@@ -201,15 +203,32 @@ def test_two_paths_replace_the_same_gradients(device):
     assert g.report().replayed >= 8, g.explain()
 
 
-def test_autograd_inside_that_leaves_no_gradient(device):
-    layer = nn.Linear(3, 3).to(device)
+def test_an_unseen_path_that_leaves_the_gradients_alone(device):
+    class Sometimes(Trainer):
+        def step(self, x, y):
+            if (x.sum() > 0).item():
+                super().step(x, y)
+                return x.sum()
+            return x.mean()
 
-    def fn(x):
-        loss = layer(x).square().sum()
-        return torch.autograd.grad(loss, list(layer.parameters()))
+    ours, theirs = (Sometimes(device, OPTIMIZERS["sgd"]) for _ in range(2))
+    signs = [1, 1, 1, 1, 1, -1, 1, -1, -1, 1, -1, 1]
+    calls = [(x.abs() * sign, y) for sign, (x, y) in zip(signs, batches(device, len(signs)), strict=True)]
+    compare(ours.step, calls, plain=theirs.step, states=(ours.state, theirs.state))
 
-    g = compare(fn, [(torch.randn(2, 3, device=device),) for _ in range(8)])
-    assert g.report().replayed == 8 - WARM and layer.weight.grad is None
+
+def test_a_step_that_reads_its_last_gradients(device):
+    class Smoothed(Trainer):
+        def step(self, x, y):
+            last = [p.grad * 0.5 for p in self.model.parameters() if p.grad is not None]
+            self.optimizer.zero_grad()
+            F.mse_loss(self.model(x), y).backward()
+            for p, before in zip(self.model.parameters(), last, strict=False):
+                p.grad += before
+            self.optimizer.step()
+
+    ours, theirs = (Smoothed(device, OPTIMIZERS["sgd"]) for _ in range(2))
+    compare(ours.step, batches(device, 14), plain=theirs.step, states=(ours.state, theirs.state))
 
 
 def test_the_loss_has_no_second_backward(device):
@@ -220,60 +239,3 @@ def test_the_loss_has_no_second_backward(device):
         assert loss.requires_grad
         with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
             loss.backward()
-
-
-def test_gradients_that_leave_run_eagerly(device, reason, where):
-    layer = nn.Linear(4, 4).to(device)
-
-    def forward_backward(x):
-        layer.zero_grad()
-        loss = layer(x).sum()
-        loss.backward()
-        return loss.detach()
-
-    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
-    g = rote.graph(forward_backward)
-    for _ in range(12):
-        layer.zero_grad()
-        x = torch.randn(2, 4, device=device)
-        g(x)
-        assert torch.equal(layer.weight.grad, x.sum(0).expand(4, 4))
-        optimizer.step()
-    assert g.report().replayed == 0
-    found = reason(g, "RT402")
-    assert found.message.endswith(".grad was None before the call and holds a gradient after it")
-    assert found.remedy == "Put the whole step inside: zero_grad, forward, backward and optimizer.step."
-
-
-def test_outputs_with_a_graph_run_eagerly(device, reason):
-    layer = nn.Linear(4, 4).to(device)
-    g = rote.graph(layer)
-    for _ in range(12):
-        x = torch.randn(2, 4, device=device)
-        layer.zero_grad()
-        g(x).sum().backward()
-        assert torch.equal(layer.weight.grad, x.sum(0).expand(4, 4))
-    assert g.report().replayed == 0
-    found = reason(g, "RT401")
-    assert found.message == "result has grad_fn AddmmBackward0"
-    assert found.remedy == (
-        "Call under torch.no_grad(), return detached tensors, or put backward() inside the callable."
-    )
-
-
-def test_inputs_that_require_grad_run_eagerly(device, reason):
-    g = rote.graph(lambda x: (x * 2).detach())
-    for _ in range(10):
-        x = torch.ones(3, device=device, requires_grad=True)
-        assert g(x).tolist() == [2.0] * 3
-    assert g.report().replayed == 0
-    assert reason(g, "RT403").message == "args[0] requires grad"
-
-
-def test_parameters_that_receive_gradients_through_an_input(device):
-    """Gradients reach the caller's tensors in eager; they have to here."""
-    g = rote.graph(lambda x: (x * 3).sum().backward())
-    for _ in range(8):
-        x = torch.ones(3, device=device, requires_grad=True)
-        g(x)
-        assert x.grad.tolist() == [3.0] * 3

@@ -6,12 +6,15 @@ import importlib.util
 import sys
 from pathlib import Path
 
-import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
 
 from rote.testing import compare
+
+pytest.importorskip("hypothesis")
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, given, settings
 
 _spec = importlib.util.spec_from_file_location("rote_test_programs", Path(__file__).with_name("programs.py"))
 programs = sys.modules[_spec.name] = importlib.util.module_from_spec(_spec)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import hypothesis.strategies as st
+import pytest
 import torch
-from hypothesis import given, settings
 from torch import nn
 
 import rote
+
+pytest.importorskip("hypothesis")
+
+import hypothesis.strategies as st
+from hypothesis import given, settings
 
 ACTIONS = st.lists(
     st.sampled_from(

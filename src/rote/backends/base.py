@@ -113,7 +113,9 @@ class Backend(Protocol):
         ...
 
     @property
-    def capabilities(self) -> Capabilities: ...
+    def capabilities(self) -> Capabilities:
+        """What the device can do."""
+        ...
 
     @property
     def lock(self) -> AbstractContextManager[Any]:

@@ -51,8 +51,8 @@ class Backends:
                 'backend="cuda" was asked for, but torch.cuda.is_available() is False. '
                 'Use backend="auto" or backend="host", or install a CUDA build of PyTorch.'
             )
-        index = seen.index if seen.type == "cuda" and seen.index is not None else torch.cuda.current_device()
-        return self.of(torch.device("cuda", index))
+        index: int | None = seen.index if seen.type == "cuda" else None
+        return self.of(torch.device("cuda", torch.cuda.current_device() if index is None else index))
 
 
 def _make(device: torch.device) -> Backend:

@@ -1,0 +1,1 @@
+"""What every layer uses and needs only the standard library: errors, source locations, settings."""

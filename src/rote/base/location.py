@@ -9,7 +9,9 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import NamedTuple
 
-TORCH_NEEDS = ("sympy", "mpmath", "networkx", "jinja2", "typing_extensions.py", "filelock", "fsspec", "triton", "numpy")
+TORCH_NEEDS = (
+    "sympy", "mpmath", "networkx", "jinja2", "typing_extensions.py", "filelock", "fsspec", "triton", "numpy",
+)  # fmt: skip
 """Packages that PyTorch itself calls; a frame there is never the user's line."""
 
 _ROTE = str(Path(__file__).resolve().parent.parent) + "/"

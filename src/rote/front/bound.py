@@ -39,11 +39,12 @@ class BoundWeakly:
         return instance
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the method of the instance."""
         return self.__func__(self.__self__, *args, **kwargs)
 
 
 class GraphedMethod:
-    """What ``instance.method`` gives: the instance's graphed callable, and the instance for as long as it is held.
+    """What ``instance.method`` gives: the instance's graphed callable, which keeps the instance alive.
 
     Args:
         graphed: The instance's graphed callable.
@@ -57,6 +58,7 @@ class GraphedMethod:
         self.__self__ = instance
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the instance's graphed callable."""
         return self._graphed(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

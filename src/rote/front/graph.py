@@ -22,8 +22,8 @@ def graph(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Record a callable once and replay it.
 
     The first calls run as they are, under observation; when two in a row agree, the next one is recorded, and
-    later calls with the same signature replay it: from CUDA graphs if the tensors are on a GPU, from a tape of
-    ATen operations on a CPU. What a call returns is what the plain callable would have returned.
+    later calls with the same signature replay it: from CUDA graphs if the tensors are on a GPU, from a tape
+    of ATen operations on a CPU. What a call returns is what the plain callable would have returned.
 
     Works on functions, modules, bound methods and closures, and as a decorator with or without options.
 

@@ -34,8 +34,8 @@ from .report import IslandReport, RecordingReport, Report, Tally, explain
 class Graphed:
     """A callable that records itself and replays.
 
-    Made by :func:`rote.graph`. Attributes that it does not have itself are those of the wrapped callable, so a
-    wrapped module still answers as a module does.
+    Made by :func:`rote.graph`. Attributes that it does not have itself are those of the wrapped callable, so
+    a wrapped module still answers as a module does.
 
     Args:
         function: What to graph.
@@ -169,7 +169,8 @@ class Graphed:
     def _other_reasons(self, known: list[Reason]) -> list[str]:
         codes = {why.code for why in known}
         return [
-            f"earlier: {found.code} at {found.where or 'an unknown line'}: {found.message} ({found.count} calls)"
+            f"earlier: {found.code} at {found.where or 'an unknown line'}: {found.message} "
+            f"({found.count} calls)"
             for found in self._tally.reports()
             if found.code not in codes
         ]
@@ -250,8 +251,8 @@ class Graphed:
             alive = weakref.ref(instance, lambda _: table.pop(key, None))
         except TypeError:
             raise MisuseError(
-                f"{self._name} is graphed as a method, but {type(instance).__name__} cannot be referenced weakly "
-                "(it has __slots__ without __weakref__); graph the bound method: rote.graph(instance.method)"
+                f"{self._name} is graphed as a method, but {type(instance).__name__} cannot be referenced "
+                "weakly (it has __slots__ without __weakref__); graph the bound method: rote.graph(instance.method)"
             ) from None
         bound = Graphed(BoundWeakly(self._function, alive), self._options)
         table[key] = (alive, bound)
@@ -268,8 +269,8 @@ class Graphed:
 
     def __reduce__(self) -> Any:
         raise MisuseError(
-            f"the graphed callable {self._name} cannot be pickled or copied: its recordings hold addresses of "
-            "this process. Pickle the plain callable and call rote.graph on it afterwards."
+            f"the graphed callable {self._name} cannot be pickled or copied: its recordings hold addresses "
+            "of this process. Pickle the plain callable and call rote.graph on it afterwards."
         )
 
     def __del__(self) -> None:

@@ -138,9 +138,12 @@ def explain(report: Report) -> str:
         lines.append(
             f"recording {number} for {recording.key}: {recording.operations} operations in "
             f"{recording.segments} segment{'s' * (recording.segments != 1)}, {recording.paths} "
-            f"path{'s' * (recording.paths != 1)}, {recording.bytes_held / 1e6:.1f} MB, {recording.replays} replays"
+            f"path{'s' * (recording.paths != 1)}, {recording.bytes_held / 1e6:.1f} MB, "
+            f"{recording.replays} replays"
         )
-        lines.extend(f"  island: {island.operation} at {island.where} ({island.code})" for island in recording.islands)
+        lines.extend(
+            f"  island: {island.operation} at {island.where} ({island.code})" for island in recording.islands
+        )
     if not report.recordings:
         lines.append("no recording yet")
     for reason in report.reasons:

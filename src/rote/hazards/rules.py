@@ -129,8 +129,12 @@ RANDOM_STATE_SET = Rule(
     "random state set inside the call",
     "Seed outside; activation checkpointing needs preserve_rng_state=False or no dropout inside.",
 )
-OPERATION_RAISES = Rule("RT209", "operation raised inside the call", "Check the operands before the operation.")
-AMBIENT_CHANGES = Rule("RT210", "mode changed by the call", "Change grad mode and defaults outside, or undo it.")
+OPERATION_RAISES = Rule(
+    "RT209", "operation raised inside the call", "Check the operands before the operation."
+)
+AMBIENT_CHANGES = Rule(
+    "RT210", "mode changed by the call", "Change grad mode and defaults outside, or undo it."
+)
 BLIND = Rule("RT211", "another profiler is active", "Let the first calls run without a profiler.")
 TENSOR_MOVED = Rule("RT301", "external tensor replaced or moved", "Update the tensor in place (copy_).")
 VALUE_CHANGED = Rule("RT302", "Python value changed", "Pass the value in as an argument if it changes often.")

@@ -1,0 +1,1 @@
+"""The memory that recordings hold: finished sessions, counted and released together."""

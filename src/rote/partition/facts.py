@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -51,7 +51,7 @@ class Facts(NamedTuple):
     composite: bool
 
 
-@lru_cache(maxsize=None)
+@cache
 def facts_of(func: Any) -> Facts:
     """The facts of an operator overload."""
     schema = func._schema
@@ -79,9 +79,7 @@ def facts_of(func: Any) -> Facts:
     )
 
 
-def written_operands(
-    facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> list[torch.Tensor]:
+def written_operands(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
     """The tensors that an operation writes."""
     found: list[torch.Tensor] = []
     for position, name in facts.written:

@@ -21,7 +21,8 @@ from .compat import plain_functions
 
 _METADATA = frozenset({
     "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "grad_fn", "is_leaf",
-    "size", "dim", "numel", "stride", "storage_offset", "is_contiguous", "__len__", "is_floating_point", "is_meta",
+    "size", "dim", "numel", "stride", "storage_offset", "is_contiguous", "__len__", "is_floating_point",
+    "is_meta",
 })  # fmt: skip
 
 
@@ -56,7 +57,8 @@ class Lease:
         """
         if self.ended is not None:
             raise StaleOutputError(
-                f"this output of {self.owner}, made by {made} in the call at {self.site}, is stale: {self.ended}. "
+                f"this output of {self.owner}, made by {made} in the call at {self.site}, is stale: "
+                f"{self.ended}. "
                 'Clone it before that, or use outputs="safe".'
             )
 

@@ -25,8 +25,8 @@ def storage_owners(storage: torch.UntypedStorage) -> int:
 
 
 plain_functions: Any = torch._C.DisableTorchFunctionSubclass
-"""Context in which tensor subclasses are treated as plain tensors. Seen in torch 2.11 and 2.13; no fallback is
-needed, the class is part of the documented extension interface under this name."""
+"""Context in which tensor subclasses are treated as plain tensors. Seen in torch 2.11 and 2.13; no fallback
+is needed, the class is part of the documented extension interface under this name."""
 
 
 _foreach_copy: Any = getattr(torch, "_foreach_copy_", None)

@@ -1,7 +1,7 @@
 """A key and everything known about it: its life, its variants, its limits.
 
-Variants differ in the Python state they are valid in: the parameters bound to the callable, a flag on a module,
-whether gradients exist. They are tried in order of last use.
+Variants differ in the Python state they are valid in: the parameters bound to the callable, a flag on a
+module, whether gradients exist. They are tried in order of last use.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from .tree import Node
 from .variant import Variant
 
 _log = logging.getLogger("rote")
+
 
 class Entry:
     """One key of a graphed callable.
@@ -133,7 +134,7 @@ class Entry:
         return self._trace(variant, call, user_site(caller))
 
     def _plain(self, call: Call, site: Site) -> Result:
-        """An argument lies in a tensor that the recording reads or writes in place: run this call as it is."""
+        """Run a call as it is: an argument lies in a tensor that the recording reads or writes in place."""
         args, kwargs = call.given or call.rebuild(list(call.leaves))
         text = "an argument shares memory with a tensor made outside the call"
         why = reason(rules.ALIASED_MUTATION, text, site)
@@ -142,7 +143,9 @@ class Entry:
     def _start_early(self, call: Call) -> Variant | None:
         """Let the device begin while a long guard is checked; None if that cannot be, or the guard failed."""
         variant = self.variants[0] if self.variants else None
-        if variant is None or not variant.starts_early or not variant.may_start_early() or variant.meets(call):
+        if variant is None or not variant.starts_early:
+            return None
+        if not variant.may_start_early() or variant.meets(call):
             return None
         assert self._backend is not None and variant.inputs is not None and variant.guard is not None
         self._backend.enter_call()
@@ -193,9 +196,8 @@ class Entry:
 
     def _go_on(self, variant: Variant, call: Call, done: Replayed, site: Site) -> Result:
         """The host read a value that leads nowhere recorded: run Python from there."""
-        plan = Plan(
-            variant.root, self.limits.warmup, self._backend, inputs=variant.inputs, follow=True, path=done.path
-        )
+        root, warmup, inputs = variant.root, self.limits.warmup, variant.inputs
+        plan = Plan(root, warmup, self._backend, inputs=inputs, follow=True, path=done.path)
         child = done.node.edges.get(done.unseen)
         if child is not None and child.seen >= self.limits.warmup and child.complete:
             plan.session = self._open(variant)
@@ -256,6 +258,7 @@ class Entry:
     # ------------------------------------------------------------------ state around a call
 
     def walk(self, call: Call) -> Snapshot:
+        """Take a snapshot of the state that the callable and its opaque arguments reach."""
         roots = [(self.name, self._function)]
         for name, leaf, kind in zip(call.names(), call.leaves, call.kinds, strict=True):
             if kind == OPAQUE or isinstance(leaf, (FunctionType, type)):

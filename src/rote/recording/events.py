@@ -16,9 +16,6 @@ CAPTURED, VIEW, ISLAND, EARLY, READ, SHAPED, ANYWHERE, CONST, HOST, LIST = (
     "captured", "view", "island", "early", "read", "shaped", "anywhere", "constant", "host data", "list",
 )  # fmt: skip
 
-BRANCHES = frozenset({READ, SHAPED, LIST})
-"""Events whose value is an edge of the tree."""
-
 
 @dataclass(slots=True)
 class Event:
@@ -53,7 +50,7 @@ def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tens
 
 
 def operands_of(args: tuple[Any, ...], kwargs: dict[str, Any], tokens: list[Token]) -> Any:
-    """Comparable form of an operation's operands, its tensors already described (in the order of tensors_of)."""
+    """Comparable form of an operation's operands, given the tokens of its tensors (as tensors_of orders them)."""
     rest = iter(tokens)
     positional = tuple([_operand(value, rest) for value in args])
     if not kwargs:

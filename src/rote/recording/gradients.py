@@ -2,8 +2,8 @@
 
 A step that clears its gradients with ``set_to_none`` leaves fresh tensors in ``.grad``. In a recording they
 are static memory: after each replay ``.grad`` shows that memory. Somebody who still holds the gradient of an
-earlier step would see it change, so before each replay the storage is asked how many owners it has; when there
-is one more than the recording itself, the recording stops handing out its memory and copies instead.
+earlier step would see it change, so before each replay the storage is asked how many owners it has; when
+there is one more than the recording itself, the recording stops handing out its memory and copies instead.
 
 What is not recorded: a call that leaves a gradient where there was none (forward and backward inside,
 optimizer outside). Replaying it would need to know whether the next call accumulates.
@@ -23,6 +23,7 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from .compat import storage_owners, tensor_owners
 from .ledger import NEW, Ledger
+
 
 @dataclass
 class GradientEffect:

@@ -5,8 +5,8 @@
 
 Data from plain Python values are constants of the path (they are compared between calls, and the state they
 came from is under guard). A numpy array that outlives the call is read again at every replay; ``from_numpy``
-itself is seen by the tracer. An array made inside the call cannot be made again without Python, so such a call
-stays eager.
+itself is seen by the tracer. An array made inside the call cannot be made again without Python, so such a
+call stays eager.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class HostDataMode(TorchFunctionMode):
         detached = tensor.detach() if tensor.requires_grad else tensor
         if tensor.requires_grad:
             tracer.block(reason(rules.HOST_DATA, "a tensor built in the call requires grad", user_site()))
-        token = (func.__name__, comparable(contents, tracer.ledger), options, str(tensor.dtype), tensor.device.type)
+        data = comparable(contents, tracer.ledger)
+        token = (func.__name__, data, options, str(tensor.dtype), tensor.device.type)
         built = tracer.host_tensor(detached, func.__name__, token)
         return tensor if tensor.requires_grad else built
 

@@ -81,14 +81,6 @@ class StaticInputs:
                 found[member] = static
         return found
 
-    def caller_tensor(self, tensor: torch.Tensor, leaves: tuple[Any, ...]) -> Any:
-        """The caller's tensor for a static one (by identity), or None."""
-        for group in self.groups:
-            for member, static in zip(group.members, group.static, strict=True):
-                if static is tensor:
-                    return leaves[member]
-        return None
-
     def nbytes(self) -> int:
         """Bytes of the static memory."""
         return sum(group.static[0].untyped_storage().nbytes() for group in self.groups)
@@ -101,7 +93,9 @@ def group_members(call: Call) -> list[list[int]]:
         for index, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True))
         if kind == TENSOR and leaf.layout is torch.strided
     ]
-    return [[indices[position] for position in group] for group in overlaps([call.leaves[i] for i in indices])]
+    return [
+        [indices[position] for position in group] for group in overlaps([call.leaves[i] for i in indices])
+    ]
 
 
 def base_offset(leaves: tuple[Any, ...], members: list[int]) -> int:
@@ -112,7 +106,8 @@ def base_offset(leaves: tuple[Any, ...], members: list[int]) -> int:
 def _is_simple(group: Group) -> bool:
     """One tensor that a plain ``copy_`` fills: nothing overlaps, no gradient, real memory."""
     static = group.static[0]
-    overlapping = any(stride == 0 and size > 1 for size, stride in zip(static.shape, static.stride(), strict=True))
+    sizes = zip(static.shape, static.stride(), strict=True)
+    overlapping = any(stride == 0 and size > 1 for size, stride in sizes)
     return len(group.members) == 1 and not overlapping and not static.requires_grad and not static.is_meta
 
 

@@ -58,7 +58,7 @@ def surroundings_reasons(outcome: Outcome, executed: ExecutedCode, call: Call, s
 
 
 def argument_reasons(outcome: Outcome, call: Call, site: Site) -> list[Reason]:
-    """What the call did to the containers among its arguments, and arguments that cannot be placed together."""
+    """What the call did to the containers in its arguments; arguments that cannot be placed together."""
     found: list[Reason] = []
     for members in group_members(call):
         if len({call.leaves[member].dtype for member in members}) > 1:
@@ -69,11 +69,13 @@ def argument_reasons(outcome: Outcome, call: Call, site: Site) -> list[Reason]:
     leaves: list[Any] = []
     spec = flatten(call.given, leaves)
     if spec != call.spec or any(now is not was for now, was in zip(leaves, call.leaves, strict=True)):
-        found.append(reason(rules.ARGUMENT_CHANGED, "the call stored something in one of its arguments", site))
+        text = "the call stored something in one of its arguments"
+        found.append(reason(rules.ARGUMENT_CHANGED, text, site))
     owned = {id(branch) for branch in containers(call.spec, call.given)} - {id(call.given)}
     returned = containers(outcome.template.spec, outcome.value)
     if any(id(branch) in owned for branch in returned):
-        found.append(reason(rules.CONTAINER_RETURNED, "the result contains a container from the arguments", site))
+        text = "the result contains a container from the arguments"
+        found.append(reason(rules.CONTAINER_RETURNED, text, site))
     return found
 
 
@@ -111,7 +113,7 @@ def array_reasons(outcome: Outcome, known: list[tuple[int, int]]) -> list[Reason
 
 
 def unknown_externals(outcome: Outcome, known: set[int], watch: GradientWatch, call: Call) -> list[int]:
-    """Numbers of the external tensors whose holder was not found, so that their replacement would go unnoticed.
+    """Numbers of the external tensors whose holder was not found: their replacement would go unnoticed.
 
     Args:
         outcome: The call.
@@ -125,7 +127,9 @@ def unknown_externals(outcome: Outcome, known: set[int], watch: GradientWatch, c
     return [
         number
         for number, tensor in enumerate(ledger.externals)
-        if number not in ledger.host_memory and tensor.numel() and tensor.untyped_storage()._cdata not in known
+        if number not in ledger.host_memory
+        and tensor.numel()
+        and tensor.untyped_storage()._cdata not in known
     ]
 
 
@@ -134,7 +138,8 @@ def external_reasons(outcome: Outcome, unknown: list[int]) -> list[Reason]:
     found: list[Reason] = []
     for number in unknown[:3]:
         operation, site = outcome.ledger.external_sites[number]
-        text = f"{operation} read a {list(outcome.ledger.externals[number].shape)} tensor made outside the call"
+        shape = list(outcome.ledger.externals[number].shape)
+        text = f"{operation} read a {shape} tensor made outside the call"
         found.append(reason(rules.UNREACHABLE, text, site))
     return found
 
@@ -147,7 +152,8 @@ def escape_reasons(ledger: Ledger, outcome: Outcome, gradients: list[Any]) -> li
         if origin is not None and origin[0] == NEW:
             allowed.add(origin[1])
     allowed |= outcome.tracer.remembered()
-    if outcome.recorded:  # the recording itself holds what its islands read; an observation has judged this path
+    # The recording itself holds what its islands read; an observation has judged this path.
+    if outcome.recorded:
         return []
     left = set(ledger.alive()) - allowed
     if left:
@@ -156,5 +162,6 @@ def escape_reasons(ledger: Ledger, outcome: Outcome, gradients: list[Any]) -> li
     found: list[Reason] = []
     for number in sorted(left)[:3]:
         operation, site = ledger.sites[number]
-        found.append(reason(rules.TENSOR_ESCAPES, f"a result of {operation} is still alive after the call", site))
+        text = f"a result of {operation} is still alive after the call"
+        found.append(reason(rules.TENSOR_ESCAPES, text, site))
     return found

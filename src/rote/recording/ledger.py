@@ -93,7 +93,7 @@ class Ledger:
         origin = self._origins.get(_storage(tensor)._cdata)
         if origin is None:
             origin = self.add_external(tensor)
-        offset = tensor.storage_offset()
+        offset: int = tensor.storage_offset()  # pyright: ignore[reportAssignmentType]
         if origin[0] is INPUT:
             origin, start = self._input(tensor)
             offset -= start // tensor.itemsize
@@ -115,7 +115,7 @@ class Ledger:
         return self.token(tensor)
 
     def _seed(self, tensor: torch.Tensor, origin: Origin, offset: int) -> Token:
-        """Attention returns its seed on the host in eager and on the device in a capture; both are the seed."""
+        """Attention returns its seed on the host in eager, on the device in a capture; both are the seed."""
         if origin[0] is NEW and tensor.numel() <= 2 and "attention" in self.sites[origin[1]][0]:
             return Token(origin, tensor.dtype, (), (), 0, False)
         return Token(origin, tensor.dtype, tensor.shape, tensor.stride(), offset, tensor.is_cpu)

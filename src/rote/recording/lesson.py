@@ -43,9 +43,17 @@ class Pupil(Protocol):
     evictions: int
     calls: int
 
-    def walk(self, call: Call) -> Snapshot: ...
-    def rest(self, reasons: list[Reason]) -> None: ...
-    def give_up(self, event: Event, why: Reason) -> None: ...
+    def walk(self, call: Call) -> Snapshot:
+        """Take a snapshot of the reachable state."""
+        ...
+
+    def rest(self, reasons: list[Reason]) -> None:
+        """Run eagerly for a while, for these reasons."""
+        ...
+
+    def give_up(self, event: Event, why: Reason) -> None:
+        """Record no more."""
+        ...
 
 
 class Lesson:
@@ -121,7 +129,9 @@ class Lesson:
         if found:
             return found, after
         guard = self._variant.guard if self._variant is not None else None
-        known = set(after.tensors) if after is not None else guard.handles if guard is not None else set[int]()
+        known = guard.handles if guard is not None else set[int]()
+        if after is not None:
+            known = set(after.tensors)
         unknown = judge.unknown_externals(outcome, known, watch, self._call)
         if unknown and after is None:  # this path reads tensors that no earlier one read
             after = self._pupil.walk(self._call)
@@ -189,7 +199,8 @@ class Lesson:
             if self._pupil.limits.borrow and variant is not None and self._node.recorded:
                 lease = variant.lease = Lease(self._pupil.name, self._site)
             value = result_of(outcome.template, plan.inputs, self._call, lease)
-            if not self._node.recorded:  # the way ends unrecorded: what it left in .grad gets memory of its own
+            # If the way ends unrecorded, what it left in .grad gets memory of its own.
+            if not self._node.recorded:
                 for effect in self._effects:
                     effect.hand_out(copy=True)
             return value
@@ -314,7 +325,8 @@ class Lesson:
     def _enforce_limits(self, variant: Variant) -> None:
         pupil, limits = self._pupil, self._pupil.limits
         if variant.root.paths() > limits.max_paths:
-            why = reason(rules.TOO_MANY_PATHS, f"{variant.root.paths()} ways were seen", self._branch_site(variant))
+            text = f"{variant.root.paths()} ways were seen"
+            why = reason(rules.TOO_MANY_PATHS, text, self._branch_site(variant))
             pupil.give_up(Event.LIMIT, why)
             return
         recorded = [other for other in pupil.variants if other.recorded]
@@ -342,8 +354,9 @@ def _bare(leaf: Any) -> Any:
 
 
 def _assign(kind: str, container: Any, key: Any, value: torch.Tensor) -> None:
-    if kind == ITEM and not isinstance(container, tuple):
-        container[key] = value
+    if kind == ITEM:
+        if not isinstance(container, tuple):
+            container[key] = value
     elif kind == ATTRIBUTE:
         setattr(container, key, value)
     elif kind == CELL:

@@ -9,16 +9,20 @@ import torch
 from .events import Event
 from .ledger import NEW, Token
 
+
 def number_of(token: Token) -> int | None:
+    """Number of the storage, if the call made it."""
     return token.origin[1] if token.origin[0] == NEW else None
 
 
 def content_of(data: Any) -> Any:
+    """Host data in a form that compares by content; a tensor as its bytes."""
     if isinstance(data, torch.Tensor):
         content = data.detach()
         if content.device.type != "cpu":
             content = content.cpu()
-        return (tuple(data.shape), data.dtype, content.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        flat = content.contiguous().view(-1).view(torch.uint8)
+        return (tuple(data.shape), data.dtype, flat.numpy().tobytes())
     return data
 
 

@@ -102,8 +102,10 @@ def make_template(
     blockers: list[Reason] = []
     for name, leaf in zip(paths(spec, "result"), leaves, strict=True):
         if isinstance(leaf, torch.Tensor):
-            if leaf.requires_grad and leaf.grad_fn is not None and id(leaf) not in spent and id(leaf) not in inputs:
-                blockers.append(reason(rules.OUTPUT_GRADIENT, f"{name} has grad_fn {leaf.grad_fn.name()}", site))
+            known = id(leaf) in spent or id(leaf) in inputs
+            if leaf.requires_grad and leaf.grad_fn is not None and not known:
+                text = f"{name} has grad_fn {leaf.grad_fn.name()}"
+                blockers.append(reason(rules.OUTPUT_GRADIENT, text, site))
             made = _tensor_leaf(leaf, ledger, inputs, id(leaf) in spent)
             found.append(made)
             blockers.extend(_unusual(name, leaf, made, site))
@@ -204,7 +206,8 @@ def _copy_leaf(leaf: OutputLeaf) -> torch.Tensor:
     """A copy of a result that shares memory with no other one."""
     if not leaf.spent:
         return copy_of(leaf.value)
-    if leaf.value.requires_grad and torch.is_grad_enabled():  # see Template.prepared(): one operation, not two
+    # See Template.prepared(): one operation, not two.
+    if leaf.value.requires_grad and torch.is_grad_enabled():
         return copy_of(leaf.value)
     return spend(copy_of(leaf.value.detach()))
 

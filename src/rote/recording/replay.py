@@ -1,7 +1,7 @@
 """The hot path: place the inputs, launch the segments, run the islands, hand the result out.
 
-Nothing here looks at Python state; the guard has already held. The tree is walked by the values the host reads
-on the way. Where a value leads nowhere recorded, the caller of :func:`replay` goes on from there.
+Nothing here looks at Python state; the guard has already held. The tree is walked by the values the host
+reads on the way. Where a value leads nowhere recorded, the caller of :func:`replay` goes on from there.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def replay(root: Node, inputs: StaticInputs, call: Call, *, started: bool = Fals
 
 
 def result_of(template: Template, inputs: StaticInputs, call: Call, lease: Lease | None = None) -> Any:
-    """Copy mutated inputs back and hand the result of a finished call out, lent under a lease if there is one."""
+    """Copy mutated inputs back and hand the result of a finished call out, under a lease if there is one."""
     if inputs.written:
         inputs.copy_back(call.leaves)
     starts: dict[int, int] = {}

@@ -248,8 +248,11 @@ class Tracer(TorchDispatchMode, Place):
             elif origin is not None and origin[0] == EXTERNAL:
                 self.node.pure = False
                 self.written_externals.add(origin[1])
-            elif origin is not None:
+            elif origin in self._constants:
                 self._constants.discard(origin)
+                if tensor.is_cpu and not self._on_host:
+                    text = "a tensor built on the host from plain data is changed in place"
+                    self.block(reason(rules.HOST_DATA, text, user_site()))
 
     # ------------------------------------------------------------------ observe and record
 
@@ -549,15 +552,15 @@ class Tracer(TorchDispatchMode, Place):
         if self.mode is Mode.RECORD:
             assert self.tape is not None
             self.node.constants[self.index] = tensor
-            tensor = self._copy_constant(event, tensor)
+            tensor = self._copy_constant(tensor)
         event.results = (self.ledger.result(tensor, event.operation, event.site),)
         self._know_constant(tensor)
         self._meet(event)
         return tensor
 
-    def _copy_constant(self, event: Event, constant: torch.Tensor) -> torch.Tensor:
-        if constant.device.type != self._device.type:
-            return self._rebuilt(event, constant.clone)
+    def _copy_constant(self, constant: torch.Tensor) -> torch.Tensor:
+        if constant.device.type != self._device.type:  # a host tensor: nothing in a segment can write it
+            return constant
         assert self.tape is not None
         self._suspended = True  # we may be above the dispatcher here
         try:

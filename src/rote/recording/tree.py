@@ -138,7 +138,7 @@ class Node:
 
     def walk(self) -> list[Node]:
         """This node and all below it, depth first."""
-        found = [self]
+        found: list[Node] = [self]
         for child in self.edges.values():
             found.extend(child.walk())
         return found

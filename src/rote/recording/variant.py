@@ -18,7 +18,6 @@ from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
 from .tree import Island, Node
 
-
 LONG_GUARD = 500
 """Slots from which checking the guard takes longer (about 20 us) than it takes to launch a segment early."""
 
@@ -65,7 +64,9 @@ class Variant:
             watch: The gradient slots before the call.
             concerned: The call reads or replaces some of them.
         """
-        externals = {handle: tensor for handle, ref in self.externals.items() if (tensor := ref()) is not None}
+        externals = {
+            handle: tensor for handle, ref in self.externals.items() if (tensor := ref()) is not None
+        }
         arguments = {handle: parameters[handle] for handle in externals if handle in parameters}
         gradients = watch.gradients() if concerned else []
         self.guard = Guard(snapshot, externals, arguments, gradients, self.readers, self.arrays)
@@ -95,20 +96,20 @@ class Variant:
     def may_start_early(self) -> bool:
         """Whether the first segment can be launched before all of the guard is checked.
 
-        It can if it does no harm when the guard then fails: the stretch writes only the recording's memory, and
-        the tensors it reads are alive where they were (that much is checked here). What cannot be seen is a
-        kernel launched past PyTorch's dispatcher that writes memory made outside.
+        It can if it does no harm when the guard then fails: the stretch writes only the recording's memory,
+        and the tensors it reads are alive where they were (that much is checked here). What cannot be seen is
+        a kernel launched past PyTorch's dispatcher that writes memory made outside.
         """
         guard = self.guard
-        return (
-            self.starts_early and guard is not None and not self._present and guard.tensors_hold()
-        )
+        return self.starts_early and guard is not None and not self._present and guard.tensors_hold()
 
     def decide_start(self, asynchronous: bool) -> None:
         """After a recording: an early start pays where the device is asynchronous and the guard is long."""
         first = self.root.steps[0] if self.root.steps else None
         long = self.guard is not None and self.guard.size >= LONG_GUARD
-        self.starts_early = asynchronous and long and self.root.pure and first is not None and not self.effects
+        self.starts_early = (
+            asynchronous and long and self.root.pure and first is not None and not self.effects
+        )
 
     def explain(self) -> list[Difference]:
         """What differs from the state the variant is valid in."""
@@ -146,16 +147,18 @@ class Variant:
 
     def branches(self) -> list[Any]:
         """All recorded host reads."""
-        return [node.branch for node in self.root.walk() if node.steps is not None and node.branch is not None]
+        nodes = [node for node in self.root.walk() if node.steps is not None]
+        return [node.branch for node in nodes if node.branch is not None]
 
     def segments(self) -> int:
         """Number of recorded segments."""
-        return sum(1 for node in self.root.walk() for step in node.steps or () if not isinstance(step, Island))
+        steps = [step for node in self.root.walk() for step in node.steps or ()]
+        return sum(not isinstance(step, Island) for step in steps)
 
     def operations(self) -> int:
         """Captured operations on all paths."""
         nodes = [node for node in self.root.walk() if node.steps is not None]
-        return sum(step.operations for node in nodes for step in node.steps or () if hasattr(step, "operations"))
+        return sum(getattr(step, "operations", 0) for node in nodes for step in node.steps or ())
 
     def recorded_paths(self) -> int:
         """Number of recorded ways from the start to an end."""

@@ -1,4 +1,4 @@
-"""Global switches of PyTorch that change which kernels run, read through private accessors where that is faster.
+"""Global switches of PyTorch that change which kernels run, by private accessors where those are faster.
 
 Every name here was seen in torch 2.11 and 2.13. A missing accessor falls back on the public property.
 """

@@ -86,11 +86,17 @@ class ExecutedCode:
         return stop
 
     def _note(self, code: CodeType, frame: FrameType) -> None:
-        if code.co_name in _SEEDING and code.co_filename.endswith("random.py") and "torch" in code.co_filename:
+        if (
+            code.co_name in _SEEDING
+            and code.co_filename.endswith("random.py")
+            and "torch" in code.co_filename
+        ):
             self.seeds = True
         if code in self.globals or code.co_name == "<module>" or is_internal(code.co_filename):
             return
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package.startswith("namedtuple_"):
+            return
         if package not in TORCH_NEEDS and package not in sys.stdlib_module_names:  # code made by exec
             self.globals[code] = frame.f_globals
 

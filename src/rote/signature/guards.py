@@ -17,7 +17,20 @@ import numpy
 import torch
 
 from ..base.location import Site
-from .state import ATTRIBUTE, BULK, CELL, ITEM, LENGTH, ORDER, Content, Entry, Snapshot, TensorMark, mark, pointer_of
+from .state import (
+    ATTRIBUTE,
+    BULK,
+    CELL,
+    ITEM,
+    LENGTH,
+    ORDER,
+    Content,
+    Entry,
+    Snapshot,
+    TensorMark,
+    mark,
+    pointer_of,
+)
 
 _MISSING = object()
 _data_ptr = torch.Tensor.data_ptr
@@ -95,6 +108,7 @@ class Guard:
         self._slow: list[Entry] = []
         self._tensors: list[Entry] = []
         self._lengths: list[Entry] = []
+        self._orders: list[Entry] = []
         self._read: list[_Watched] = []
         self._readers = readers
         self.dead = False
@@ -128,6 +142,8 @@ class Guard:
             entry = entry._replace(value=_read(entry))
         if entry.kind == LENGTH:
             self._lengths.append(entry)
+        elif entry.kind == ORDER:
+            self._orders.append(entry)
         elif isinstance(entry.value, TensorMark) and entry.kind == ITEM:
             self._tensors.append(entry)
         elif entry.kind == ITEM and not isinstance(entry.value, Content):
@@ -150,7 +166,9 @@ class Guard:
                 alive.dead = True
 
         site = self._readers.get(tensor.untyped_storage()._cdata)
-        watched = _Watched(entry, name, weakref.ref(tensor, died), tensor.data_ptr(), tensor.requires_grad, site)
+        watched = _Watched(
+            entry, name, weakref.ref(tensor, died), tensor.data_ptr(), tensor.requires_grad, site
+        )
         self._read.append(watched)
 
     def _compile(self) -> None:
@@ -167,6 +185,8 @@ class Guard:
         self._sizes = [tensor.shape for tensor in alive]
         grad = torch.is_grad_enabled()  # without it, whether a parameter requires grad changes nothing
         self._flags = [watched.requires_grad for watched in self._read] if grad else None
+        self._order_containers = [entry.container for entry in self._orders]
+        self._order_values = [entry.value.value for entry in self._orders]
         self._length_containers = [entry.container for entry in self._lengths]
         self._length_values = [entry.value.value for entry in self._lengths]
 
@@ -191,7 +211,10 @@ class Guard:
         return len(self._items) + len(self._slow) + len(self._lengths)
 
     def _lengths_hold(self) -> bool:
-        return all(map(eq, map(len, self._length_containers), self._length_values))
+        return (
+            all(map(eq, map(len, self._length_containers), self._length_values))
+            and list(map(tuple, self._order_containers)) == self._order_values
+        )
 
     def tensors_hold(self) -> bool:
         """Whether the tensors are the same objects at the same addresses."""
@@ -203,17 +226,17 @@ class Guard:
             return False
         if ids != self._tensor_ids:
             return False
-        tensors = [reference() for reference in self._references]
+        tensors: list[Any] = [reference() for reference in self._references]
         try:
             if list(map(_data_ptr, tensors)) != self._addresses:
                 return False
         except TypeError:  # one is dead
             return False
-        return self._flags is None or [tensor.requires_grad for tensor in tensors] == self._flags  # type: ignore[union-attr]
+        return self._flags is None or [tensor.requires_grad for tensor in tensors] == self._flags
 
     def _shapes_hold(self) -> bool:
         """Whether the tensors look at their memory as before (``.data`` may have been rebound in place)."""
-        tensors = [reference() for reference in self._references]
+        tensors: list[Any] = [reference() for reference in self._references]
         try:
             return list(map(_stride, tensors)) == self._strides and list(map(_size, tensors)) == self._sizes
         except TypeError:
@@ -242,18 +265,23 @@ class Guard:
             if tensor is None or now is not tensor:
                 found.append(Difference(name, f"the tensor at {address:#x}", _show_tensor(now), True, site))
             elif tensor.data_ptr() != address:
-                found.append(Difference(name, f"at address {address:#x}", f"at {tensor.data_ptr():#x}", True, site))
+                was, now = f"at address {address:#x}", f"at {tensor.data_ptr():#x}"
+                found.append(Difference(name, was, now, True, site))
             elif (tensor.stride(), tensor.shape) != self._layout(tensor):
                 was = "another shape or other strides"
-                found.append(Difference(name, was, f"{list(tensor.shape)} strides {list(tensor.stride())}", True, site))
+                now = f"{list(tensor.shape)} strides {list(tensor.stride())}"
+                found.append(Difference(name, was, now, True, site))
             elif tensor.requires_grad != requires_grad:
-                found.append(Difference(name, f"requires_grad={requires_grad}", f"{tensor.requires_grad}", True, site))
+                was, now = f"requires_grad={requires_grad}", f"{tensor.requires_grad}"
+                found.append(Difference(name, was, now, True, site))
         known = {difference.name for difference in found}
-        for entry in (*self._tensors, *self._items, *self._slow, *self._lengths):
+        for entry in (*self._tensors, *self._items, *self._slow, *self._lengths, *self._orders):
             now = _read(entry) if isinstance(entry.value, numpy.ndarray) else mark(_read(entry))
             name = self._snapshot.name_of(entry)
             if name not in known and not same(entry.value, now):
-                found.append(Difference(name, show(entry.value), show(now), isinstance(entry.value, TensorMark)))
+                found.append(
+                    Difference(name, show(entry.value), show(now), isinstance(entry.value, TensorMark))
+                )
         return sorted(found, key=lambda difference: (not difference.moved, "(" in difference.name))
 
 

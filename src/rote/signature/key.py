@@ -118,10 +118,11 @@ def describe_tensor(leaf: torch.Tensor) -> tuple[Any, ...]:
 
 def extent(tensor: torch.Tensor) -> tuple[int, int]:
     """First byte and end of the part of its storage that a strided tensor covers."""
-    start = tensor.storage_offset()
+    start: int = tensor.storage_offset()  # pyright: ignore[reportAssignmentType]
     end = start
     if tensor.numel():
-        end += 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        steps = zip(tensor.shape, tensor.stride(), strict=True)
+        end += 1 + sum((size - 1) * stride for size, stride in steps)
     return start * tensor.itemsize, end * tensor.itemsize
 
 

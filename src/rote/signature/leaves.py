@@ -2,7 +2,8 @@
 
 Dicts, lists, tuples, named tuples and dataclass instances are branches; everything else is a leaf.
 A dict subclass that is also a dataclass (the output classes of ``transformers``) is rebuilt by its
-constructor; other dataclasses are filled field by field, so that ``__post_init__`` does not run twice. The structure is a nested tuple, so that it can be hashed and compared without a class of its own.
+constructor; other dataclasses are filled field by field, so that ``__post_init__`` does not run twice.
+The structure is a nested tuple, so that it can be hashed and compared without a class of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 Spec = Any
 """``None`` for a leaf, else ``(kind, type, names, children)``."""
+
 
 def flatten(value: Any, leaves: list[Any]) -> Spec:
     """Append the leaves of ``value`` to ``leaves``, depth first, and return its structure."""

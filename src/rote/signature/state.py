@@ -132,7 +132,7 @@ class StateWalk:
     def take(self, roots: list[tuple[str, Any]]) -> Snapshot:
         """Snapshot everything reachable from the roots and the executed code's globals."""
         collecting = gc.isenabled()
-        gc.disable()  # a walk makes tens of thousands of tuples and no garbage; collections would double its time
+        gc.disable()  # a walk makes tens of thousands of tuples, no garbage: collections would double its time
         try:
             self._take(roots)
         finally:
@@ -142,7 +142,8 @@ class StateWalk:
 
     def _take(self, roots: list[tuple[str, Any]]) -> None:
         for name, root in roots:
-            if isinstance(root, numpy.ndarray) or isinstance(mark(root), Content):  # compared by content, as if it lay in a slot of its own
+            # What is compared by content is noted as if it lay in a slot of its own.
+            if isinstance(root, numpy.ndarray) or isinstance(mark(root), Content):
                 self._note(ITEM, self._holder(root), 0, root, -1, name)
             else:
                 self._descend(root, self.snapshot.node(-1, name))
@@ -173,7 +174,7 @@ class StateWalk:
         elif isinstance(value, numpy.ndarray):
             base = _base(value)
             self.snapshot.arrays.append((pointer_of(base), pointer_of(base) + base.nbytes))
-        else:
+        elif not isinstance(value, Content):
             self._descend(value, node)
 
     def _note_tensor(self, entry: Entry, tensor: torch.Tensor) -> None:
@@ -248,7 +249,8 @@ class StateWalk:
                 content = cell.cell_contents
             except ValueError:  # the cell is still empty
                 continue
-            self._note(CELL, cell, None, content, node, f".{name}" if not _root(self.snapshot, node) else name)
+            suffix = name if _root(self.snapshot, node) else f".{name}"
+            self._note(CELL, cell, None, content, node, suffix)
         for label in ("__defaults__", "__kwdefaults__"):
             if getattr(value, label):
                 self._note(ATTRIBUTE, value, label, getattr(value, label), node, f".{label}")
@@ -312,7 +314,9 @@ def mark(value: Any) -> Any:
         return Content((value.shape, value.dtype.str, value.tobytes())) if small else value
     if isinstance(value, (set, frozenset)):
         items: Any = value  # pyright: ignore[reportUnknownVariableType]
-        return Content(frozenset((type(item), item) for item in items)) if len(items) <= BULK_LENGTH else value
+        return (
+            Content(frozenset((type(item), item) for item in items)) if len(items) <= BULK_LENGTH else value
+        )
     if isinstance(value, bytearray):
         return Content(bytes(value))
     if isinstance(value, random.Random):

@@ -1,7 +1,7 @@
 """A short cut for calls like the last one: compare the arguments with it instead of computing a key.
 
-Only for the plain case (tensors and plain values given directly, nothing nested, nothing opaque), which is the
-usual one on the hot path. A ticket that does not match says nothing; the key is computed then.
+Only for the plain case (tensors and plain values given directly, nothing nested, nothing opaque), which is
+the usual one on the hot path. A ticket that does not match says nothing; the key is computed then.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Ticket:
 
     def admit(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         """The call, if it has the ticket's key."""
-        if len(args) != self._positional or (kwargs or self._names) and tuple(kwargs) != self._names:
+        if len(args) != self._positional or ((kwargs or self._names) and tuple(kwargs) != self._names):
             return None
         leaves = (*args, *kwargs.values()) if kwargs else args
         for leaf, token in zip(leaves, self._tokens, strict=True):

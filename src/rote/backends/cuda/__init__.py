@@ -1,0 +1,1 @@
+"""CUDA as a device to capture on: segments are CUDA graphs in a shared memory pool."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,9 +27,10 @@ def current_handle(device: int) -> Any:
 def stop_routing(device: int, pool: PoolId) -> None:
     """After a failed capture: stop the allocator from serving the pool, and drop the capture's reference.
 
-    Through torch 2.13 a capture that fails to end does neither, so the pool's memory would never be given back.
-    The pinned-memory allocator keeps a note of its own that cannot be undone from Python: the pool's handle must
-    not be captured into again. Without the private calls the memory of the failed segment stays reserved.
+    Through torch 2.13 a capture that fails to end does neither, so the pool's memory would never be given
+    back. The pinned-memory allocator keeps a note of its own that cannot be undone from Python: the pool's
+    handle must not be captured into again. Without the private calls the memory of the failed segment stays
+    reserved.
     """
     if _end_allocate is None or _release_pool is None:
         return
@@ -38,12 +39,12 @@ def stop_routing(device: int, pool: PoolId) -> None:
 
 
 @contextmanager
-def not_capturing() -> Iterator[None]:
+def not_capturing() -> Generator[None]:
     """Let Python code that asks whether a graph is being captured go the way it goes in eager.
 
     Libraries branch on ``torch.cuda.is_current_stream_capturing`` (``transformers`` skips a mask, optimizers
-    refuse to step). What is recorded has to be what eager does, and a host read is no obstacle here. The name is
-    replaced while a recording runs, under the backend's lock, and put back afterwards.
+    refuse to step). What is recorded has to be what eager does, and a host read is no obstacle here. The name
+    is replaced while a recording runs, under the backend's lock, and put back afterwards.
     """
     original = torch.cuda.is_current_stream_capturing
     torch.cuda.is_current_stream_capturing = _never

@@ -18,7 +18,7 @@ class Pool:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.handle: tuple[int, int] = torch.cuda.graph_pool_handle()
+        self.handle = torch.cuda.graph_pool_handle()
         self._device = device
         self._anchor: torch.cuda.CUDAGraph | None = None
 

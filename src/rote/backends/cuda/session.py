@@ -1,10 +1,11 @@
 """Captures segments as CUDA graphs.
 
-What a failed capture leaves behind in PyTorch, and what is done about it (seen with torch 2.11, all capture modes):
+What a failed capture leaves behind in PyTorch, and what is done about it (seen with torch 2.11, in all
+capture modes):
 
 - the allocator goes on serving the pool and keeps a reference to it: both are undone through :mod:`.compat`;
-- the allocator of pinned memory notes the pool as being captured, which cannot be undone: later segments go to
-  another pool;
+- the allocator of pinned memory notes the pool as being captured, which cannot be undone: later segments go
+  to another pool;
 - the default generator believes it is being captured, so that every later random number raises "Offset
   increment outside graph capture": one good capture of anything repairs it, then its state is set back;
 - the side stream stays current, if ``torch.cuda.graph`` was used: it is not used here.
@@ -59,9 +60,7 @@ def _released() -> None:
 class CudaSession:
     """One recording in progress on a CUDA device."""
 
-    def __init__(
-        self, backend: CudaBackend, pool: Pool, generators: tuple[torch.Generator, ...]
-    ) -> None:
+    def __init__(self, backend: CudaBackend, pool: Pool, generators: tuple[torch.Generator, ...]) -> None:
         self.pool = pool
         self.pools = [pool]
         self._backend = backend
@@ -171,8 +170,8 @@ class CudaSession:
     def release(self) -> None:
         """Destroy the graphs, which gives their memory back to the pool. Idempotent.
 
-        Garbage collection may call this on any thread and in the middle of another capture, which destroying a
-        graph would spoil; then it happens at the next call on the device.
+        Garbage collection may call this on any thread and in the middle of another capture, which destroying
+        a graph would spoil; then it happens at the next call on the device.
         """
         if self._graph is not None:
             self.abort()
@@ -198,7 +197,7 @@ class CudaSession:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether an exception says that a capture did not allow something, rather than that the call was wrong."""
+    """Whether an exception says that a capture did not allow something, not that the call was wrong."""
     if isinstance(error, torch.cuda.OutOfMemoryError):
         return True
     text = str(error).lower()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,8 @@ from .compat import current_handle, not_capturing
 class Streams:
     """The streams of one device.
 
-    All captures of a pool use one stream, since the allocator reuses a block only on the stream it was made on.
+    All captures of a pool use one stream, since the allocator reuses a block only on the stream it was made
+    on.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -26,7 +27,7 @@ class Streams:
         self._last_handle: Any = None
 
     @contextmanager
-    def capturing(self) -> Iterator[None]:
+    def capturing(self) -> Generator[None]:
         """Run on the side stream, ordered after and before the current one.
 
         No capture may be open when this is left: waiting for a capturing stream would spoil the capture.
@@ -47,7 +48,7 @@ class Streams:
         return torch.cuda.stream(self.side)
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
+    def beside(self) -> Generator[None]:
         """Run now, on a stream that is not being captured, and wait until it is done."""
         with torch.cuda.stream(self.aux):
             yield

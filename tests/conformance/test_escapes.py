@@ -1,0 +1,118 @@
+"""What leaves a call, or enters it, where no recording can follow: eager, with the reason."""
+
+from __future__ import annotations
+
+import numpy
+import torch
+
+import rote
+
+CALLS = 14
+
+
+def test_a_tensor_kept_from_inside(device, reason):
+    kept = [None]
+
+    def fn(x):
+        kept[0] = x * 2
+        return x + 1
+
+    g = rote.graph(fn)
+    for n in range(CALLS):
+        x = torch.full((2,), float(n), device=device)
+        g(x)
+        assert kept[0].tolist() == [2.0 * n] * 2
+    assert g.report().replayed == 0
+    assert {found.code for found in g.report().reasons} <= {"RT201", "RT205"}
+
+
+def test_an_argument_kept_from_the_call(device):
+    kept = []
+
+    def fn(x):
+        kept[:] = [x]
+        return x + 1
+
+    g = rote.graph(fn)
+    for n in range(CALLS):
+        x = torch.full((2,), float(n), device=device)
+        g(x)
+        assert kept[0] is x
+
+
+def test_a_python_value_in_the_result(device, reason):
+    values = iter(range(100))
+    g = rote.graph(lambda x: (x + 1, next(values)))
+    for n in range(CALLS):
+        assert g(torch.ones(1, device=device))[1] == n
+    assert g.report().replayed == 0
+    found = reason(g, "RT502")
+    assert found.message.startswith("result[1] was ") and found.remedy == "Return it as a tensor."
+
+
+def test_an_opaque_result(device, reason):
+    class Box:
+        def __init__(self, value):
+            self.value = value
+
+    g = rote.graph(lambda x: Box(x + 1))
+    for _ in range(CALLS):
+        assert g(torch.ones(1, device=device)).value.item() == 2.0
+    assert g.report().replayed == 0
+    found = reason(g, "RT501")
+    assert found.message == "result is a Box"
+    assert found.remedy == "Return tensors in tuples, lists, dicts or dataclasses."
+
+
+def test_memory_handed_to_numpy(device, where, reason):
+    def fn(x):
+        scale = float(x.detach().cpu().numpy().sum())
+        return x * scale
+
+    g = rote.graph(fn)
+    for n in range(CALLS):
+        assert g(torch.full((2,), float(n), device=device)).tolist() == [2.0 * n * n] * 2
+    assert g.report().replayed == 0
+    found = reason(g, "RT103")
+    assert found.message == "numpy() hands the memory of a tensor out of PyTorch"
+    assert found.where == where(fn, ".numpy()")
+
+
+def test_an_array_made_inside(device, where, reason):
+    def fn(x):
+        array = numpy.full(2, 3.0, dtype=numpy.float32)
+        return x * torch.from_numpy(array).to(x.device)
+
+    g = rote.graph(fn)
+    for _ in range(CALLS):
+        assert g(torch.ones(2, device=device)).tolist() == [3.0, 3.0]
+    assert g.report().replayed == 0
+    found = reason(g, "RT123")
+    assert found.message == "a numpy array made inside the call became a tensor"
+    assert found.where == where(fn, "torch.from_numpy")
+
+
+def test_a_sparse_tensor(device, reason):
+    g = rote.graph(lambda x: torch.sparse.mm(x.to_sparse(), x))
+    x = torch.eye(3, device=device)
+    for _ in range(CALLS):
+        assert torch.equal(g(x), x)
+    assert g.report().replayed == 0
+    assert reason(g, "RT601").remedy == "Use a strided (dense) tensor."
+
+
+def test_an_external_tensor_nobody_holds(device, reason):
+    """A generator's frame is out of sight: the tensor could be replaced without notice."""
+
+    def endless():
+        hidden = torch.ones(2, device=device)
+        while True:
+            yield hidden
+
+    source = endless()
+    g = rote.graph(lambda x: x + next(source))
+    for _ in range(CALLS):
+        assert g(torch.ones(2, device=device)).tolist() == [2.0, 2.0]
+    assert g.report().replayed == 0
+    found = reason(g, "RT206")
+    assert found.message == "aten::add.Tensor read a [2] tensor made outside the call"

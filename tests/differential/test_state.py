@@ -1,0 +1,153 @@
+"""State outside the arguments: changed between two calls, the next call has to see it."""
+
+from __future__ import annotations
+
+import collections
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from tests.differential.harness import check, drive
+from torch import nn
+
+
+class Scale:
+    s = 1.0
+
+
+def test_minus_zero():
+    def scenario(wrap):
+        o = types.SimpleNamespace(s=0.0)
+        g = wrap(lambda x: 1 / (torch.ones(2) * o.s))
+        yield from drive(g, change=lambda: setattr(o, "s", -0.0))
+
+    check(scenario)
+
+
+def test_order_of_a_module_dict():
+    def scenario(wrap):
+        m = nn.ModuleDict({"a": nn.Threshold(0, 5.0), "b": nn.Softmax(0)})
+
+        def fn(x):
+            for layer in m.values():
+                x = layer(x)
+            return x
+
+        def swap():
+            m["a"] = m.pop("a")
+
+        yield from drive(wrap(fn), change=swap, args=lambda i: (torch.arange(4.0) - 2,))
+
+    check(scenario)
+
+
+@pytest.mark.parametrize(
+    ("name", "new", "use"),
+    [
+        ("sizes", (3.0, 4.0), lambda o: o.sizes[0]),
+        ("config", types.SimpleNamespace(s=3.0), lambda o: o.config.s),
+        ("computed", property(lambda self: 3.0), lambda o: o.computed),
+        ("static", staticmethod(lambda: 3.0), lambda o: o.static()),
+    ],
+    ids=["tuple", "namespace", "property", "staticmethod"],
+)
+def test_class_attribute_replaced(name: str, new: Any, use: Callable[[Any], float]):
+    def scenario(wrap):
+        class C:
+            sizes = (1.0, 2.0)
+            config = types.SimpleNamespace(s=1.0)
+            computed = property(lambda self: 1.0)
+            static = staticmethod(lambda: 1.0)
+
+        o = C()
+        yield from drive(wrap(lambda x: x * use(o)), change=lambda: setattr(C, name, new))
+
+    check(scenario)
+
+
+def test_shape_of_an_array():
+    def scenario(wrap):
+        o = types.SimpleNamespace(a=numpy.zeros(4))
+        g = wrap(lambda x: x * o.a.ndim)
+        yield from drive(g, change=lambda: setattr(o, "a", numpy.zeros((2, 2))))
+
+    check(scenario)
+
+
+def test_attribute_of_a_dict_subclass():
+    def scenario(wrap):
+        class Table(dict):
+            pass
+
+        o = Table()
+        o.s = 1.0
+        yield from drive(wrap(lambda x: x * o.s), change=lambda: setattr(o, "s", 5.0))
+
+    check(scenario)
+
+
+def test_user_dict():
+    def scenario(wrap):
+        o = types.SimpleNamespace(d=collections.UserDict(a=1.0))
+        yield from drive(wrap(lambda x: x * o.d["a"]), change=lambda: o.d.__setitem__("a", 5.0))
+
+    check(scenario)
+
+
+def test_behind_a_weak_reference():
+    def scenario(wrap):
+        o = Scale()
+        found = weakref.ref(o)
+        yield from drive(wrap(lambda x: x * found().s), change=lambda: setattr(o, "s", 5.0))
+
+    check(scenario)
+
+
+def test_thread_local():
+    def scenario(wrap):
+        local = threading.local()
+        local.s = 1.0
+        yield from drive(wrap(lambda x: x * local.s), change=lambda: setattr(local, "s", 5.0))
+
+    check(scenario)
+
+
+def test_behind_a_mapping_proxy():
+    def scenario(wrap):
+        table = {"a": 1.0}
+        proxy = types.MappingProxyType(table)
+        yield from drive(wrap(lambda x: x * proxy["a"]), change=lambda: table.__setitem__("a", 5.0))
+
+    check(scenario)
+
+
+def test_hook_of_all_modules():
+    def scenario(wrap):
+        hooks = []
+        m = nn.Linear(4, 4).requires_grad_(False)
+
+        def add():
+            hook = nn.modules.module.register_module_forward_hook(lambda module, args, out: out * 3)
+            hooks.append(hook)
+
+        try:
+            yield from drive(wrap(m), change=add)
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    check(scenario)
+
+
+def test_generator_of_numpy():
+    def scenario(wrap):
+        generator = numpy.random.default_rng(0)
+        g = wrap(lambda x: x * 2 if generator.random() < 0.8 else x * 3)
+        yield from drive(g, calls=40)
+
+    check(scenario)

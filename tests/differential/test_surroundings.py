@@ -1,0 +1,148 @@
+"""What is around a call: modes, transforms, tracers, profilers, seeds, caught errors."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from tests.differential.harness import attempt, check, drive, full
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Count(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_seed_inside():
+    def scenario(wrap):
+        def fn(x):
+            torch.manual_seed(3)
+            return x + torch.randn(4)
+
+        yield from drive(wrap(fn))
+
+    check(scenario)
+
+
+def test_default_device():
+    def scenario(wrap):
+        g = wrap(lambda: torch.ones(3) * 2)
+        for _ in range(5):
+            yield g()
+        with torch.device("meta"):
+            yield g()
+
+    check(scenario)
+
+
+def test_forward_mode_gradients():
+    def scenario(wrap):
+        g = wrap(lambda x: x * x)
+        for i in range(5):
+            yield g(full(i))
+        with forward_ad.dual_level():
+            yield forward_ad.unpack_dual(g(forward_ad.make_dual(full(3), full(1)))).tangent
+
+    check(scenario)
+
+
+def test_dispatch_mode():
+    def scenario(wrap):
+        g = wrap(lambda x: x * 2)
+        for i in range(5):
+            yield g(full(i))
+        with Count() as count:
+            yield g(full(3))
+        yield count.names
+
+    check(scenario)
+
+
+def test_make_fx():
+    def scenario(wrap):
+        g = wrap(lambda x: x * 2)
+        for i in range(5):
+            yield g(full(i))
+        yield make_fx(g)(full(0))(full(5))
+
+    check(scenario)
+
+
+def test_compile():
+    def scenario(wrap):
+        torch._dynamo.reset()
+        g = wrap(lambda x: x * 2)
+        for i in range(5):
+            yield g(full(i))
+        yield attempt(torch.compile(lambda x: g(x) + 1, backend="eager"), full(5))
+
+    check(scenario)
+    torch._dynamo.reset()
+
+
+def test_vmap_and_grad():
+    def scenario(wrap):
+        yield attempt(torch.vmap(wrap(lambda x: x * x.sum())), torch.ones(3, 4))
+        yield attempt(torch.func.grad(wrap(lambda x: (x * x).sum())), full(2))
+
+    check(scenario)
+
+
+def test_grad_mode_left_changed():
+    def scenario(wrap):
+        def fn(x):
+            torch.set_grad_enabled(False)
+            return x * 2
+
+        g = wrap(fn)
+        try:
+            for i in range(6):
+                yield g(full(i))
+                yield torch.is_grad_enabled()
+                torch.set_grad_enabled(True)
+        finally:
+            torch.set_grad_enabled(True)
+
+    check(scenario)
+
+
+def test_global_changed_under_a_profiler():
+    def scenario(wrap):
+        names = {"K": 1.0}
+        exec("def helper(x): return x * K\ndef fn(x): return helper(x)", names)
+        g, before = wrap(names["fn"]), sys.getprofile()
+        for i in range(10):
+            if i == 6:
+                names["K"] = 5.0
+            sys.setprofile(lambda *event: None)
+            try:
+                found = g(full(i))
+            finally:
+                sys.setprofile(before)
+            yield found
+
+    check(scenario)
+
+
+def test_error_caught_before_a_branch():
+    def scenario(wrap):
+        def fn(x):
+            try:
+                x = x.view(3, 7)
+            except RuntimeError:
+                pass
+            return x * 2 if x.sum() > 10 else x * 3
+
+        g = wrap(fn)
+        for value in [0, 0, 0, 0, 5, 5]:
+            yield attempt(g, full(value))
+
+    check(scenario)
