@@ -6,7 +6,6 @@ PyTorch and Python do not show a recorder these things, or not at a price a repl
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,8 +14,6 @@ import torch
 import torch.nn.functional as F
 from tests.differential.harness import check, drive, full
 from torch import nn
-
-import rote
 
 
 def limit(reason: str) -> Any:
@@ -192,63 +189,3 @@ def test_as_strided_beyond_an_argument():
         yield from drive(g, args=lambda i: (torch.arange(6.0)[2:4],))
 
     check(scenario)
-
-
-def _assign(y: torch.Tensor) -> torch.Tensor:
-    target = torch.zeros(4)
-    target.data = y
-    return target
-
-
-@limit("an alias made past __torch_function__ carries no lease, so a stale read does not raise")
-@pytest.mark.parametrize(
-    "alias",
-    [
-        lambda y: y.as_subclass(torch.Tensor),
-        torch.Tensor,
-        lambda y: torch.empty(0).set_(y),
-        _assign,
-        lambda y: y.numpy(),
-        torch.from_dlpack,
-    ],
-    ids=["as_subclass", "Tensor", "set_", "data", "numpy", "from_dlpack"],
-)
-def test_alias_of_a_borrowed_output(alias: Callable[[torch.Tensor], Any]):
-    g = rote.graph(lambda x: x * 2, outputs="borrow")
-    try:
-        for i in range(6):
-            g(full(i))
-        held = alias(g(full(7)))
-        before = held.tolist()
-        g(full(20))
-        assert held.tolist() == before
-    except rote.StaleOutputError:
-        pass
-    finally:
-        g.reset()
-
-
-@limit(
-    "strict mode looks for a recording before it looks whether a gradient is held, which needs an eager call"
-)
-def test_strict_with_a_gradient_held():
-    m = nn.Linear(4, 2)
-    o = torch.optim.SGD(m.parameters(), lr=0.1)
-
-    def step(x):
-        o.zero_grad()
-        m(x).pow(2).mean().backward()
-        o.step()
-
-    g = rote.graph(step, strict=True)
-    try:
-        for _ in range(8):
-            g(torch.randn(3, 4))
-        held, replayed = m.weight.grad, g.report().replayed
-        assert held is not None
-        g(torch.randn(3, 4))
-        assert g.report().replayed == replayed + 1
-    except rote.NotReplayedError:
-        pass
-    finally:
-        g.reset()

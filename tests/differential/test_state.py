@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import collections
-import threading
 import types
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +12,6 @@ import pytest
 import torch
 from tests.differential.harness import check, drive
 from torch import nn
-
-
-class Scale:
-    s = 1.0
 
 
 def test_minus_zero():
@@ -95,33 +89,6 @@ def test_user_dict():
     def scenario(wrap):
         o = types.SimpleNamespace(d=collections.UserDict(a=1.0))
         yield from drive(wrap(lambda x: x * o.d["a"]), change=lambda: o.d.__setitem__("a", 5.0))
-
-    check(scenario)
-
-
-def test_behind_a_weak_reference():
-    def scenario(wrap):
-        o = Scale()
-        found = weakref.ref(o)
-        yield from drive(wrap(lambda x: x * found().s), change=lambda: setattr(o, "s", 5.0))
-
-    check(scenario)
-
-
-def test_thread_local():
-    def scenario(wrap):
-        local = threading.local()
-        local.s = 1.0
-        yield from drive(wrap(lambda x: x * local.s), change=lambda: setattr(local, "s", 5.0))
-
-    check(scenario)
-
-
-def test_behind_a_mapping_proxy():
-    def scenario(wrap):
-        table = {"a": 1.0}
-        proxy = types.MappingProxyType(table)
-        yield from drive(wrap(lambda x: x * proxy["a"]), change=lambda: table.__setitem__("a", 5.0))
 
     check(scenario)
 

@@ -252,7 +252,8 @@ class Graphed:
         except TypeError:
             raise MisuseError(
                 f"{self._name} is graphed as a method, but {type(instance).__name__} cannot be referenced "
-                "weakly (it has __slots__ without __weakref__); graph the bound method: rote.graph(instance.method)"
+                "weakly (it has __slots__ without __weakref__); graph the bound method: "
+                "rote.graph(instance.method)"
             ) from None
         bound = Graphed(BoundWeakly(self._function, alive), self._options)
         table[key] = (alive, bound)
@@ -291,16 +292,16 @@ class GraphedModule(Graphed):
             setattr(self._function, name, value)
 
     def __len__(self) -> int:
-        return len(self._function)  # type: ignore[arg-type]
+        return len(self._function)
 
     def __bool__(self) -> bool:
         return True
 
     def __iter__(self) -> Any:
-        return iter(self._function)  # type: ignore[call-overload]
+        return iter(self._function)
 
     def __getitem__(self, key: Any) -> Any:
-        return self._function[key]  # type: ignore[index]
+        return self._function[key]
 
 
 def _takes_any_keyword(function: Any) -> bool:

@@ -18,7 +18,8 @@ class Options:
     Attributes:
         strict: Raise :class:`~rote.NotReplayedError` for every call after the warm-up that would not be
             replayed wholly from graphs. The warm-up of a key is its first ``warmup + 2`` calls (one for
-            lazy initialisation, ``warmup`` observed, one recorded); once one key is through, unseen keys raise too.
+            lazy initialisation, ``warmup`` observed, one recorded); once one key is through, unseen keys
+            raise too.
         warmup: Calls that must agree before one is recorded. The recorded call is compared with them too, so
             with 1 a recording is kept when two calls in a row agree.
         max_recordings: Recordings alive at once for one key (the oldest is dropped for a new one), and how

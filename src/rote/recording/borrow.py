@@ -90,7 +90,7 @@ class BorrowedTensor(torch.Tensor):
         """
         self.lease.check(self.made)
         with plain_functions():
-            return self.as_subclass(torch.Tensor)  # type: ignore[arg-type]
+            return self.as_subclass(torch.Tensor)
 
     @classmethod
     def __torch_function__(

@@ -50,7 +50,7 @@ def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tens
 
 
 def operands_of(args: tuple[Any, ...], kwargs: dict[str, Any], tokens: list[Token]) -> Any:
-    """Comparable form of an operation's operands, given the tokens of its tensors (as tensors_of orders them)."""
+    """Comparable form of an operation's operands, given the tokens of its tensors in tensors_of's order."""
     rest = iter(tokens)
     positional = tuple([_operand(value, rest) for value in args])
     if not kwargs:

@@ -23,8 +23,9 @@ from ..hazards import rules
 from ..hazards.rules import reason
 from ..signature.state import pointer_of
 from . import events as ev
+from .cursor import Mode
 from .events import Event, comparable
-from .tracer import Mode, Tracer
+from .tracer import Tracer
 
 _Tensor = torch.Tensor
 _BUILDERS = frozenset({torch.tensor, torch.as_tensor, torch.asarray, _Tensor.new_tensor})

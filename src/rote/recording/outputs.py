@@ -269,4 +269,4 @@ class _Spent(torch.autograd.Function):
 def spend(tensor: torch.Tensor) -> torch.Tensor:
     """Make a tensor require grad whose graph cannot be walked again."""
     with torch.enable_grad():
-        return _Spent.apply(tensor.detach(), torch.empty(0, requires_grad=True))  # type: ignore[no-any-return]
+        return _Spent.apply(tensor.detach(), torch.empty(0, requires_grad=True))

@@ -24,12 +24,13 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.key import PARAMETER, Call
 from ..signature.leaves import flatten
+from .cursor import Mode
 from .host_data import HostDataMode, consumed
 from .inputs import StaticInputs, base_offset, group_members
 from .ledger import Ledger
 from .outputs import Template, make_template
 from .tape import RestartError, SegmentTape
-from .tracer import Mode, Tracer
+from .tracer import Tracer
 from .tree import Node
 
 MAX_RESTARTS = 64

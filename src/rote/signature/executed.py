@@ -64,7 +64,7 @@ class ExecutedCode:
             self._note(frame.f_code, frame)
 
     def _start_monitoring(self) -> Callable[[], None] | None:
-        monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
+        monitoring: Any = sys.monitoring
         try:
             monitoring.use_tool_id(_TOOL, "rote")
         except ValueError:  # another tool, or another thread of ours

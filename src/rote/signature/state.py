@@ -132,7 +132,7 @@ class StateWalk:
     def take(self, roots: list[tuple[str, Any]]) -> Snapshot:
         """Snapshot everything reachable from the roots and the executed code's globals."""
         collecting = gc.isenabled()
-        gc.disable()  # a walk makes tens of thousands of tuples, no garbage: collections would double its time
+        gc.disable()  # a walk makes tens of thousands of tuples, no garbage; collecting would double its time
         try:
             self._take(roots)
         finally:

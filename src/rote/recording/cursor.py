@@ -1,0 +1,182 @@
+"""Where a traced call is: the node and event it has come to, and what it does with the next operation.
+
+A call *follows* what has just been replayed, *records*, or *observes*; see :mod:`.tracer`. Each event is
+compared here with what earlier calls did at the same place.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import torch
+
+from ..base.errors import MisuseError
+from ..base.location import Site
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
+from ..partition.facts import Facts
+from .events import Event, first_difference
+from .ledger import Ledger, Origin
+from .tape import Place, SegmentTape
+from .tree import Node
+
+
+class Mode(Enum):
+    """What happens with the next operation."""
+
+    FOLLOW = "follow"
+    RECORD = "record"
+    OBSERVE = "observe"
+
+
+class Cursor(Place):
+    """A place in the tree, and how the call goes on from it.
+
+    Args:
+        root: First node of the tree.
+        ledger: Storages of the call, inputs registered.
+        device: Device whose operations are captured.
+        follow: Start by following what has already been replayed.
+        path: Values of the branches to follow, from the root. Past the last one the call is followed up to
+            the next branch, whose value is then read.
+        stop: Follow up to this event instead (everything before it has run).
+        tape: Where recorded steps go; None if nothing may be recorded.
+        warmup: Agreeing observations a node needs before it is recorded.
+    """
+
+    def __init__(
+        self,
+        root: Node,
+        ledger: Ledger,
+        device: torch.device,
+        *,
+        follow: bool = False,
+        path: list[Any] | None = None,
+        stop: tuple[Node, int] | None = None,
+        tape: SegmentTape | None,
+        warmup: int,
+    ) -> None:
+        self.node = root
+        self.index = 0
+        self.ledger = ledger
+        self.tape = tape
+        self.path: list[Any] = []
+        self.nodes: list[Node] = [root]
+        self.difference: Reason | None = None
+        self.blockers: list[Reason] = []
+        self.arrays: dict[int, Site] = {}
+        self.written_inputs: set[int] = set()
+        self.written_externals: set[int] = set()
+        self.generators: dict[int, torch.Generator] = {}
+        self.devices: set[torch.device] = set()
+        self.operations = 0
+        self._device = device
+        self._on_host = device.type == "cpu"
+        self._facts: dict[int, Facts] = {}
+        self._constants: set[Origin] = set()
+        self._follow = list(path or ())
+        self._stop = stop
+        self._warmup = warmup
+        self._memory: dict[int, torch.UntypedStorage] = {}
+        self._suspended = False
+        if tape is not None:
+            tape.place = self
+        self.mode = Mode.FOLLOW if follow else self._next_mode(root)
+        if self.mode is Mode.FOLLOW:
+            self._memory = self._held_at_stop(root, self._follow, stop)
+            self._check_stop()
+        elif self.mode is Mode.RECORD:
+            self._start_recording(root)
+
+    def _next_mode(self, node: Node) -> Mode:
+        ready = self.tape is not None and node.seen >= self._warmup and node.complete
+        return Mode.RECORD if ready and self.difference is None else Mode.OBSERVE
+
+    @staticmethod
+    def _held_at_stop(
+        root: Node, path: list[Any], stop: tuple[Node, int] | None
+    ) -> dict[int, torch.UntypedStorage]:
+        node, held = root, dict(root.held)
+        for value in path:
+            node = node.edges[value]
+            held.update(node.held)
+        if stop is not None:
+            held.update(stop[0].held)
+        return held
+
+    def remembered(self) -> set[int]:
+        """Numbers of the storages that the recording of the followed path holds."""
+        return set(self._memory)
+
+    def _check_stop(self) -> None:
+        """Leave FOLLOW when the last operation that ran has been passed."""
+        if self._stop is not None and self.node is self._stop[0] and self.index == self._stop[1]:
+            node = self._stop[0]
+            self.mode = Mode.RECORD if self.tape is not None else Mode.OBSERVE
+            if self.mode is Mode.RECORD:
+                assert self.tape is not None
+                self.tape.resume(node)
+
+    def _start_recording(self, node: Node) -> None:
+        assert self.tape is not None
+        self.tape.start(node)
+
+    def _enter(self, value: Any) -> None:
+        """Go along an edge, making it if it is new."""
+        child = self.node.edges.get(value)
+        if child is None:
+            child = self.node.edges[value] = Node()
+        self.path.append(value)
+        self.node, self.index = child, 0
+        self.nodes.append(child)
+
+    def _meet(self, event: Event) -> None:
+        """Compare an event with what was seen here before; remember it if nothing was."""
+        node, index = self.node, self.index
+        self.index += 1
+        if self.difference is not None or self.blockers:
+            if self.difference is not None:
+                node.events.append(event)
+            return
+        if index == len(node.events) and not node.complete:
+            node.events.append(event)
+            return
+        was = node.events[index] if index < len(node.events) else None
+        if was is not None and (was.operation, was.operands, was.results) == (
+            event.operation, event.operands, event.results,
+        ):  # fmt: skip
+            return
+        self._differ(was, event)
+        node.forget(index)
+        node.events.append(event)
+
+    def _differ(self, was: Event | None, now: Event) -> None:
+        text = first_difference(was, now) if was is not None else None
+        if text is not None:
+            self.difference = reason(rules.OPERAND_DIFFERS, text, now.site)
+            return
+        before = was.operation if was is not None else "the end of the call"
+        text = f"the call ran {now.operation} where earlier calls had {before}"
+        self.difference = reason(rules.OPERATIONS_DIFFER, text, now.site)
+
+    def block(self, why: Reason) -> None:
+        """Note a reason why nothing of this call can be kept."""
+        if why not in self.blockers:
+            self.blockers.append(why)
+
+    def complete(self) -> None:
+        """The callable returned: the last node is complete."""
+        node = self.node
+        if self.mode is Mode.FOLLOW:
+            raise MisuseError(
+                "the callable returned before the end of the recorded path on the same inputs; what it "
+                "depends on is neither an argument nor state that rote can see"
+            )
+        if self.blockers:
+            return
+        if self.difference is None and self.index < len(node.events):
+            end = Event("end", "the end of the call", (), (), "none", node.events[self.index].site)
+            self._differ(node.events[self.index], end)
+            node.forget(self.index)
+        node.complete = True
