@@ -83,7 +83,7 @@ install: $(INSTALLED)
 	@touch $@
 
 define CHECK_BUILD
-import sys, torch; sys.exit(None if torch.version.cuda is None or torch.cuda.is_available() else f"torch {torch.__version__} is a CUDA build and there is no GPU. Remove .venv and let pip see the CPU build: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make install")
+import sys, torch; sys.exit(None if torch.version.cuda is None or torch.cuda.is_available() else f"torch {torch.__version__} is a CUDA build and there is no GPU. Remove .venv and let pip see the CPU build")
 endef
 
 clean:

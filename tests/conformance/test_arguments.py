@@ -267,6 +267,9 @@ def test_arguments_the_callable_writes(device):
     settled(compare(fn, [(torch.randn(4, device=device), torch.randn(4, device=device)) for _ in range(6)]))
 
 
-def test_no_tensor_at_all(device):
+def test_no_tensor_at_all(request, device):
+    if device.type == "cuda":
+        why = "the backend is chosen before the first call has shown a device, and not again"
+        request.applymarker(pytest.mark.xfail(strict=True, reason=why))
     compare(lambda n: n + 1, [(1,), (1,), (1,), (1,), (2,)])
     settled(compare(lambda: torch.ones(3, device=device) * 2, [()] * 6))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 from torch import nn
@@ -74,22 +76,23 @@ def test_an_exception_at_any_stage(device, kind, call, place):
 
 @pytest.mark.parametrize("kind", [OwnError, KeyboardInterrupt])
 def test_an_exception_while_recording(device, kind):
-    """The recorded call itself raises: Python state that no walk sees decides it."""
-    calls = [0]
-    turn = iter([False] * (WARM - 1) + [True] + [False] * 20)
+    """The recorded call itself raises: state of the standard library, which no walk sees, decides it."""
+    stop = threading.Event()
 
     def fn(x):
         y = (x * 2).exp()
-        if next(turn):
+        if stop.is_set():
             raise kind("while recording")
         return y + 1
 
     g = rote.graph(fn)
     for _ in range(WARM - 1):
         g(torch.ones(3, device=device))
+    stop.set()
     with pytest.raises(kind, match="while recording"):
         g(torch.ones(3, device=device))
-    assert count_recordings(g) == 0 and calls == [0]
+    stop.clear()
+    assert count_recordings(g) == 0
     for _ in range(WARM + 2):
         assert torch.equal(g(torch.ones(3, device=device)), (torch.ones(3, device=device) * 2).exp() + 1)
     assert g.report().replayed >= 1
@@ -188,6 +191,7 @@ def test_exceptions_the_callable_handles(device):
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty:UserWarning")  # torch.compile makes such a one
 @pytest.mark.parametrize("what", ["inv", "synchronize", "event", "new stream", "empty_cache"])
 def test_what_cuda_refuses_in_a_capture(what):
     device = torch.device("cuda")

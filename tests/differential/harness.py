@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gc
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -58,7 +57,6 @@ def check(make: Scenario, **options: Any) -> None:
         for graphed in graphs:
             graphed.reset()
         graphs.clear()
-        gc.collect()
 
 
 def attempt(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -98,6 +98,18 @@ class Session(Protocol):
         ...
 
 
+class Lock(AbstractContextManager[Any], Protocol):
+    """A reentrant lock."""
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """Take the lock, or say that somebody else has it."""
+        ...
+
+    def release(self) -> None:
+        """Give it back."""
+        ...
+
+
 @runtime_checkable
 class Backend(Protocol):
     """A device on which sessions can be opened."""
@@ -117,8 +129,11 @@ class Backend(Protocol):
         """What the device can do."""
         ...
 
+    tracing: bool
+    """A callable runs under observation on some thread; others run theirs plainly instead of waiting."""
+
     @property
-    def lock(self) -> AbstractContextManager[Any]:
+    def lock(self) -> Lock:
         """Held (reentrant) from the first guard of a call until its outputs are handed out."""
         ...
 

@@ -44,7 +44,7 @@ class BoundWeakly:
 
 
 class GraphedMethod:
-    """What ``instance.method`` gives: the instance's graphed callable, and the instance, held as long as this.
+    """What ``instance.method`` gives: the instance's graphed callable, and the instance, kept alive by it.
 
     Args:
         graphed: The instance's graphed callable.

@@ -9,10 +9,12 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
 
+from ..backends.base import Lock
 from ..backends.select import PROCESS
 from ..base.errors import MisuseError, NotReplayedError
 from ..base.location import Site, user_site
@@ -79,38 +81,61 @@ class Graphed:
             return self._function(*args, **kwargs)
         if self._sorts and len(kwargs) > 1:
             kwargs = dict(sorted(kwargs.items()))
-        with self._lock:
-            known = self._last
-            call = known[0].admit(args, kwargs) if known is not None else None
-            if call is not None and known is not None and not known[1].dead:
-                entry = known[1]
-            else:
-                try:
-                    call = bind(args, kwargs)
-                except RecursionError:  # a container that contains itself
-                    return self._function(*args, **kwargs)
-                if call.foreign is not None:
-                    return self._call_foreign(call, args, kwargs)
-                entry = self._entry(call)
-                ticket = Ticket.of(call, args, kwargs)
-                self._last = (ticket, entry) if ticket is not None else None
-            caller = sys._getframe(1)
-            self._calls += 1
-            if self._strict:
-                self._check_strict(entry, call, user_site(caller))
-            backend = entry.backend
-            if backend is None:
-                return self._finish(entry, entry.run(call, caller))
-            with backend.lock:
-                return self._finish(entry, entry.run(call, caller))
+        if not self._take(self._lock):
+            return self._function(*args, **kwargs)
+        try:
+            return self._call(args, kwargs, sys._getframe(1))
+        finally:
+            self._lock.release()
 
-    def _call_foreign(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    @staticmethod
+    def _take(lock: Lock) -> bool:
+        """Take a lock, waiting for another thread's replay; False if that thread traces a callable.
+
+        A traced callable may itself wait for this thread, so waiting for it could be waiting for ever.
+        """
+        if lock.acquire(blocking=False):
+            return True
+        if any(backend.tracing for backend in PROCESS.made()):
+            return False
+        return lock.acquire()
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
+        """One call, with the wrapper's lock held."""
+        known = self._last
+        call = known[0].admit(args, kwargs) if known is not None else None
+        if call is not None and known is not None and not known[1].dead:
+            entry = known[1]
+        else:
+            try:
+                call = bind(args, kwargs)
+            except RecursionError:  # a container that contains itself
+                return self._function(*args, **kwargs)
+            if call.foreign is not None:
+                return self._call_foreign(call, args, kwargs, user_site(caller))
+            entry = self._entry(call)
+            ticket = Ticket.of(call, args, kwargs)
+            self._last = (ticket, entry) if ticket is not None else None
+        self._calls += 1
+        if self._strict:
+            self._check_strict(entry, call, user_site(caller))
+        backend = entry.backend
+        if backend is None:
+            return self._finish(entry, entry.run(call, caller))
+        if not self._take(backend.lock):
+            return self._function(*args, **kwargs)
+        try:
+            return self._finish(entry, entry.run(call, caller))
+        finally:
+            backend.lock.release()
+
+    def _call_foreign(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site) -> Any:
         """A call with a tensor that has no plain memory runs as it is.
 
         Raises:
             NotReplayedError: In strict mode, after the warm-up.
         """
-        why = reason(rules.UNSUPPORTED_TENSOR, f"an argument is {call.foreign}", user_site(sys._getframe(2)))
+        why = reason(rules.UNSUPPORTED_TENSOR, f"an argument is {call.foreign}", site)
         self._calls += 1
         self._tally.add([why])
         if self._strict and self._warm:
@@ -283,6 +308,8 @@ class Graphed:
 
 class GraphedModule(Graphed):
     """A graphed ``nn.Module``; attribute writes go to the module."""
+
+    _function: Any
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -239,7 +239,7 @@ class Entry:
         dice = HostRandom.read()
         traced = TracedCall(self._function, call, plan, site)
         try:
-            with nullcontext() if known else self.executed:
+            with nullcontext() if known else self.executed, _tracing(plan.backend):
                 outcome = traced.run()
         except BaseException:
             traced.copy_back()
@@ -325,3 +325,13 @@ def guard_reason(difference: Difference) -> Reason:
     """A guard that did not match, as a reason."""
     rule = rules.TENSOR_MOVED if difference.moved else rules.VALUE_CHANGED
     return reason(rule, str(difference), difference.site)
+
+
+@contextmanager
+def _tracing(backend: Backend) -> Generator[None, None, None]:
+    """While the callable runs under observation, other threads do not wait for the backend's lock."""
+    before, backend.tracing = backend.tracing, True
+    try:
+        yield
+    finally:
+        backend.tracing = before

@@ -58,7 +58,12 @@ class Follower(Cursor):
         return tensor.set_(storage, token.offset, token.shape, token.stride)
 
     def _followed(
-        self, event: Event, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
+        self,
+        event: Event,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: list[torch.Tensor],
     ) -> Any:
         was = self._expect(event)
         if was.kind in (ev.VIEW, ev.ANYWHERE):

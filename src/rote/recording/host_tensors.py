@@ -1,7 +1,7 @@
 """Host data becoming tensors, as the tracer handles it.
 
-Plain values make constants: the recording keeps the tensor and copies it afresh at each replay. Numpy arrays are
-external memory, read in place (``from_numpy``) or copied again at each replay (``torch.tensor``).
+Plain values make constants: the recording keeps the tensor and copies it afresh at each replay. Numpy arrays
+are external memory, read in place (``from_numpy``) or copied again at each replay (``torch.tensor``).
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class HostTensors(Follower):
     def host_tensor(self, tensor: torch.Tensor, operation: str, data: Any) -> torch.Tensor:
         """A tensor built from plain host data, which are constant as long as the guard holds.
 
-        The recording keeps the tensor and makes a fresh copy of it at each replay, since the callable may write
-        into what it got.
+        The recording keeps the tensor and makes a fresh copy of it at each replay, since the callable may
+        write into what it got.
         """
         event = Event(ev.CONST, operation, content_of(data), (), "one", user_site())
         if self.mode is Mode.FOLLOW:
@@ -114,7 +114,7 @@ class HostTensors(Follower):
             self._constants.add(origin)
 
     def _lifted(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A tensor that PyTorch made from host data below the dispatcher: an index list, or an array's memory."""
+        """A tensor made from host data below the dispatcher: from an index list, or an array's memory."""
         if tensor.is_cpu and not tensor.untyped_storage().resizable():
             return self.alias_array(tensor)
         return self.host_tensor(tensor, "torch.tensor", tensor)

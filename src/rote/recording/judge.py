@@ -44,7 +44,7 @@ def random_reasons(before: HostRandom, site: Site) -> list[Reason]:
     return found
 
 
-def surroundings_reasons(outcome: Outcome, executed: ExecutedCode, call: Call, site: Site) -> list[Reason]:
+def surroundings_reasons(executed: ExecutedCode, call: Call, site: Site) -> list[Reason]:
     """What the call did to modes and random state, and whether it could be watched."""
     found: list[Reason] = []
     changed = explain_ambient(call.key[3], read_ambient())

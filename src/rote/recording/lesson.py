@@ -121,7 +121,7 @@ class Lesson:
         if after is not None:
             found = found or self._restore_arguments(after)
         found += judge.random_reasons(dice, site)
-        found += judge.surroundings_reasons(outcome, self._pupil.executed, self._call, site)
+        found += judge.surroundings_reasons(self._pupil.executed, self._call, site)
         found += judge.argument_reasons(outcome, self._call, site)
         found += judge.device_reasons(outcome, self._plan.backend.device, site)
         found += outcome.tracer.blockers

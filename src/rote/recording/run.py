@@ -1,15 +1,15 @@
-"""One traced call: the callable runs under the tracer until it has returned, however often a segment is refused.
+"""One traced call: the callable runs under the tracer until it returns, however often a segment is refused.
 
-The caller's result and side effects are those of one plain call, whatever happens to the recording. An operation
-that a capture refuses is remembered and the call starts again, following what had already run. If the capture
-fails and nobody can say at which operation, the rest of the call runs eagerly in the same way.
+The caller's result and side effects are those of one plain call, whatever happens to the recording. An
+operation that a capture refuses is remembered and the call starts again, following what had already run. If
+the capture fails and nobody can say at which operation, the rest of the call runs eagerly in the same way.
 """
 
 from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -116,7 +116,7 @@ class TracedCall:
             Exception: What the callable raised, unchanged.
         """
         collecting = gc.isenabled()
-        gc.disable()  # a collection may destroy graphs, which spoils a capture; and it costs as much as tracing
+        gc.disable()  # a collection may destroy graphs, which spoils a capture; it costs as much as tracing
         try:
             return self._run()
         finally:
@@ -252,7 +252,7 @@ class TracedCall:
     # ------------------------------------------------------------------ surroundings
 
     @contextmanager
-    def _surroundings(self) -> Iterator[None]:
+    def _surroundings(self) -> Generator[None]:
         with ExitStack() as stack:
             token = tracing.set(True)
             stack.callback(tracing.reset, token)
@@ -290,8 +290,8 @@ class HostRandom:
     @classmethod
     def read(cls) -> HostRandom:
         """Read Python's and numpy's global generators."""
-        legacy = numpy.random.get_state(legacy=True)
-        return cls(random.getstate(), (legacy[1].tobytes(), legacy[2]))  # type: ignore[index, union-attr]
+        legacy: Any = numpy.random.get_state(legacy=True)
+        return cls(random.getstate(), (legacy[1].tobytes(), legacy[2]))
 
 
 def parameters_of(call: Call) -> dict[int, tuple[str, torch.Tensor]]:

@@ -134,7 +134,14 @@ class SegmentTape:
         return self._open
 
     def island(
-        self, event: Event, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], code: str, *, early: bool
+        self,
+        event: Event,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        code: str,
+        *,
+        early: bool,
     ) -> Any:
         """Run an operation between two segments, or before the open one, and remember how to run it again."""
         if not early:
@@ -159,15 +166,22 @@ class SegmentTape:
         self._steps.append(Island(call, results, event.operation, event.site, code))
         return out
 
-    def rebuild(self, event: Event, now: Callable[[], torch.Tensor], again: Callable[[], torch.Tensor]) -> Any:
+    def rebuild(
+        self, event: Event, now: Callable[[], torch.Tensor], again: Callable[[], torch.Tensor]
+    ) -> Any:
         """Build a tensor from host memory that may change: an island before the open segment."""
         tensor = now()
-        island = Island(lambda: [again()], [tensor.detach()], event.operation, event.site, rules.HOST_DATA.code)
-        self._steps.append(island)
+        code = rules.HOST_DATA.code
+        self._steps.append(Island(lambda: [again()], [tensor.detach()], event.operation, event.site, code))
         return tensor
 
     def branch(
-        self, event: Event, run: Callable[[], Any], reread: Callable[[], Any], code: str, edge: Callable[[Any], Any]
+        self,
+        event: Event,
+        run: Callable[[], Any],
+        reread: Callable[[], Any],
+        code: str,
+        edge: Callable[[Any], Any],
     ) -> Any:
         """End the node at a host read; returns what was read."""
         self.close()

@@ -26,9 +26,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..base.errors import CaptureError
 from ..base.location import user_site
 from ..hazards import rules
-from ..hazards.rules import Reason, reason
-from ..partition.facts import Facts, facts_of, written_operands
+from ..hazards.rules import reason
 from ..partition.boundaries import Placement, place, rule_of
+from ..partition.facts import Facts, facts_of, written_operands
 from . import events as ev
 from .cursor import Mode
 from .events import Event, operands_of, results_of, tensors_of
@@ -159,7 +159,8 @@ class Tracer(HostTensors, TorchDispatchMode):
             else:
                 out = self._recorded(event, func, args, kwargs, tensors, placement)
         except Exception as error:  # the callable may go on from it, which no recording could
-            self.block(reason(rules.OPERATION_RAISES, f"{event.operation} raised {type(error).__name__}", event.site))
+            text = f"{event.operation} raised {type(error).__name__}"
+            self.block(reason(rules.OPERATION_RAISES, text, event.site))
             raise
         self._check_metadata(event, tensors, tokens)
         event.shape, parts = results_of(out)
@@ -217,6 +218,7 @@ class Tracer(HostTensors, TorchDispatchMode):
             return func(*args, **kwargs)
 
         return self.branch(event, run, lambda: kept_call(func, args, kwargs), shaped=event.kind == ev.SHAPED)
+
 
 def _without_dropout(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Attention draws random numbers only for its dropout."""

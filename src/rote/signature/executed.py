@@ -64,7 +64,7 @@ class ExecutedCode:
             self._note(frame.f_code, frame)
 
     def _start_monitoring(self) -> Callable[[], None] | None:
-        monitoring: Any = sys.monitoring
+        monitoring: Any = sys.monitoring  # pyright: ignore[reportAttributeAccessIssue]
         try:
             monitoring.use_tool_id(_TOOL, "rote")
         except ValueError:  # another tool, or another thread of ours

@@ -206,7 +206,7 @@ class StateWalk:
                 self._descend(part, self.snapshot.node(node, label))
             return
         elif isinstance(value, types.ModuleType):
-            self._expand_module(value, node)
+            self._expand_module(value)
             return
         elif isinstance(value, type):
             if _is_user(value.__module__):
@@ -257,7 +257,7 @@ class StateWalk:
         if value.__dict__:
             self._expand_attributes(value.__dict__, node)
 
-    def _expand_module(self, value: types.ModuleType, node: int) -> None:
+    def _expand_module(self, value: types.ModuleType) -> None:
         if not _is_user(value.__name__):
             return
         namespace = vars(value)

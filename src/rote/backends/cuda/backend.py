@@ -29,6 +29,7 @@ class CudaBackend:
         self.capabilities = Capabilities(asynchronous=True, executes_while_capturing=False)
         self.lock = threading.RLock()
         self.capturing = False
+        self.tracing = False
         self.streams = Streams(device)
         self._pool: Pool | None = None
         self._waiting: list[CudaSession] = []

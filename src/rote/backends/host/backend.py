@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager
 
 import torch
 
-from ..base import Capabilities
+from ..base import Capabilities, Lock
 from .operations import Catalog
 from .pool import HostPool
 from .session import HostSession
@@ -24,6 +23,7 @@ class HostBackend:
         self.pool = HostPool()
         self._catalog = Catalog()
         self._lock = threading.RLock()
+        self.tracing = False
 
     @property
     def name(self) -> str:
@@ -41,7 +41,7 @@ class HostBackend:
         return Capabilities(asynchronous=False, executes_while_capturing=True)
 
     @property
-    def lock(self) -> AbstractContextManager[bool]:
+    def lock(self) -> Lock:
         """Reentrant; shared by everything that uses the pool."""
         return self._lock
 
