@@ -11,6 +11,7 @@ import torch
 import rote
 from rote.testing import count_recordings
 
+WARM = rote.Options().warmup + 1
 THREADS, CALLS = 4, 25
 
 
@@ -29,6 +30,8 @@ def everywhere(work):
 
 def test_the_same_key(device):
     g = rote.graph(lambda x: (x * 2).exp().sum(0))
+    for _ in range(WARM):
+        g(torch.zeros(3, 2, device=device))
 
     def work(n):
         for call in range(CALLS):
@@ -37,8 +40,42 @@ def test_the_same_key(device):
 
     everywhere(work)
     report = g.report()
-    assert report.calls == THREADS * CALLS and count_recordings(g) == 1
-    assert report.replayed > THREADS * CALLS / 2
+    assert report.calls == THREADS * CALLS + WARM and count_recordings(g) == 1
+    assert report.replayed == THREADS * CALLS
+
+
+def test_the_same_new_key(device):
+    g = rote.graph(lambda x: (x * 2).exp().sum(0))
+
+    def work(n):
+        for call in range(CALLS):
+            x = torch.full((3, 2), (n * CALLS + call) / 50, device=device)
+            assert torch.equal(g(x), (x * 2).exp().sum(0))
+
+    everywhere(work)
+    assert count_recordings(g) == 1
+
+
+@pytest.mark.xfail(strict=True, reason="a call that finds another thread observing runs as it is, unseen")
+def test_a_call_beside_an_observation_is_counted(device):
+    inside, go = threading.Event(), threading.Event()
+
+    def fn(x):
+        if threading.current_thread() is worker:
+            inside.set()
+            go.wait(20)
+        return x * 2
+
+    g, x = rote.graph(fn), torch.ones(2, device=device)
+    worker = threading.Thread(target=g, args=(x,))
+    worker.start()
+    inside.wait(20)
+    try:
+        assert g(x).tolist() == [2.0, 2.0]
+    finally:
+        go.set()
+        worker.join()
+    assert g.report().calls == 2
 
 
 def test_a_key_for_each_thread(device):
@@ -50,7 +87,7 @@ def test_a_key_for_each_thread(device):
             assert torch.equal(g(x), x.cumsum(0) + 1)
 
     everywhere(work)
-    assert count_recordings(g) == THREADS
+    assert 1 <= count_recordings(g) <= THREADS
 
 
 def test_outputs_held_by_threads(device):

@@ -163,7 +163,6 @@ def test_clipping_and_accumulation_inside(device):
     assert g.report().replayed >= 8, g.explain()
 
 
-@pytest.mark.xfail(strict=True, reason="a second path shows the gradients of the first one")
 def test_a_host_read_in_backward(device):
     class Reading(torch.autograd.Function):
         @staticmethod

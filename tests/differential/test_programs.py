@@ -197,7 +197,7 @@ def scenario(seed: int) -> Callable[..., Iterator[Any]]:
                 torch.manual_seed(call)
             try:
                 out = g(*args)
-            except (RuntimeError, IndexError) as error:
+            except (RuntimeError, IndexError, ValueError, OverflowError) as error:
                 if isinstance(error, rote.RoteError):
                     raise
                 out = error

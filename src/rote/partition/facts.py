@@ -13,6 +13,7 @@ _INDEXED = frozenset({
     _aten.index.Tensor, _aten.index_put.default, _aten.index_put_.default, _aten._index_put_impl_.default,
     _aten._unsafe_index.Tensor,
 })  # fmt: skip
+_VALUES = frozenset({"bool", "int", "float", "number", "Scalar"})
 _IGNORED_NAMESPACES = frozenset({"profiler", "prim"})
 _UNDECLARED_WRITES = {  # running statistics are written without an alias in the schema
     "aten::native_batch_norm": (3, 4),
@@ -69,7 +70,7 @@ def facts_of(func: Any) -> Facts:
         mutable=schema.is_mutable,
         written=written,
         dropout=dropouts[0] if dropouts and "attention" in name else None,
-        reads=func in _READS,
+        reads=func in _READS or _returns_values(schema),
         indexed=func in _INDEXED,
         stores="index_put" in name,
         hidden=func.namespace in _IGNORED_NAMESPACES,
@@ -77,6 +78,13 @@ def facts_of(func: Any) -> Facts:
         seeded=torch.Tag.nondeterministic_seeded in func.tags
         or any(argument.name == "generator" for argument in schema.arguments),
     )
+
+
+def _returns_values(schema: Any) -> bool:
+    """Whether an operation on tensors returns numbers: the host reads them, whatever it is called."""
+    returned = [str(value.type) for value in schema.returns]
+    takes_tensors = any("Tensor" in str(argument.type) for argument in schema.arguments)
+    return takes_tensors and bool(returned) and all(kind in _VALUES for kind in returned)
 
 
 def written_operands(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:

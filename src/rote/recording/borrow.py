@@ -26,6 +26,10 @@ _METADATA = frozenset({
 })  # fmt: skip
 
 
+_ESCAPING = frozenset({"as_subclass", "set_", "data", "numpy", "__array__", "__dlpack__"})
+"""Functions whose result would be an alias without a lease: they get a copy."""
+
+
 class Lease:
     """How long an output may be read.
 
@@ -102,8 +106,9 @@ class BorrowedTensor(torch.Tensor):
             if _name(func) not in _METADATA:
                 for tensor in lent:
                     tensor.lease.check(tensor.made)
-            out = func(*args, **kwargs)
-            return _wrap(out, lent)
+            if _name(func) in _ESCAPING and lent:
+                args, kwargs = _own(args), {key: _own(value) for key, value in kwargs.items()}
+            return _wrap(func(*args, **kwargs), lent)
 
 
 def lend(tensor: torch.Tensor, lease: Lease, made: str) -> BorrowedTensor:
@@ -134,6 +139,15 @@ def _lent(values: Any) -> list[BorrowedTensor]:
         elif isinstance(value, (list, tuple)):
             found.extend(_lent(value))
     return found
+
+
+def _own(value: Any) -> Any:
+    """Copies in place of borrowed tensors."""
+    if isinstance(value, BorrowedTensor):
+        return value.as_subclass(torch.Tensor).clone()
+    if isinstance(value, (list, tuple)):
+        return type(value)([_own(item) for item in value])
+    return value
 
 
 def _wrap(out: Any, lent: list[BorrowedTensor]) -> Any:

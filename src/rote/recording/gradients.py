@@ -89,7 +89,7 @@ class GradientEffect:
             parameter.grad = None
         elif copy:
             parameter.grad = self.static.clone()
-        elif self.shown is None:
+        elif self.shown is None or parameter.grad is not self.shown:
             parameter.grad = self.shown = self.static.detach()
             self._counts = self._count()
 

@@ -288,7 +288,7 @@ class Lesson:
                 for effect in self._node.effects:
                     effect.hand_out(copy=True)
             result = Result(value, RECORDED, guards, variant)
-        self._enforce_limits(variant)
+        self._enforce_limits(variant, guards)
         return result
 
     def _settle_session(self, variant: Variant) -> bool:
@@ -322,7 +322,7 @@ class Lesson:
 
     # ------------------------------------------------------------------ limits
 
-    def _enforce_limits(self, variant: Variant) -> None:
+    def _enforce_limits(self, variant: Variant, guards: list[Reason]) -> None:
         pupil, limits = self._pupil, self._pupil.limits
         if variant.root.paths() > limits.max_paths:
             text = f"{variant.root.paths()} ways were seen"
@@ -336,6 +336,8 @@ class Lesson:
             pupil.evictions += 1
         if pupil.evictions > limits.max_recordings:
             text = f"{pupil.evictions} recordings were replaced (max_recordings={limits.max_recordings})"
+            if guards:
+                text += f"; the last time {guards[0].message}"
             pupil.give_up(Event.LIMIT, reason(rules.TOO_MANY_RECORDINGS, text, self._site))
 
     def _branch_site(self, variant: Variant) -> Site:

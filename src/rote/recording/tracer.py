@@ -65,8 +65,10 @@ class Tracer(HostTensors, TorchDispatchMode):
             return func(*args, **kwargs)
 
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self.blockers and self.mode is Mode.OBSERVE:
-            return func(*args, **kwargs)  # nothing of this call will be kept
+        if self.blockers and self.mode is Mode.OBSERVE:  # nothing of this call will be kept
+            if isinstance(func, torch._ops.OpOverload):
+                self._note_writes(written_operands(facts_of(func), args, kwargs))
+            return func(*args, **kwargs)
         if not isinstance(func, torch._ops.OpOverload):
             return self._higher_order(func, args, kwargs)
         facts = self._facts.get(id(func)) or self._facts.setdefault(id(func), facts_of(func))

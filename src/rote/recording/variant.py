@@ -116,13 +116,10 @@ class Variant:
         return self.guard.explain() if self.guard is not None else []
 
     def collect_effects(self) -> None:
-        """Note the gradient slots that some recorded path replaces, each parameter once."""
-        found: dict[str, GradientEffect] = {}
-        for node in self.root.walk():
-            if node.steps is not None:
-                for effect in node.effects:
-                    found.setdefault(effect.name, effect)
-        self.effects = list(found.values())
+        """Note the gradient slots that recorded paths replace; every path has memory of its own for them."""
+        self.effects = [
+            effect for node in self.root.walk() if node.steps is not None for effect in node.effects
+        ]
 
     def meets(self, call: Call) -> bool:
         """Whether an argument shares memory with an external tensor while one of the two is written."""

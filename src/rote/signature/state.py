@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy
 import torch
+from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
 
 from ..base.location import TORCH_NEEDS
 from .executed import ExecutedCode
@@ -178,7 +179,7 @@ class StateWalk:
             self._descend(value, node)
 
     def _note_tensor(self, entry: Entry, tensor: torch.Tensor) -> None:
-        if tensor.layout is torch.strided:
+        if tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin):
             handle = tensor.untyped_storage()._cdata
             self.snapshot.tensors.setdefault(handle, []).append((entry, tensor))
 
@@ -294,7 +295,7 @@ class StateWalk:
                 self._note(ITEM, attributes, name, value, node, f".{name}")
 
     def _expand_class(self, cls: type, node: int) -> None:
-        namespace = vars(cls)
+        namespace = self._executed.holders.setdefault(id(cls), [vars(cls)])[0]  # a new proxy at each vars()
         for name, value in list(namespace.items()):
             if isinstance(value, types.FunctionType):
                 if value.__code__ in self._executed.globals:
@@ -338,7 +339,8 @@ def _base(array: Any) -> Any:
 
 
 def _address(tensor: torch.Tensor) -> int:
-    return tensor.data_ptr() if tensor.layout is torch.strided else 0
+    plain = tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin)
+    return tensor.data_ptr() if plain else 0
 
 
 def _is_open(kind: type) -> bool:

@@ -89,6 +89,7 @@ def _sharing(leaves: list[Any]) -> list[tuple[int, int]]:
     """Pairs of leaves (by position) on one storage: each with the first one there."""
     first: dict[int, int] = {}
     found: list[tuple[int, int]] = []
+    storages: list[torch.UntypedStorage] = []  # kept, so that no handle is used twice
     for position, leaf in enumerate(leaves):
         if (
             isinstance(leaf, torch.Tensor)
@@ -96,7 +97,8 @@ def _sharing(leaves: list[Any]) -> list[tuple[int, int]]:
             and leaf.numel()
             and not leaf.is_meta
         ):
-            owner = first.setdefault(leaf.untyped_storage()._cdata, position)
+            storages.append(leaf.untyped_storage())
+            owner = first.setdefault(storages[-1]._cdata, position)
             if owner != position:
                 found.append((owner, position))
     return found
