@@ -54,7 +54,9 @@ def test_lazy_initialisation(device):
     assert g.report().recorded == 1
 
 
-@pytest.mark.xfail(strict=True, reason="the walk over state asks an uninitialised parameter for its address")
+@pytest.mark.xfail(
+    strict=True, reason="the tracer asks an uninitialised parameter for its shape: the call raises"
+)
 def test_lazy_modules_of_torch(device):
     model = nn.LazyLinear(3).to(device)
     g = rote.graph(model)
@@ -237,7 +239,9 @@ def test_cpu_scalars_among_the_arguments(device):
     assert g.report().replayed == 8 - WARM
 
 
-@pytest.mark.xfail(strict=True, reason="torch.from_numpy and torch.tensor(array) never become steady")
+@pytest.mark.xfail(
+    strict=True, reason="an array refilled at every call is never steady, and no reason is given"
+)
 def test_numpy_arrays_refilled_between_calls(device):
     import numpy
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import types
 import weakref
@@ -51,26 +50,6 @@ def test_behind_a_mapping_proxy():
         table = {"a": 1.0}
         proxy = types.MappingProxyType(table)
         yield from drive(wrap(lambda x: x * proxy["a"]), change=lambda: table.__setitem__("a", 5.0))
-
-    check(scenario)
-
-
-@gap("an error of an operation, caught, ends the recorded path: a write to an argument after it is lost")
-def test_input_written_after_an_error_was_caught():
-    def scenario(wrap):
-        def fn(x, y):
-            if x.sum() > 5:
-                return x * 2
-            with contextlib.suppress(RuntimeError):
-                x.view(5)
-            y.add_(1)
-            return None
-
-        g = wrap(fn)
-        for value in [3, 3, 3, 3, 1, 3, 1, 3, 1, 1]:
-            y = full(0)
-            yield g(full(value), y)
-            yield y
 
     check(scenario)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import types
 import weakref
 
@@ -44,6 +45,25 @@ def test_input_written_before_an_index_error():
             x = full(value)
             yield attempt(g, x, torch.tensor([0, value]))
             yield x
+
+    check(scenario)
+
+
+def test_input_written_after_an_error_was_caught():
+    def scenario(wrap):
+        def fn(x, y):
+            if x.sum() > 5:
+                return x * 2
+            with contextlib.suppress(RuntimeError):
+                x.view(5)
+            y.add_(1)
+            return None
+
+        g = wrap(fn)
+        for value in [3, 3, 3, 3, 1, 3, 1, 3, 1, 1]:
+            y = full(0)
+            yield g(full(value), y)
+            yield y
 
     check(scenario)
 
