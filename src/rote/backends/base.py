@@ -101,7 +101,7 @@ class Session(Protocol):
 class Lock(AbstractContextManager[Any], Protocol):
     """A reentrant lock."""
 
-    def acquire(self, blocking: bool = True) -> bool:
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take the lock, or say that somebody else has it."""
         ...
 

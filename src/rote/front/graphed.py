@@ -33,6 +33,10 @@ from .options import Options
 from .report import IslandReport, RecordingReport, Report, Tally, explain
 
 
+PATIENCE_S = 5.0
+"""Seconds after which a thread no longer waits for another one's traced call."""
+
+
 class Graphed:
     """A callable that records itself and replays.
 
@@ -94,11 +98,10 @@ class Graphed:
 
         A traced callable may itself wait for this thread, so waiting for it could be waiting for ever.
         """
-        if lock.acquire(blocking=False):
-            return True
-        if any(backend.tracing for backend in PROCESS.made()):
-            return False
-        return lock.acquire()
+        while not lock.acquire(timeout=PATIENCE_S):
+            if any(backend.tracing for backend in PROCESS.made()):
+                return False
+        return True
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
         """One call, with the wrapper's lock held."""

@@ -25,7 +25,7 @@ from ..signature.guards import Difference
 from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.state import Snapshot, StateWalk
 from .borrow import Lease
-from .gradients import GradientWatch
+from .gradients import GradientWatch, withdraw_all
 from .inputs import StaticInputs
 from .lesson import Lesson
 from .replay import Replayed, replay, result_of, start
@@ -160,10 +160,8 @@ class Entry:
         backend.enter_call()
         if variant.lease is not None:
             variant.lease.end(f"call {self.calls} of {self.name} at {user_site(caller)} overwrote it")
-        effects = variant.effects
-        if effects:
-            free = [effect.withdraw() for effect in effects]
-            if not all(free) and not variant.copies_gradients:
+        if variant.effects and not withdraw_all(variant.effects, variant.shares_slots):
+            if not variant.copies_gradients:
                 return self._stop_sharing_gradients(variant, call, user_site(caller))
         try:
             done = replay(variant.root, inputs, call, started=started)
@@ -196,6 +194,8 @@ class Entry:
 
     def _go_on(self, variant: Variant, call: Call, done: Replayed, site: Site) -> Result:
         """The host read a value that leads nowhere recorded: run Python from there."""
+        for effect in variant.effects:
+            effect.refill()
         root, warmup, inputs = variant.root, self.limits.warmup, variant.inputs
         plan = Plan(root, warmup, self._backend, inputs=inputs, follow=True, path=done.path)
         child = done.node.edges.get(done.unseen)

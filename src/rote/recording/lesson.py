@@ -302,7 +302,7 @@ class Lesson:
         variant.holding.keep(session)
         for effect in self._node.effects:
             effect.count_owners()
-        variant.collect_effects()
+        variant.collect_effects(self._node.effects)
         variant.decide_start(variant.holding.backend.capabilities.asynchronous)
         return True
 

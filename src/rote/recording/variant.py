@@ -18,6 +18,9 @@ from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
 from .tree import Island, Node
 
+REFERENCES = 2
+"""What an effect holds of its static memory: an alias, and a handle of the storage."""
+
 LONG_GUARD = 500
 """Slots from which checking the guard takes longer (about 20 us) than it takes to launch a segment early."""
 
@@ -45,6 +48,7 @@ class Variant:
         self.replays = 0
         self.copies_gradients = False
         self.starts_early = False
+        self.shares_slots = False
         self._present: list[tuple[weakref.ref[torch.Tensor], GradientSlot]] = []
         self._leaves: list[tuple[str, weakref.ref[torch.Tensor]]] = []
 
@@ -115,11 +119,18 @@ class Variant:
         """What differs from the state the variant is valid in."""
         return self.guard.explain() if self.guard is not None else []
 
-    def collect_effects(self) -> None:
-        """Note the gradient slots that recorded paths replace; every path has memory of its own for them."""
-        self.effects = [
-            effect for node in self.root.walk() if node.steps is not None for effect in node.effects
-        ]
+    def collect_effects(self, fresh: list[GradientEffect]) -> None:
+        """Note the gradient slots that recorded paths replace; a newly recorded path has brought some.
+
+        Paths that part after a gradient was made share its memory: the older ones get to know that the new one
+        holds it too.
+        """
+        handles = {effect.storage._cdata for effect in fresh if effect.storage is not None}
+        for effect in self.effects:
+            if effect.storage is not None and effect.storage._cdata in handles:
+                effect.owners += REFERENCES
+        self.effects = [*self.effects, *fresh]
+        self.shares_slots = len({effect.name for effect in self.effects}) < len(self.effects)
 
     def meets(self, call: Call) -> bool:
         """Whether an argument shares memory with an external tensor while one of the two is written."""

@@ -11,6 +11,7 @@ not recorded.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
@@ -95,7 +96,9 @@ class ExecutedCode:
         if code in self.globals or code.co_name == "<module>" or is_internal(code.co_filename):
             return
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if package.startswith("namedtuple_"):
+        if package.startswith("namedtuple_") or any(
+            getattr(callback, "__code__", None) is code for callback in gc.callbacks
+        ):
             return
         if package not in TORCH_NEEDS and package not in sys.stdlib_module_names:  # code made by exec
             self.globals[code] = frame.f_globals

@@ -86,11 +86,13 @@ class CudaBackend:
 
     # ------------------------------------------------------------------ releasing
 
-    def may_release(self) -> bool:
-        """Whether graphs can be destroyed now: nothing is being captured, and no other thread is at work."""
-        if self.capturing or not self.lock.acquire(blocking=False):
+    def begin_release(self) -> bool:
+        """Take the lock to destroy graphs; False if something is being captured or another thread is at work."""
+        if not self.lock.acquire(blocking=False):
             return False
-        self.lock.release()
+        if self.capturing:
+            self.lock.release()
+            return False
         return True
 
     def release_later(self, session: CudaSession) -> None:

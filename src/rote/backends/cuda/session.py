@@ -175,9 +175,15 @@ class CudaSession:
         """
         if self._graph is not None:
             self.abort()
-        if not self._backend.may_release():
+        if not self._backend.begin_release():
             self._backend.release_later(self)
             return
+        try:
+            self._destroy()
+        finally:
+            self._backend.lock.release()
+
+    def _destroy(self) -> None:
         if self._segments:
             torch.cuda.synchronize(self._backend.device)
         for segment in self._segments:
