@@ -86,7 +86,7 @@ class Graphed:
         if self._sorts and len(kwargs) > 1:
             kwargs = dict(sorted(kwargs.items()))
         if not self._take(self._lock):
-            return self._function(*args, **kwargs)
+            return self._call_beside(args, kwargs, user_site(sys._getframe(1)))
         try:
             return self._call(args, kwargs, sys._getframe(1))
         finally:
@@ -122,15 +122,27 @@ class Graphed:
         self._calls += 1
         if self._strict:
             self._check_strict(entry, call, user_site(caller))
-        backend = entry.backend
-        if backend is None:
-            return self._finish(entry, entry.run(call, caller))
+        backend = entry.prepare(call)
         if not self._take(backend.lock):
-            return self._function(*args, **kwargs)
+            self._calls -= 1
+            return self._call_beside(args, kwargs, user_site(caller))
         try:
             return self._finish(entry, entry.run(call, caller))
         finally:
             backend.lock.release()
+
+    def _call_beside(self, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site) -> Any:
+        """A call that does not wait for another thread's traced call any longer runs as it is.
+
+        Raises:
+            NotReplayedError: In strict mode, after the warm-up.
+        """
+        why = reason(rules.NOT_YET, "another thread runs a callable that is being traced", site)
+        self._calls += 1
+        self._tally.add([why])
+        if self._strict and self._warm:
+            raise NotReplayedError(f"{self._name} would not be replayed (strict mode):\n  {why}")
+        return self._function(*args, **kwargs)
 
     def _call_foreign(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site) -> Any:
         """A call with a tensor that has no plain memory runs as it is.

@@ -25,7 +25,7 @@ from ..signature.guards import Difference
 from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.state import Snapshot, StateWalk
 from .borrow import Lease
-from .gradients import GradientWatch, withdraw_all
+from .gradients import GradientWatch
 from .inputs import StaticInputs
 from .lesson import Lesson
 from .replay import Replayed, replay, result_of, start
@@ -92,10 +92,15 @@ class Entry:
 
     # ------------------------------------------------------------------ a call
 
-    @property
-    def backend(self) -> Backend | None:
-        """The device, once a call has shown it."""
+    def prepare(self, call: Call) -> Backend:
+        """The device the key runs on: that of its arguments, else of the tensors it can reach."""
+        if self._backend is None:
+            self._backend = self._pick(self._device(call, self.walk(call)))
         return self._backend
+
+    def move(self, device: torch.device) -> None:
+        """The callable works on another device than its arguments and its state showed."""
+        self._backend = self._pick(device)
 
     def find(self) -> Variant | None:
         """The variant whose state is the present one, moved to the front."""
@@ -160,8 +165,8 @@ class Entry:
         backend.enter_call()
         if variant.lease is not None:
             variant.lease.end(f"call {self.calls} of {self.name} at {user_site(caller)} overwrote it")
-        if variant.effects and not withdraw_all(variant.effects, variant.shares_slots):
-            if not variant.copies_gradients:
+        if variant.effects and not variant.copies_gradients:
+            if not all([effect.withdraw() for effect in variant.effects]):
                 return self._stop_sharing_gradients(variant, call, user_site(caller))
         try:
             done = replay(variant.root, inputs, call, started=started)
@@ -194,8 +199,6 @@ class Entry:
 
     def _go_on(self, variant: Variant, call: Call, done: Replayed, site: Site) -> Result:
         """The host read a value that leads nowhere recorded: run Python from there."""
-        for effect in variant.effects:
-            effect.refill()
         root, warmup, inputs = variant.root, self.limits.warmup, variant.inputs
         plan = Plan(root, warmup, self._backend, inputs=inputs, follow=True, path=done.path)
         child = done.node.edges.get(done.unseen)
@@ -233,8 +236,7 @@ class Entry:
             _log.info("%s records again: %s", self.name, guards[0])
         known = variant is not None and not plan.follow  # then the guard has just said that nothing changed
         before = None if known else self.walk(call)
-        if plan.backend is None:
-            plan.backend = self._backend = self._pick(self._device(call, before))
+        plan.backend = self.prepare(call)
         watch = variant.watch() if before is None and variant is not None else self._watch(before)
         dice = HostRandom.read()
         traced = TracedCall(self._function, call, plan, site)

@@ -5,6 +5,9 @@ are static memory: after each replay ``.grad`` shows that memory. Somebody who s
 earlier step would see it change, so before each replay the storage is asked how many owners it has; when
 there is one more than the recording itself, the recording stops handing out its memory and copies instead.
 
+A recording with several paths always copies: a path may leave alone what another one replaced, while the common
+prefix has written over that memory.
+
 What is not recorded: a call that leaves a gradient where there was none (forward and backward inside,
 optimizer outside). Replaying it would need to know whether the next call accumulates.
 """
@@ -59,26 +62,9 @@ class GradientEffect:
             return True
         if self.shown is not None and parameter.grad is self.shown and self._is_alone(self.storage):
             return True
-        self.drop()
-        return self.is_free()
-
-    def drop(self) -> None:
-        """Empty the slot."""
-        parameter = self.parameter()
         self.shown = None
-        if parameter is not None:
-            parameter.grad = None
-
-    def is_free(self) -> bool:
-        """Whether, with the slot empty, only the recording itself holds the static gradient."""
-        return self.storage is None or storage_owners(self.storage) <= self.owners
-
-    def refill(self) -> None:
-        """Put a gradient back into a slot that was emptied for a replay which then went another way."""
-        parameter = self.parameter()
-        self.shown = None
-        if parameter is not None and parameter.grad is None and self.static is not None:
-            parameter.grad = self.static.detach()
+        parameter.grad = None
+        return storage_owners(self.storage) <= self.owners
 
     def _is_alone(self, storage: torch.UntypedStorage) -> bool:
         """Nobody holds the gradient in the slot, as an object, from C++, or through a view."""
@@ -119,20 +105,6 @@ def slot_of(tensor: torch.Tensor, gradient: torch.Tensor | None) -> GradientSlot
     """The state of a gradient slot."""
     hooks, after = tensor._backward_hooks, getattr(tensor, "_post_accumulate_grad_hooks", None)
     return gradient is not None, len(hooks) if hooks else 0, len(after) if after else 0
-
-
-def withdraw_all(effects: list[GradientEffect], shared: bool) -> bool:
-    """Make the static gradients ready to be overwritten; False if somebody still holds one.
-
-    Args:
-        effects: Of all recorded paths.
-        shared: Several paths replace the same slot, so that no single one knows what the slot shows.
-    """
-    if not shared:
-        return all([effect.withdraw() for effect in effects])
-    for effect in effects:
-        effect.drop()
-    return all([effect.is_free() for effect in effects])
 
 
 class GradientWatch:

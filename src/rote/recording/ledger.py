@@ -11,6 +11,7 @@ import weakref
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore
 
 from ..base.location import Site
 
@@ -170,6 +171,8 @@ class Ledger:
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
+    if isinstance(tensor, UninitializedTensorMixin):
+        raise UnsupportedTensorError("uninitialised")
     try:
         return tensor.untyped_storage()
     except (NotImplementedError, RuntimeError) as error:

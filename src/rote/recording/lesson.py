@@ -47,6 +47,7 @@ class Pupil(Protocol):
         """Take a snapshot of the reachable state."""
         ...
 
+    def move(self, device: torch.device) -> None: ...
     def rest(self, reasons: list[Reason]) -> None:
         """Run eagerly for a while, for these reasons."""
         ...
@@ -228,7 +229,7 @@ class Lesson:
         ledger = outcome.ledger
         ledger.note_readers("the result", self._site)
         for number, tensor in enumerate(ledger.externals):
-            if number not in ledger.host_memory:
+            if number not in ledger.host_memory and not tensor.is_meta:
                 handle = tensor.untyped_storage()._cdata
                 variant.externals[handle] = weakref.ref(tensor)
                 if number in outcome.tracer.written_externals:
@@ -251,6 +252,8 @@ class Lesson:
         if self._variant is not None and self._variant in variants:
             variants.remove(self._variant)
         self._pupil.rest(found)
+        if any(why.code == rules.WRONG_BACKEND.code for why in found):
+            self._pupil.move(next(found for found in self._outcome.tracer.devices if found.type == "cuda"))
         if self._pupil.calls == 1:  # the first training step leaves gradients where there were none
             found = [why for why in found if why.code != rules.GRADIENT_LEAVES.code]
         return Result(value, EAGER, found)
@@ -302,6 +305,8 @@ class Lesson:
         variant.holding.keep(session)
         for effect in self._node.effects:
             effect.count_owners()
+        if self._node.effects and len(self._outcome.tracer.nodes) > 1:
+            variant.copies_gradients = True
         variant.collect_effects(self._node.effects)
         variant.decide_start(variant.holding.backend.capabilities.asynchronous)
         return True

@@ -18,9 +18,6 @@ from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
 from .tree import Island, Node
 
-REFERENCES = 2
-"""What an effect holds of its static memory: an alias, and a handle of the storage."""
-
 LONG_GUARD = 500
 """Slots from which checking the guard takes longer (about 20 us) than it takes to launch a segment early."""
 
@@ -48,7 +45,6 @@ class Variant:
         self.replays = 0
         self.copies_gradients = False
         self.starts_early = False
-        self.shares_slots = False
         self._present: list[tuple[weakref.ref[torch.Tensor], GradientSlot]] = []
         self._leaves: list[tuple[str, weakref.ref[torch.Tensor]]] = []
 
@@ -120,17 +116,8 @@ class Variant:
         return self.guard.explain() if self.guard is not None else []
 
     def collect_effects(self, fresh: list[GradientEffect]) -> None:
-        """Note the gradient slots that recorded paths replace; a newly recorded path has brought some.
-
-        Paths that part after a gradient was made share its memory: the older ones get to know that the new one
-        holds it too.
-        """
-        handles = {effect.storage._cdata for effect in fresh if effect.storage is not None}
-        for effect in self.effects:
-            if effect.storage is not None and effect.storage._cdata in handles:
-                effect.owners += REFERENCES
+        """Note the gradient slots that a newly recorded path replaces."""
         self.effects = [*self.effects, *fresh]
-        self.shares_slots = len({effect.name for effect in self.effects}) < len(self.effects)
 
     def meets(self, call: Call) -> bool:
         """Whether an argument shares memory with an external tensor while one of the two is written."""

@@ -243,7 +243,7 @@ class Guard:
             return False
 
     def _slow_holds(self) -> bool:
-        return all(same(entry.value, mark(_read(entry))) for entry in self._slow)
+        return all(same(entry.value, _now(entry)) for entry in self._slow)
 
     def _heal(self) -> bool:
         """Adopt equal plain values that merely are other objects; False if a value really differs."""
@@ -276,7 +276,7 @@ class Guard:
                 found.append(Difference(name, was, now, True, site))
         known = {difference.name for difference in found}
         for entry in (*self._tensors, *self._items, *self._slow, *self._lengths, *self._orders):
-            now = _read(entry) if isinstance(entry.value, numpy.ndarray) else mark(_read(entry))
+            now = _now(entry)
             name = self._snapshot.name_of(entry)
             if name not in known and not same(entry.value, now):
                 found.append(
@@ -294,6 +294,12 @@ class _Watched(NamedTuple):
     address: int
     requires_grad: bool
     site: Site | None
+
+
+def _now(entry: Entry) -> Any:
+    """What lies in the slot, in the form that the guard keeps."""
+    value = _read(entry)
+    return value if isinstance(entry.value, numpy.ndarray) else mark(value)
 
 
 def same(was: Any, now: Any) -> bool:
