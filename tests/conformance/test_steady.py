@@ -54,9 +54,6 @@ def test_lazy_initialisation(device):
     assert g.report().recorded == 1
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the tracer asks an uninitialised parameter for its shape: the call raises"
-)
 def test_lazy_modules_of_torch(device):
     model = nn.LazyLinear(3).to(device)
     g = rote.graph(model)
@@ -148,9 +145,6 @@ def count_collections(phase, info):
     COLLECTIONS += 1
 
 
-@pytest.mark.xfail(
-    sys.version_info < (3, 12), strict=True, reason="callbacks of the collector count as code of the callable"
-)
 def test_code_run_by_the_garbage_collector_is_not_the_callables(device):
     """Tools that watch the collector keep state of their own, which changes at every call."""
     threshold = gc.get_threshold()
@@ -211,7 +205,6 @@ def test_a_constant_handed_out_is_the_callers(device):
     assert g.report().replayed == 6 - WARM
 
 
-@pytest.mark.xfail(strict=True, reason="results on meta count as external tensors")
 def test_meta_tensors_block_nothing(device):
     def fn(x, like):
         shape = (like.to(torch.float64) * 2).sum(0).shape
@@ -239,9 +232,6 @@ def test_cpu_scalars_among_the_arguments(device):
     assert g.report().replayed == 8 - WARM
 
 
-@pytest.mark.xfail(
-    strict=True, reason="an array refilled at every call is never steady, and no reason is given"
-)
 def test_numpy_arrays_refilled_between_calls(device):
     import numpy
 

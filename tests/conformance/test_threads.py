@@ -56,7 +56,6 @@ def test_the_same_new_key(device):
     assert count_recordings(g) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="a call that finds another thread observing runs as it is, unseen")
 def test_a_call_beside_an_observation_is_counted(device):
     inside, go = threading.Event(), threading.Event()
 

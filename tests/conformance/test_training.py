@@ -186,9 +186,6 @@ def test_a_host_read_in_backward(device):
     assert g.report().replayed >= 6, g.explain()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="gradients withdrawn for a replay look like None to a path that is then traced"
-)
 def test_two_paths_replace_the_same_gradients(device):
     class Scaled(Trainer):
         def step(self, x, y):

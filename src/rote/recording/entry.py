@@ -65,6 +65,7 @@ class Entry:
         self.variants: list[Variant] = []
         self.calls = 0
         self.dead = False
+        self.last_mismatch: Reason | None = None
         self._function = function
         self.name = name
         self.executed = executed
@@ -231,6 +232,8 @@ class Entry:
 
     def _execute(self, variant: Variant | None, call: Call, plan: Plan, site: Site) -> Result:
         guards = self._guard_reasons() if variant is None else []
+        if guards:
+            self.last_mismatch = guards[0]
         if guards and self.life.state in (State.REPLAYING, State.RECORDING):
             self.life.happen(Event.GUARD_FAILED)
             _log.info("%s records again: %s", self.name, guards[0])

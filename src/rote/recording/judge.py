@@ -129,6 +129,7 @@ def unknown_externals(outcome: Outcome, known: set[int], watch: GradientWatch, c
         for number, tensor in enumerate(ledger.externals)
         if number not in ledger.host_memory
         and tensor.numel()
+        and not tensor.is_meta
         and tensor.untyped_storage()._cdata not in known
     ]
 

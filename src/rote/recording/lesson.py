@@ -42,6 +42,7 @@ class Pupil(Protocol):
     name: str
     evictions: int
     calls: int
+    last_mismatch: Reason | None
 
     def walk(self, call: Call) -> Snapshot:
         """Take a snapshot of the reachable state."""
@@ -291,7 +292,7 @@ class Lesson:
                 for effect in self._node.effects:
                     effect.hand_out(copy=True)
             result = Result(value, RECORDED, guards, variant)
-        self._enforce_limits(variant, guards)
+        self._enforce_limits(variant)
         return result
 
     def _settle_session(self, variant: Variant) -> bool:
@@ -327,7 +328,7 @@ class Lesson:
 
     # ------------------------------------------------------------------ limits
 
-    def _enforce_limits(self, variant: Variant, guards: list[Reason]) -> None:
+    def _enforce_limits(self, variant: Variant) -> None:
         pupil, limits = self._pupil, self._pupil.limits
         if variant.root.paths() > limits.max_paths:
             text = f"{variant.root.paths()} ways were seen"
@@ -341,8 +342,8 @@ class Lesson:
             pupil.evictions += 1
         if pupil.evictions > limits.max_recordings:
             text = f"{pupil.evictions} recordings were replaced (max_recordings={limits.max_recordings})"
-            if guards:
-                text += f"; the last time {guards[0].message}"
+            if pupil.last_mismatch is not None:
+                text += f"; the last time {pupil.last_mismatch.message}"
             pupil.give_up(Event.LIMIT, reason(rules.TOO_MANY_RECORDINGS, text, self._site))
 
     def _branch_site(self, variant: Variant) -> Site:
