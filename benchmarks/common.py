@@ -175,7 +175,6 @@ def versions() -> dict[str, Any]:
         "driver": driver[0] if driver else None,
         "transformers": _version("transformers"),
         "triton": _version("triton"),
-        "platform": platform.platform(),
         "processor": _processor(),
     }
 

@@ -201,11 +201,7 @@ def test_two_paths_replace_the_same_gradients(device):
     assert g.report().replayed >= 8, g.explain()
 
 
-def test_an_unseen_path_that_leaves_the_gradients_alone(request, device):
-    if device.type == "cuda":
-        why = "the prefix of the new path writes over the gradients that the last call left"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=why))
-
+def test_an_unseen_path_that_leaves_the_gradients_alone(device):
     class Sometimes(Trainer):
         def step(self, x, y):
             if (x.sum() > 0).item():

@@ -150,9 +150,6 @@ def test_calls_of_many_shapes_share_a_pool():
     g.reset()
 
 
-@pytest.mark.xfail(
-    strict=False, reason="the first call of a key runs without the lock, beside other captures"
-)
 def test_capture_on_several_threads():
     """Each thread records its own wrapper while the others record and run eagerly."""
     errors, barrier = [], threading.Barrier(4)

@@ -32,7 +32,6 @@ from .bound import BoundWeakly, GraphedMethod
 from .options import Options
 from .report import IslandReport, RecordingReport, Report, Tally, explain
 
-
 PATIENCE_S = 5.0
 """Seconds after which a thread no longer waits for another one's traced call."""
 
