@@ -166,9 +166,9 @@ class Entry:
         backend.enter_call()
         if variant.lease is not None:
             variant.lease.end(f"call {self.calls} of {self.name} at {user_site(caller)} overwrote it")
-        if variant.effects and not variant.copies_gradients:
-            if not all([effect.withdraw() for effect in variant.effects]):
-                return self._stop_sharing_gradients(variant, call, user_site(caller))
+        shared = variant.effects if not variant.copies_gradients else []
+        if not all([effect.withdraw() for effect in shared]):
+            return self._stop_sharing_gradients(variant, call, user_site(caller))
         try:
             done = replay(variant.root, inputs, call, started=started)
         except BaseException:  # an operation raised: what was written before it stays written, as in eager

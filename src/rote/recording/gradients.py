@@ -5,8 +5,8 @@ are static memory: after each replay ``.grad`` shows that memory. Somebody who s
 earlier step would see it change, so before each replay the storage is asked how many owners it has; when
 there is one more than the recording itself, the recording stops handing out its memory and copies instead.
 
-A recording with several paths always copies: a path may leave alone what another one replaced, while the common
-prefix has written over that memory.
+A recording with several paths always copies: a path may leave alone what another one replaced, while the
+common prefix has written over that memory.
 
 What is not recorded: a call that leaves a gradient where there was none (forward and backward inside,
 optimizer outside). Replaying it would need to know whether the next call accumulates.

@@ -87,7 +87,7 @@ class CudaBackend:
     # ------------------------------------------------------------------ releasing
 
     def begin_release(self) -> bool:
-        """Take the lock to destroy graphs; False if something is being captured or another thread is at work."""
+        """Take the lock to destroy graphs; False during a capture or while another thread is at work."""
         if not self.lock.acquire(blocking=False):
             return False
         if self.capturing:
