@@ -24,7 +24,6 @@ def gap(reason: str) -> Any:
     return pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason)
 
 
-@gap("what is behind a weak reference is not walked")
 def test_behind_a_weak_reference():
     def scenario(wrap):
         o = Scale()
@@ -34,7 +33,6 @@ def test_behind_a_weak_reference():
     check(scenario)
 
 
-@gap("attributes of a threading.local are not walked")
 def test_thread_local():
     def scenario(wrap):
         local = threading.local()
@@ -44,7 +42,6 @@ def test_thread_local():
     check(scenario)
 
 
-@gap("what is behind a mappingproxy is not walked")
 def test_behind_a_mapping_proxy():
     def scenario(wrap):
         table = {"a": 1.0}

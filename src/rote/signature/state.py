@@ -21,8 +21,11 @@ import functools
 import gc
 import random
 import sys
+import threading
 import types
+import weakref
 from collections import UserDict, UserList, deque
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy
@@ -206,6 +209,15 @@ class StateWalk:
             for label, part in ((".func", value.func), (".args", value.args), (".keywords", value.keywords)):
                 self._descend(part, self.snapshot.node(node, label))
             return
+        elif isinstance(value, types.MappingProxyType):
+            self._expand_dict(value, node)
+            return
+        elif isinstance(value, weakref.ref):
+            self._descend(value(), node)
+            return
+        elif isinstance(value, threading.local):
+            self._expand_attributes(value.__dict__, node)
+            return
         elif isinstance(value, types.ModuleType):
             self._expand_module(value)
             return
@@ -216,7 +228,7 @@ class StateWalk:
         if _is_open(kind):
             self._expand_instance(value, node)
 
-    def _expand_dict(self, value: dict[Any, Any], node: int) -> None:
+    def _expand_dict(self, value: Mapping[Any, Any], node: int) -> None:
         self._note(LENGTH, value, None, Content(len(value)), node, " (length)")
         if len(value) > BULK_LENGTH and all(type(item) in _PLAIN for item in value.values()):
             self._note(BULK, value, None, Content(tuple(value.items())), node, "")
@@ -228,7 +240,7 @@ class StateWalk:
             if not isinstance(key, _PLAIN):
                 self._descend(key, node)
 
-    def _note_order(self, value: dict[Any, Any], node: int) -> None:
+    def _note_order(self, value: Mapping[Any, Any], node: int) -> None:
         if 1 < len(value) <= ORDERED_LENGTH and all(type(key) in _PLAIN for key in value):
             self._note(ORDER, value, None, Content(tuple(value)), node, " (order)")
 
