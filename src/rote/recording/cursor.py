@@ -70,7 +70,6 @@ class Cursor(Place):
         self.written_externals: set[int] = set()
         self.generators: dict[int, torch.Generator] = {}
         self.devices: set[torch.device] = set()
-        self.operations = 0
         self._device = device
         self._on_host = device.type == "cpu"
         self._facts: dict[int, Facts] = {}

@@ -129,7 +129,7 @@ class Entry:
         if self.life.state is State.EAGER and self.life.rest():
             args, kwargs = call.given or call.rebuild(list(call.leaves))
             return Result(self._function(*args, **kwargs), EAGER, self._eager_reasons)
-        variant = self._start_early(call)
+        variant = self._start_early(call, caller)
         if variant is not None:
             return self._replay(variant, call, caller, started=True)
         variant = self.find()
@@ -146,7 +146,7 @@ class Entry:
         why = reason(rules.ALIASED_MUTATION, text, site)
         return Result(self._function(*args, **kwargs), EAGER, [why])
 
-    def _start_early(self, call: Call) -> Variant | None:
+    def _start_early(self, call: Call, caller: FrameType) -> Variant | None:
         """Let the device begin while a long guard is checked; None if that cannot be, or the guard failed."""
         variant = self.variants[0] if self.variants else None
         if variant is None or not variant.starts_early:
@@ -155,6 +155,7 @@ class Entry:
             return None
         assert self._backend is not None and variant.inputs is not None and variant.guard is not None
         self._backend.enter_call()
+        self._end_lease(variant, caller)
         start(variant.root, variant.inputs, call)
         return variant if variant.guard.values_hold() else None
 
@@ -164,8 +165,7 @@ class Entry:
         backend, inputs = self._backend, variant.inputs
         assert backend is not None and inputs is not None
         backend.enter_call()
-        if variant.lease is not None:
-            variant.lease.end(f"call {self.calls} of {self.name} at {user_site(caller)} overwrote it")
+        self._end_lease(variant, caller)
         shared = variant.effects if not variant.copies_gradients else []
         if not all([effect.withdraw() for effect in shared]):
             return self._stop_sharing_gradients(variant, call, user_site(caller))
@@ -185,6 +185,12 @@ class Entry:
         backend.leave_call()
         variant.replays += 1
         return Result(value, REPLAYED, [], variant)
+
+    def _end_lease(self, variant: Variant, caller: FrameType) -> None:
+        """The memory that was lent is about to be written."""
+        if variant.lease is not None:
+            variant.lease.end(f"call {self.calls} of {self.name} at {user_site(caller)} overwrote it")
+            variant.lease = None
 
     def _lease(self, variant: Variant, caller: FrameType) -> Lease:
         variant.lease = Lease(self.name, user_site(caller))

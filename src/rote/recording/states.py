@@ -1,8 +1,8 @@
 """The life of a key, as a table. Everything that changes a key's state is in this file.
 
-A key is *observing* until two calls in a row agree; then the next call is *recording*, and from then on calls
-are *replaying*. What never agrees is *eager*; it is looked at again after a while, seldom and ever more
-seldom, because calibration over many batches ends some day.
+A key is *observing* until it was observed often enough; then the next call is *recording*, and if that call
+agrees with the observation, later calls are *replaying*. What never agrees is *eager*; it is looked at again
+after a while, seldom and ever more seldom, because calibration over many batches ends some day.
 """
 
 from __future__ import annotations

@@ -71,7 +71,6 @@ class SegmentTape:
         self.place: Place | None = None
         self.checkpoint: Checkpoint | None = None
         self.recorded: list[Node] = []
-        self.operations = 0
         self.failure: str | None = None
         self._backend = backend
         self._open = False
@@ -120,7 +119,6 @@ class SegmentTape:
             raise RestartError(self.failure) from None
         if segment is not None:
             self._steps.append(segment)
-            self.operations += segment.operations
 
     def abort(self) -> None:
         """Throw the open segment away."""

@@ -76,7 +76,6 @@ class Tracer(HostTensors, TorchDispatchMode):
             with self:  # its parts come back here, one by one
                 return func.decompose(*args, **kwargs)
         tensors = tensors_of(args, kwargs)
-        self.operations += 1
         if func is _lift and tensors and not self.ledger.knows(tensors[0]):
             return self._lifted(tensors[0])
         placement = self._place(facts, tensors, kwargs)
