@@ -129,12 +129,24 @@ def test_past_the_limit_on_recordings(device):
     assert "RT302" in refused(g, x) or "RT301" in refused(g, x)
 
 
-def test_gradients_that_leave(device):
+def test_results_that_wait_for_their_backward(device):
     layer = nn.Linear(2, 2).to(device)
     g, x = rote.graph(lambda x: layer(x), strict=True), torch.ones(1, 2, device=device)
     warm(g, x)
-    text = refused(g, x)
-    assert "RT401 at " in text and "result has grad_fn " in text
+    waiting = g(x)
+    assert waiting.requires_grad
+    assert "RT404" in refused(g, x)
+
+
+def test_backward_that_would_not_replay(device):
+    layer = nn.Linear(2, 2).to(device)
+    g, x = rote.graph(lambda x: layer(x), strict=True), torch.ones(1, 2, device=device)
+    for _ in range(6):
+        g(x).sum().backward()
+    layer.weight.grad, g.report().backwards_replayed
+    replayed = g.report().backwards_replayed
+    g(x).sum().backward()
+    assert replayed == 3 and g.report().backwards_replayed == 4
 
 
 def test_a_refused_call_has_no_effect(device):

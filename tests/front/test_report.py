@@ -13,7 +13,17 @@ HERE, THERE = Site("a.py", 1, "f"), Site("b.py", 2, "g")
 
 
 def report(**changes):
-    values = dict(name="act", calls=5, replayed=2, eager=3, recorded=1, recordings=(), reasons=())
+    values = dict(
+        name="act",
+        calls=5,
+        replayed=2,
+        eager=3,
+        recorded=1,
+        backwards=0,
+        backwards_replayed=0,
+        recordings=(),
+        reasons=(),
+    )
     return Report(**{**values, **changes})
 
 
@@ -47,7 +57,8 @@ def test_a_tally_counts_calls_by_code_and_line():
 def test_json():
     value = report(recordings=(RECORDING,), reasons=(ReasonReport("RT1", "m", "a.py:1", "r.", 2),))
     assert json.loads(value.to_json()) == {
-        "name": "act", "calls": 5, "replayed": 2, "eager": 3, "recorded": 1,
+        "name": "act", "calls": 5, "replayed": 2, "eager": 3, "recorded": 1, "backwards": 0,
+            "backwards_replayed": 0,
         "recordings": [{
             "key": "(args[0]: float32[3])", "segments": 2, "operations": 7, "paths": 1,
             "islands": [{"operation": "aten::item", "where": "a.py:1", "code": "RT101"}],

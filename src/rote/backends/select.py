@@ -7,9 +7,12 @@ import threading
 import torch
 
 from ..base.errors import EnvironmentError_
-from .base import Backend
+from .base import Backend, Lock
 from .cuda.backend import CudaBackend
 from .host.backend import HostBackend
+
+PATIENCE_S = 5.0
+"""Seconds after which a thread no longer waits for another one's traced call."""
 
 
 class Backends:
@@ -33,6 +36,16 @@ class Backends:
     def made(self) -> list[Backend]:
         """Every backend that was used so far."""
         return list(self._made.values())
+
+    def take(self, lock: Lock) -> bool:
+        """Take a lock, waiting for another thread's replay; False if that thread traces a callable.
+
+        A traced callable may itself wait for this thread, so waiting for it could be waiting for ever.
+        """
+        while not lock.acquire(timeout=PATIENCE_S):
+            if any(backend.tracing for backend in self.made()):
+                return False
+        return True
 
     def choose(self, wanted: str, seen: torch.device) -> Backend:
         """The backend for a call that uses ``seen``.

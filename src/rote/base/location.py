@@ -83,6 +83,11 @@ def is_internal(filename: str) -> bool:
     return filename.startswith(str(Path(linecache.__file__).parent) + "/") and not _is_package(filename)
 
 
+def is_own(filename: str) -> bool:
+    """Whether a source file belongs to rote."""
+    return filename.startswith(_ROTE)
+
+
 @lru_cache(maxsize=4096)
 def _shorten(filename: str) -> str:
     """Cut everything up to ``site-packages/`` or the working directory, to keep messages readable."""

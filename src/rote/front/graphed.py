@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from ..backends.base import Lock
 from ..backends.select import PROCESS
 from ..base.errors import MisuseError, NotReplayedError
 from ..base.location import Site, user_site
@@ -22,8 +21,10 @@ from ..base.settings import read_settings
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..recording.entry import Entry
+from ..recording.log import BackwardLog
 from ..recording.result import RECORDED, REPLAYED, Limits, Result
 from ..recording.run import tracing
+from ..recording.subject import Subject
 from ..signature.compat import foreign_modes
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call, bind, explain_key
@@ -31,9 +32,6 @@ from ..signature.ticket import Ticket
 from .bound import BoundWeakly, GraphedMethod
 from .options import Options
 from .report import IslandReport, RecordingReport, Report, Tally, explain
-
-PATIENCE_S = 5.0
-"""Seconds after which a thread no longer waits for another one's traced call."""
 
 
 class Graphed:
@@ -61,10 +59,16 @@ class Graphed:
         self._calls = self._replayed = self._recorded = 0
         self._warm = False
         self._last: tuple[Ticket, Entry] | None = None
-        self._limits = Limits(
-            options.warmup, options.max_recordings, options.max_paths, options.outputs == "borrow"
+        self._backwards = BackwardLog(self._tally, self._strict)
+        self._subject = Subject(
+            function,
+            self._name,
+            self._executed,
+            Limits(options.warmup, options.max_recordings, options.max_paths, options.outputs == "borrow"),
+            functools.partial(PROCESS.choose, options.backend),  # not a method: that would be a cycle
+            self._backwards,
+            ((self._name, function),),
         )
-        self._pick = functools.partial(PROCESS.choose, options.backend)  # not a method: that would be a cycle
         self._sorts = not _takes_any_keyword(function)  # then their order cannot matter
         self._bound: dict[int, tuple[weakref.ref[Any], Graphed]] = {}
         self._executed.add_function(inspect.unwrap(getattr(function, "__func__", function)))
@@ -84,23 +88,12 @@ class Graphed:
             return self._function(*args, **kwargs)
         if self._sorts and len(kwargs) > 1:
             kwargs = dict(sorted(kwargs.items()))
-        if not self._take(self._lock):
+        if not PROCESS.take(self._lock):
             return self._call_beside(args, kwargs, user_site(sys._getframe(1)))
         try:
             return self._call(args, kwargs, sys._getframe(1))
         finally:
             self._lock.release()
-
-    @staticmethod
-    def _take(lock: Lock) -> bool:
-        """Take a lock, waiting for another thread's replay; False if that thread traces a callable.
-
-        A traced callable may itself wait for this thread, so waiting for it could be waiting for ever.
-        """
-        while not lock.acquire(timeout=PATIENCE_S):
-            if any(backend.tracing for backend in PROCESS.made()):
-                return False
-        return True
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
         """One call, with the wrapper's lock held."""
@@ -122,7 +115,7 @@ class Graphed:
         if self._strict:
             self._check_strict(entry, call, user_site(caller))
         backend = entry.prepare(call)
-        if not self._take(backend.lock):
+        if not PROCESS.take(backend.lock):
             self._calls -= 1
             return self._call_beside(args, kwargs, user_site(caller))
         try:
@@ -164,7 +157,7 @@ class Graphed:
             return entry
         if entry is not None:
             entry.release()
-        entry = Entry(self._function, self._name, self._executed, self._limits, call, self._pick)
+        entry = Entry(self._subject, call)
         entries[call.key] = entry
         while len(entries) > self._options.max_keys:
             _, old = entries.popitem(last=False)
@@ -225,6 +218,8 @@ class Graphed:
                 replayed=self._replayed,
                 eager=self._calls - self._replayed,
                 recorded=self._recorded,
+                backwards=self._backwards.calls,
+                backwards_replayed=self._backwards.replayed,
                 recordings=tuple(self._recordings()),
                 reasons=self._tally.reports(),
             )
@@ -239,9 +234,6 @@ class Graphed:
                     IslandReport(part.operation, str(part.site), part.code)
                     for part in (*variant.islands(), *variant.branches())
                 ]
-                held = (variant.holding.bytes_held if variant.holding else 0) + (
-                    variant.inputs.nbytes() if variant.inputs else 0
-                )
                 found.append(
                     RecordingReport(
                         key=entry.description,
@@ -249,7 +241,7 @@ class Graphed:
                         operations=variant.operations(),
                         paths=variant.recorded_paths(),
                         islands=tuple(parts),
-                        bytes_held=held,
+                        bytes_held=variant.bytes_held(),
                         replays=variant.replays,
                     )
                 )
@@ -269,6 +261,7 @@ class Graphed:
             for _, bound in list(self._bound.values()):
                 bound.reset()
             self._tally.clear()
+            self._backwards.clear()
             self._calls = self._replayed = self._recorded = 0
             self._warm = False
 

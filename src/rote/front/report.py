@@ -77,6 +77,8 @@ class Report:
         replayed: Calls answered from a recording.
         eager: Calls that ran the callable (observation and recording are among them).
         recorded: Calls that made a recording or added a path to one.
+        backwards: Backward passes through results of recordings.
+        backwards_replayed: Those that were replayed.
         recordings: The recordings there are now.
         reasons: Why calls were not replayed, most frequent first.
     """
@@ -86,6 +88,8 @@ class Report:
     replayed: int
     eager: int
     recorded: int
+    backwards: int
+    backwards_replayed: int
     recordings: tuple[RecordingReport, ...]
     reasons: tuple[ReasonReport, ...]
 
@@ -134,6 +138,8 @@ def explain(report: Report) -> str:
         f"{report.name}: {report.calls} calls, {report.replayed} replayed, {report.eager} eager "
         f"({report.recorded} of them recorded)"
     ]
+    if report.backwards:
+        lines.append(f"backward: {report.backwards} passes, {report.backwards_replayed} replayed")
     for number, recording in enumerate(report.recordings, 1):
         lines.append(
             f"recording {number} for {recording.key}: {recording.operations} operations in "

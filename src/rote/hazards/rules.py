@@ -149,15 +149,44 @@ NEW_KEY = Rule("RT306", "arguments not seen before", "Call with these arguments 
 NOT_YET = Rule("RT307", "still observing", "Make more calls before measuring, or lower warmup.")
 OUTPUT_GRADIENT = Rule(
     "RT401",
-    "output is part of an autograd graph",
-    "Call under torch.no_grad(), return detached tensors, or put backward() inside the callable.",
+    "autograd graph that reaches outside of the call",
+    "Pass the tensor with the history in as an argument, or detach it.",
 )
 GRADIENT_LEAVES = Rule(
     "RT402",
     "gradient leaves the callable",
-    "Put the whole step inside: zero_grad, forward, backward and optimizer.step.",
+    "Put the whole step inside: zero_grad, forward, backward and optimizer.step; or call backward() outside.",
 )
-INPUT_GRADIENT = Rule("RT403", "input requires grad", "Detach the input, or call under torch.no_grad().")
+INPUT_GRADIENT = Rule(
+    "RT403",
+    "gradient of an argument used inside the call",
+    "Call backward() outside on the result, or detach the argument.",
+)
+BACKWARD_PENDING = Rule(
+    "RT404",
+    "earlier results still wait for their backward",
+    "Run backward on them or drop them before so many more calls, or call under torch.no_grad().",
+)
+GRADIENT_HOOK = Rule(
+    "RT405",
+    "hook on a tensor of the call",
+    "Register the hook outside, on the result or on a parameter, or call backward() inside the callable.",
+)
+SAVED_HOOKS = Rule(
+    "RT406",
+    "somebody else decides what backward keeps",
+    "Switch checkpointing and offloading of activations off for this callable, or put the whole step inside.",
+)
+SHARED_RESULTS = Rule(
+    "RT407",
+    "results that require grad share memory",
+    "Return one of them and take the views of it outside.",
+)
+SECOND_ORDER = Rule(
+    "RT408",
+    "gradient of a gradient through a recording",
+    "Compute it inside the callable (torch.autograd.grad(..., create_graph=True)), or call the plain one.",
+)
 OPAQUE_OUTPUT = Rule(
     "RT501",
     "output of a type that cannot be rebuilt",

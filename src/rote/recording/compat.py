@@ -40,3 +40,34 @@ def copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
         return
     for target, source in zip(targets, sources, strict=True):
         target.copy_(source)
+
+
+def node_age(node: Any) -> int:
+    """The number of an autograd node; nodes that a thread makes later have higher ones.
+
+    ``_sequence_nr`` was seen in torch 2.11 and 2.13. Without it every node counts as made before the call, so
+    that nothing with a graph is recorded.
+    """
+    number = getattr(node, "_sequence_nr", None)
+    return int(number()) if number is not None else -1
+
+
+_top_hooks: Any = getattr(getattr(torch._C, "_autograd", None), "_top_saved_tensors_default_hooks", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def saving_is_hooked() -> bool:
+    """Whether saved-tensor hooks are in force, so that somebody else decides what a backward keeps."""
+    if _top_hooks is not None:
+        return _top_hooks(True) is not None
+    with torch.enable_grad():
+        probe: Any = torch.ones(1, requires_grad=True).exp()
+    try:
+        probe.grad_fn._raw_saved_result.register_hooks(_same, _same)
+    except RuntimeError:  # a saved tensor takes one pair of hooks
+        return True
+    return False
+
+
+def _same(value: Any) -> Any:
+    return value

@@ -6,6 +6,7 @@ compared here with what earlier calls did at the same place.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -158,6 +159,14 @@ class Cursor(Place):
         before = was.operation if was is not None else "the end of the call"
         text = f"the call ran {now.operation} where earlier calls had {before}"
         self.difference = reason(rules.OPERATIONS_DIFFER, text, now.site)
+
+    def quietly(self, call: Callable[[], Any]) -> Any:
+        """Run something that is no part of the call and launches nothing."""
+        before, self._suspended = self._suspended, True
+        try:
+            return call()
+        finally:
+            self._suspended = before
 
     def block(self, why: Reason) -> None:
         """Note a reason why nothing of this call can be kept."""

@@ -7,8 +7,9 @@ module, whether gradients exist. They are tried in order of last use.
 from __future__ import annotations
 
 import logging
+import sys
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from types import FrameType, FunctionType
 from typing import Any
@@ -16,49 +17,43 @@ from typing import Any
 import torch
 
 from ..backends.base import Backend, Session
+from ..base.errors import NotReplayedError
 from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
-from ..signature.executed import ExecutedCode
 from ..signature.guards import Difference
 from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.state import Snapshot, StateWalk
+from .autograd import GradientWalk
 from .borrow import Lease
+from .compat import saving_is_hooked
 from .gradients import GradientWatch
 from .inputs import StaticInputs
 from .lesson import Lesson
 from .replay import Replayed, replay, result_of, start
-from .result import EAGER, REPLAYED, Limits, Result
+from .result import EAGER, REPLAYED, Result
 from .run import HostRandom, Plan, TracedCall
 from .states import Event, Life, State
+from .subject import Subject
 from .tree import Node
 from .variant import Variant
 
 _log = logging.getLogger("rote")
+
+MAX_PENDING = 8
+"""Recordings of one state whose results may wait for their backward at once; further calls run eagerly."""
 
 
 class Entry:
     """One key of a graphed callable.
 
     Args:
-        function: The callable.
-        name: How the callable is called in messages.
-        executed: Code the callable was seen to run (shared by all keys).
-        limits: Bounds.
+        subject: The callable.
         call: The first call with this key.
-        pick_backend: Chooses the backend from the devices in use.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        name: str,
-        executed: ExecutedCode,
-        limits: Limits,
-        call: Call,
-        pick_backend: Callable[[torch.device], Backend],
-    ) -> None:
+    def __init__(self, subject: Subject, call: Call) -> None:
         self.description = describe_key(call)
         self.key = call.key
         self.life = Life()
@@ -66,11 +61,14 @@ class Entry:
         self.calls = 0
         self.dead = False
         self.last_mismatch: Reason | None = None
-        self._function = function
-        self.name = name
-        self.executed = executed
-        self.limits = limits
-        self._pick = pick_backend
+        self.subject = subject
+        self.name = subject.name
+        self.executed = subject.executed
+        self.limits = subject.limits
+        self.trusted = subject.trusted
+        self.log = subject.log
+        self._function = subject.function
+        self._pick = subject.pick
         self._backend: Backend | None = None
         self.evictions = 0
         self._eager_reasons: list[Reason] = []
@@ -106,7 +104,7 @@ class Entry:
     def find(self) -> Variant | None:
         """The variant whose state is the present one, moved to the front."""
         for position, variant in enumerate(self.variants):
-            if variant.holds():
+            if variant.holds() and not variant.busy:
                 if position:
                     self.variants.insert(0, self.variants.pop(position))
                 return variant
@@ -118,7 +116,7 @@ class Entry:
             return None, self._eager_reasons
         variant = self.find()
         if variant is None:
-            return None, self._guard_reasons() or [reason(rules.NOT_YET, "no recording for this state yet")]
+            return None, self._guard_reasons() or self._waiting()
         if not variant.recorded:
             return None, self._eager_reasons or [reason(rules.NOT_YET, "the key is still being observed")]
         return variant, self.island_reasons(variant)
@@ -129,21 +127,26 @@ class Entry:
         if self.life.state is State.EAGER and self.life.rest():
             args, kwargs = call.given or call.rebuild(list(call.leaves))
             return Result(self._function(*args, **kwargs), EAGER, self._eager_reasons)
+        if torch.is_grad_enabled() and saving_is_hooked():
+            text = "saved-tensor hooks are in force around the call"
+            return self._plain(call, reason(rules.SAVED_HOOKS, text, user_site(caller)))
         variant = self._start_early(call, caller)
         if variant is not None:
             return self._replay(variant, call, caller, started=True)
         variant = self.find()
         if variant is not None and variant.recorded:
             if variant.meets(call):
-                return self._plain(call, user_site(caller))
+                text = "an argument shares memory with a tensor made outside the call"
+                return self._plain(call, reason(rules.ALIASED_MUTATION, text, user_site(caller)))
             return self._replay(variant, call, caller)
+        if variant is None and sum(other.busy for other in self.variants) >= MAX_PENDING:
+            text = f"{MAX_PENDING} results of this key are alive and their backward has not run"
+            return self._plain(call, reason(rules.BACKWARD_PENDING, text, user_site(caller)))
         return self._trace(variant, call, user_site(caller))
 
-    def _plain(self, call: Call, site: Site) -> Result:
-        """Run a call as it is: an argument lies in a tensor that the recording reads or writes in place."""
+    def _plain(self, call: Call, why: Reason) -> Result:
+        """Run a call as it is."""
         args, kwargs = call.given or call.rebuild(list(call.leaves))
-        text = "an argument shares memory with a tensor made outside the call"
-        why = reason(rules.ALIASED_MUTATION, text, site)
         return Result(self._function(*args, **kwargs), EAGER, [why])
 
     def _start_early(self, call: Call, caller: FrameType) -> Variant | None:
@@ -178,7 +181,7 @@ class Entry:
             return self._go_on(variant, call, done, user_site(caller))
         assert done.node.template is not None
         lease = self._lease(variant, caller) if self.limits.borrow else None
-        value = result_of(done.node.template, inputs, call, lease)
+        value = result_of(done.node.template, inputs, call, lease, done.node.backward)
         for effect in done.node.effects:
             effect.hand_out(variant.copies_gradients)
         variant.note_writes()
@@ -221,15 +224,25 @@ class Entry:
         plan = Plan(root, self.limits.warmup, self._backend)
         if known is not None and root.seen >= self.limits.warmup and self._backend is not None:
             if known.holding is None:
-                known.holding = Holding(self._backend, self._exclusive(known))
+                known.holding = Holding(self._backend, self._exclusive(known, call))
             self._backend.enter_call()
             known.inputs = StaticInputs.like(call)
             known.inputs.written = known.written
             plan.session, plan.inputs = self._open(known), known.inputs
         return self._execute(known, call, plan, site)
 
-    def _exclusive(self, variant: Variant) -> bool:
-        return self.limits.borrow or any(node.effects_key for node in variant.root.walk())
+    def _exclusive(self, variant: Variant, call: Call) -> bool:
+        """Whether values in the recording's memory outlive the call: lent, or kept for a backward."""
+        nodes = variant.root.walk()
+        return self.limits.borrow or self._tracks(variant, call) or any(node.effects_key for node in nodes)
+
+    def _tracks(self, variant: Variant, call: Call) -> bool:
+        """Whether a way through the recording, known or not, may have results that require grad."""
+        if not torch.is_grad_enabled():
+            return any(node.template is not None and node.template.tracked for node in variant.root.walk())
+        tensors = [tensor for ref in variant.externals.values() if (tensor := ref()) is not None]
+        arguments = [leaf for leaf in call.leaves if isinstance(leaf, torch.Tensor)]
+        return any(tensor.requires_grad for tensor in (*tensors, *arguments))
 
     def _open(self, variant: Variant) -> Session:
         assert self._backend is not None
@@ -270,7 +283,7 @@ class Entry:
 
     def walk(self, call: Call) -> Snapshot:
         """Take a snapshot of the state that the callable and its opaque arguments reach."""
-        roots = [(self.name, self._function)]
+        roots = list(self.subject.roots)
         for name, leaf, kind in zip(call.names(), call.leaves, call.kinds, strict=True):
             if kind == OPAQUE or isinstance(leaf, (FunctionType, type)):
                 roots.append((name, leaf))
@@ -287,6 +300,14 @@ class Entry:
             if found[0][1].device.type == "cuda":
                 return found[0][1].device
         return torch.device("cpu")
+
+    def _waiting(self) -> list[Reason]:
+        """Why none of the recordings whose guard holds can be replayed."""
+        pending = sum(variant.busy for variant in self.variants)
+        if not pending:
+            return [reason(rules.NOT_YET, "no recording for this state yet")]
+        text = f"{pending} results of this key are alive and their backward has not run"
+        return [reason(rules.BACKWARD_PENDING, text)]
 
     def _guard_reasons(self) -> list[Reason]:
         """Why none of the recordings there are fits."""
@@ -324,6 +345,35 @@ class Entry:
         self.variants.clear()
         self.life.happen(event)
         _log.warning("%s runs eagerly for %s: %s", self.name, self.description, why)
+
+    # ------------------------------------------------------------------ backward
+
+    def open_walk(self, walk: GradientWalk, call: Call) -> Entry:
+        """A key for walking a recorded graph back."""
+        return Entry(self.subject.walking(walk), call)
+
+    def make(self, call: Call) -> Result:
+        """Walk a recorded graph back once.
+
+        Raises:
+            NotReplayedError: In strict mode, after the warm-up, if it would not be replayed from graphs.
+        """
+        if self.log.strict and self.calls >= self.limits.warmup + 2:
+            variant, reasons = self.would_replay()
+            if variant is None or reasons:
+                listed = "\n  ".join(str(why) for why in reasons)
+                raise NotReplayedError(
+                    f"{self.name} would not be replayed wholly from graphs (strict mode):\n  {listed}"
+                )
+        return self.run(call, sys._getframe(1))
+
+    def refuse(self, why: Reason) -> None:
+        """Run eagerly from now on, for this reason."""
+        self.give_up(Event.LIMIT, why)
+
+    def bytes_held(self) -> int:
+        """Bytes of all recordings of the key."""
+        return sum(variant.bytes_held() for variant in self.variants)
 
     def release(self) -> None:
         """Free everything."""

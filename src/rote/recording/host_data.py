@@ -26,9 +26,16 @@ from . import events as ev
 from .cursor import Mode
 from .events import Event, comparable
 from .tracer import Tracer
+from .tracked import GradientUse
 
-_Tensor = torch.Tensor
+_Tensor: Any = torch.Tensor
 _BUILDERS = frozenset({torch.tensor, torch.as_tensor, torch.asarray, _Tensor.new_tensor})
+_ENGINE = frozenset({_Tensor.backward, torch.autograd.backward, torch.autograd.grad})
+_HOOKS = frozenset({
+    _Tensor.register_hook, _Tensor.register_post_accumulate_grad_hook, _Tensor.retain_grad,
+    _Tensor.grad_fn.__get__,
+})  # fmt: skip
+_PLACE = frozenset({_Tensor.grad.__get__, _Tensor.is_leaf.__get__, _Tensor.output_nr.__get__})
 _ESCAPES = frozenset({_Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__, torch.to_dlpack})
 
 
@@ -37,11 +44,15 @@ class HostDataMode(TorchFunctionMode):
 
     Args:
         tracer: Follows, observes or records the call.
+        use: Notes what the call does with gradients.
+        watched: Identities of the arguments that require grad.
     """
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, use: GradientUse, watched: frozenset[int]) -> None:
         super().__init__()
         self._tracer = tracer
+        self._use = use
+        self._watched = watched
         self.roots: list[torch.Tensor] = []
 
     def __torch_function__(
@@ -54,8 +65,12 @@ class HostDataMode(TorchFunctionMode):
             return self._to_list(args[0])
         if func in _ESCAPES and args and isinstance(args[0], torch.Tensor):
             self._escape(func)
-        elif func is _Tensor.backward or func is torch.autograd.backward:
-            self._note_backward(args, kwargs)
+        elif func in _ENGINE:
+            self._note_backward(func, args, kwargs)
+        elif func in _HOOKS:
+            self._use.hook = self._use.hook or user_site()
+        elif self._watched and func in _PLACE and id(args[0]) in self._watched:
+            self._use.state = self._use.state or user_site()
         return func(*args, **kwargs)
 
     # ------------------------------------------------------------------ in
@@ -107,8 +122,9 @@ class HostDataMode(TorchFunctionMode):
         text = f"{func.__name__}() hands the memory of a tensor out of PyTorch"
         self._tracer.block(reason(rules.MEMORY_ESCAPE, text, user_site()))
 
-    def _note_backward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if kwargs.get("retain_graph") or kwargs.get("create_graph"):
+    def _note_backward(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._use.engine = self._use.engine or user_site()
+        if func is torch.autograd.grad or kwargs.get("retain_graph") or kwargs.get("create_graph"):
             return
         roots = args[0] if args else kwargs.get("tensors")
         self.roots.extend([roots] if isinstance(roots, torch.Tensor) else list(roots or ()))

@@ -17,12 +17,14 @@ from ..signature.executed import ExecutedCode
 from ..signature.guards import Difference
 from ..signature.key import Call
 from ..signature.leaves import containers, flatten
+from .autograd import kept_storages
 from .gradients import GradientWatch
 from .inputs import group_members
 from .ledger import NEW, Ledger
 from .outputs import OWN
 from .pinpoint import line_that_changes
 from .run import HostRandom, Outcome, parameters_of
+from .tracked import graph_ends
 
 
 def state_reasons(found: list[Difference], codes: Iterable[CodeType], site: Site) -> list[Reason]:
@@ -44,7 +46,7 @@ def random_reasons(before: HostRandom, site: Site) -> list[Reason]:
     return found
 
 
-def surroundings_reasons(executed: ExecutedCode, call: Call, site: Site) -> list[Reason]:
+def surroundings_reasons(executed: ExecutedCode, outcome: Outcome, call: Call, site: Site) -> list[Reason]:
     """What the call did to modes and random state, and whether it could be watched."""
     found: list[Reason] = []
     changed = explain_ambient(call.key[3], read_ambient())
@@ -52,6 +54,9 @@ def surroundings_reasons(executed: ExecutedCode, call: Call, site: Site) -> list
         found.append(reason(rules.AMBIENT_CHANGES, changed, site))
     if executed.seeds:
         found.append(reason(rules.RANDOM_STATE_SET, "the call sets PyTorch's random state", site))
+    if executed.hooks and outcome.template.tracked:
+        text = "the call checkpoints, or sets saved-tensor hooks"
+        found.append(reason(rules.SAVED_HOOKS, text, site))
     if executed.blind:
         found.append(reason(rules.BLIND, "the call could not be watched: sys.setprofile is in use", site))
     return found
@@ -90,16 +95,10 @@ def device_reasons(outcome: Outcome, device: torch.device, site: Site) -> list[R
 
 
 def gradient_reasons(
-    outcome: Outcome, watch: GradientWatch, call: Call, site: Site
+    outcome: Outcome, watch: GradientWatch, site: Site
 ) -> tuple[list[Any], Any, list[Reason]]:
-    """Gradients that the call leaves behind, and inputs that would get some."""
-    effects, key, found = watch.changed(outcome.ledger, site)
-    if torch.is_grad_enabled():
-        for name, leaf in zip(call.names(), call.leaves, strict=True):
-            plain = isinstance(leaf, torch.Tensor) and not isinstance(leaf, torch.nn.Parameter)
-            if plain and leaf.requires_grad:
-                found.append(reason(rules.INPUT_GRADIENT, f"{name} requires grad", site))
-    return effects, key, found
+    """Gradients that the call leaves behind."""
+    return watch.changed(outcome.ledger, site)
 
 
 def array_reasons(outcome: Outcome, known: list[tuple[int, int]]) -> list[Reason]:
@@ -145,8 +144,18 @@ def external_reasons(outcome: Outcome, unknown: list[int]) -> list[Reason]:
     return found
 
 
-def escape_reasons(ledger: Ledger, outcome: Outcome, gradients: list[Any]) -> list[Reason]:
-    """Tensors made in the call that somebody keeps although they are no result."""
+def escape_reasons(
+    ledger: Ledger, outcome: Outcome, gradients: list[Any], tracked: list[torch.Tensor], call: Call
+) -> list[Reason]:
+    """Tensors made in the call that somebody keeps although they are no result.
+
+    Args:
+        ledger: The storages of the call.
+        outcome: What it did.
+        gradients: Gradient slots that it replaced.
+        tracked: Results whose graph keeps tensors for its backward.
+        call: The arguments, where that graph ends.
+    """
     allowed = {leaf.index for leaf in outcome.template.leaves if leaf.kind == OWN}
     for effect in gradients:
         origin = ledger.origin(effect.static) if effect.static is not None else None
@@ -160,6 +169,10 @@ def escape_reasons(ledger: Ledger, outcome: Outcome, gradients: list[Any]) -> li
     if left:
         gc.collect()
         left = set(ledger.alive()) - allowed
+    if left and tracked:
+        kept = kept_storages(tracked, graph_ends(call.leaves))
+        alive = ledger.alive()
+        left = {number for number in left if number in alive and alive[number]._cdata not in kept}
     found: list[Reason] = []
     for number in sorted(left)[:3]:
         operation, site = ledger.sites[number]

@@ -6,59 +6,34 @@ Runs after the callable has returned. Whatever it decides, the caller gets the r
 from __future__ import annotations
 
 import weakref
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import torch
 
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..signature.executed import ExecutedCode
 from ..signature.guards import Difference, differences
 from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
 from ..signature.state import ATTRIBUTE, CELL, ITEM, Snapshot, TensorMark
 from . import judge
+from .backward import Backward
 from .borrow import Lease
 from .gradients import GradientEffect, GradientWatch
+from .inputs import StaticInputs
 from .outputs import OWN, Template, spend
+from .pupil import Pupil
 from .replay import result_of
-from .result import EAGER, RECORDED, Limits, Result
+from .result import EAGER, RECORDED, Result
 from .run import HostRandom, Outcome, Plan, parameters_of
-from .states import Event, Life, State
+from .states import Event, State
+from .tracked import take_over, tracked_results
 from .variant import Variant
 
 MAX_OBSERVED = 8
 """Variants of a key that were observed but never recorded; the oldest is forgotten beyond that."""
-
-
-class Pupil(Protocol):
-    """The key that learns; see :class:`rote.recording.entry.Entry`."""
-
-    life: Life
-    variants: list[Variant]
-    executed: ExecutedCode
-    limits: Limits
-    name: str
-    evictions: int
-    calls: int
-    last_mismatch: Reason | None
-
-    def walk(self, call: Call) -> Snapshot:
-        """Take a snapshot of the reachable state."""
-        ...
-
-    def move(self, device: torch.device) -> None:
-        """Use the backend of another device from now on."""
-        ...
-
-    def rest(self, reasons: list[Reason]) -> None:
-        """Run eagerly for a while, for these reasons."""
-        ...
-
-    def give_up(self, event: Event, why: Reason) -> None:
-        """Record no more."""
-        ...
 
 
 class Lesson:
@@ -85,6 +60,8 @@ class Lesson:
         self._node = outcome.tracer.node
         self._effects: list[GradientEffect] = []
         self._effects_key: Any = None
+        self._results: list[torch.Tensor] = []
+        self._backward: Backward | None = None
 
     def learn(
         self, before: Snapshot | None, watch: GradientWatch, dice: HostRandom, guards: list[Reason]
@@ -99,10 +76,13 @@ class Lesson:
         """
         found, after = self._judge(before, watch, dice)
         difference = self._outcome.tracer.difference or self._compare_result()
+        self._results = tracked_results(self._outcome.value, self._outcome.template)
         value = self._value()
         self._outcome.value = None
         if not found and difference is None:
-            found += judge.escape_reasons(self._outcome.ledger, self._outcome, self._effects)
+            ledger, results = self._outcome.ledger, self._results
+            found += judge.escape_reasons(ledger, self._outcome, self._effects, results, self._call)
+        self._results = []
         if self._outcome.failed is not None:
             return self._capture_failed(value, self._outcome.failed)
         if found:
@@ -120,13 +100,13 @@ class Lesson:
         """Reasons against recording, and the state after the call if it was walked."""
         outcome, site = self._outcome, self._site
         assert self._plan.backend is not None
-        self._effects, self._effects_key, gradients = judge.gradient_reasons(outcome, watch, self._call, site)
+        self._effects, self._effects_key, gradients = judge.gradient_reasons(outcome, watch, site)
         changes, after = self._changes(before)
         found = judge.state_reasons(changes, list(self._pupil.executed.globals), site)
         if after is not None:
             found = found or self._restore_arguments(after)
         found += judge.random_reasons(dice, site)
-        found += judge.surroundings_reasons(self._pupil.executed, self._call, site)
+        found += judge.surroundings_reasons(self._pupil.executed, outcome, self._call, site)
         found += judge.argument_reasons(outcome, self._call, site)
         found += judge.device_reasons(outcome, self._plan.backend.device, site)
         found += outcome.tracer.blockers
@@ -137,10 +117,12 @@ class Lesson:
         known = guard.handles if guard is not None else set[int]()
         if after is not None:
             known = set(after.tensors)
+        known = known | self._pupil.trusted
         unknown = judge.unknown_externals(outcome, known, watch, self._call)
         if unknown and after is None:  # this path reads tensors that no earlier one read
             after = self._pupil.walk(self._call)
-            unknown = judge.unknown_externals(outcome, set(after.tensors), watch, self._call)
+            known = set(after.tensors) | self._pupil.trusted
+            unknown = judge.unknown_externals(outcome, known, watch, self._call)
         found = judge.external_reasons(outcome, unknown)
         pointers = set(outcome.tracer.arrays)
         if pointers and not (self._variant is not None and pointers <= self._variant.arrays):
@@ -203,7 +185,10 @@ class Lesson:
             lease = None
             if self._pupil.limits.borrow and variant is not None and self._node.recorded:
                 lease = variant.lease = Lease(self._pupil.name, self._site)
-            value = result_of(outcome.template, plan.inputs, self._call, lease)
+            self._backward = self._take_over(variant, plan.inputs)
+            value = result_of(outcome.template, plan.inputs, self._call, lease, self._backward)
+            if self._backward is not None and not self._node.recorded:
+                self._backward.release()  # a way that is walked once
             # If the way ends unrecorded, what it left in .grad gets memory of its own.
             if not self._node.recorded:
                 for effect in self._effects:
@@ -218,6 +203,17 @@ class Lesson:
             for part, leaf in zip(leaves, outcome.template.leaves, strict=True)
         ]
         return unflatten(spec, iter(fresh))
+
+    def _take_over(self, variant: Variant | None, inputs: StaticInputs) -> Backward | None:
+        """The call ran on static inputs: keep its graph for the backward of this call and of replays."""
+        outcome = self._outcome
+        if variant is None or not outcome.template.tracked:
+            return None
+        tracer, pupil = outcome.tracer, self._pupil
+        return take_over(
+            outcome.value, outcome.template, inputs, outcome.ledger, outcome.use,
+            tracer.written_externals, variant.occupancy, pupil, pupil.log,
+        )  # fmt: skip
 
     # ------------------------------------------------------------------ verdicts
 
@@ -319,6 +315,7 @@ class Lesson:
         self._node.template = template
         self._node.effects_key = self._effects_key or None
         self._node.effects = self._effects if self._node.recorded else []
+        self._node.backward = self._backward if self._node.recorded else None
 
     def _discard(self) -> None:
         """Nothing of this call's recording is kept; recorded results were copied already."""
@@ -361,7 +358,7 @@ def strip(template: Template) -> Template:
 
 
 def _bare(leaf: Any) -> Any:
-    return type(leaf)(leaf.kind, leaf.token, leaf.index, None, leaf.spent) if leaf.kind == OWN else leaf
+    return replace(leaf, value=None, made="") if leaf.kind == OWN else leaf
 
 
 def _assign(kind: str, container: Any, key: Any, value: torch.Tensor) -> None:

@@ -10,6 +10,7 @@ grad, as in eager, and raises when ``backward`` is called on it again, as in eag
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +28,9 @@ PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VALUE, META = (
     "passed", "input view", "external", "external view", "own", "value", "meta",
 )  # fmt: skip
 
+Attach = Callable[[dict[int, torch.Tensor], tuple[Any, ...]], None]
+"""Hangs results into the caller's autograd graph; see :meth:`.backward.Backward.attach`."""
+
 _VALUES = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 
 
@@ -40,6 +44,7 @@ class OutputLeaf:
         index: Argument leaf (passed, input view) or storage number (own).
         value: The tensor in the recording, the external tensor, or the plain value.
         spent: It requires grad, and its graph was consumed inside the call.
+        tracked: It requires grad, and backward may be called on it.
         made: The operation that made it and its line.
     """
 
@@ -49,6 +54,7 @@ class OutputLeaf:
     value: Any = None
     spent: bool = False
     made: str = ""
+    tracked: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,9 +65,14 @@ class Template:
     leaves: tuple[OutputLeaf, ...]
 
     @property
+    def tracked(self) -> bool:
+        """Whether backward may be called on a part of the result that is made by the call."""
+        return any(leaf.tracked and leaf.kind == OWN for leaf in self.leaves)
+
+    @property
     def key(self) -> Any:
         """What two observations of the result are compared by."""
-        return (self.spec, tuple(leaf.token for leaf in self.leaves))
+        return (self.spec, tuple((leaf.token, leaf.tracked) for leaf in self.leaves))
 
     def prepared(self) -> Template:
         """For a recording: results with a consumed graph become tensors that carry its stand-in."""
@@ -76,6 +87,8 @@ class Template:
         if self.spec != other.spec:
             return "the structure of the result differs"
         for name, was, now in zip(paths(self.spec, "result"), self.leaves, other.leaves, strict=True):
+            if was.tracked != now.tracked:
+                return f"{name} {'required' if was.tracked else 'did not require'} grad before"
             if was.token != now.token:
                 return f"{name} was {was.value!r:.60} and is {now.value!r:.60}"
         return "nothing differs"
@@ -102,10 +115,6 @@ def make_template(
     blockers: list[Reason] = []
     for name, leaf in zip(paths(spec, "result"), leaves, strict=True):
         if isinstance(leaf, torch.Tensor):
-            known = id(leaf) in spent or id(leaf) in inputs
-            if leaf.requires_grad and leaf.grad_fn is not None and not known:
-                text = f"{name} has grad_fn {leaf.grad_fn.name()}"
-                blockers.append(reason(rules.OUTPUT_GRADIENT, text, site))
             made = _tensor_leaf(leaf, ledger, inputs, id(leaf) in spent)
             found.append(made)
             blockers.extend(_unusual(name, leaf, made, site))
@@ -122,7 +131,9 @@ def _unusual(name: str, leaf: torch.Tensor, made: OutputLeaf, site: Site) -> lis
     if made.kind in (PASSED, EXTERNAL_SAME, META):
         return []
     text: str | None = None
-    if type(leaf) is not torch.Tensor:
+    if made.kind == VALUE:
+        text = f"{name} has layout {leaf.layout}"
+    elif type(leaf) is not torch.Tensor:
         text = f"{name} is a {type(leaf).__name__}"
     elif leaf.requires_grad and leaf.grad_fn is None:
         text = f"{name} is a leaf that requires grad"
@@ -140,26 +151,32 @@ def _value_token(leaf: Any, ledger: Ledger) -> Any:
 
 
 def _tensor_leaf(leaf: torch.Tensor, ledger: Ledger, inputs: dict[int, int], spent: bool) -> OutputLeaf:
+    if leaf.layout is not torch.strided:
+        return OutputLeaf(VALUE, (leaf.layout, leaf.dtype, tuple(leaf.shape)))
     if leaf.device.type == "meta":
         return OutputLeaf(META, (tuple(leaf.shape), leaf.stride(), leaf.dtype), value=leaf.detach())
     if id(leaf) in inputs:
         return OutputLeaf(PASSED, inputs[id(leaf)], index=inputs[id(leaf)])
+    tracked = leaf.requires_grad and leaf.grad_fn is not None and not spent
     same = any(leaf is external for external in ledger.externals)
     token = ledger.token(leaf)
     kind, number = token.origin
     if kind == INPUT:
-        return OutputLeaf(INPUT_VIEW, token, index=number, value=ledger.input_dtype(number))
+        return OutputLeaf(INPUT_VIEW, token, number, ledger.input_dtype(number), tracked=tracked)
     if kind == EXTERNAL:
         seen_now = ledger.externals[-1] is leaf  # no operation read it: it is the object itself
         return OutputLeaf(EXTERNAL_SAME if same or seen_now else EXTERNAL_VIEW, token, value=leaf)
     operation, site = ledger.sites.get(number, ("an operation", NOWHERE))
-    return OutputLeaf(
-        OWN, token, index=number, value=leaf.detach(), spent=spent, made=f"{operation} at {site}"
-    )
+    made = f"{operation} at {site}"
+    return OutputLeaf(OWN, token, number, leaf.detach(), spent=spent, made=made, tracked=tracked)
 
 
 def hand_out(
-    template: Template, leaves: tuple[Any, ...], starts: dict[int, int], lease: Lease | None = None
+    template: Template,
+    leaves: tuple[Any, ...],
+    starts: dict[int, int],
+    lease: Lease | None = None,
+    attach: Attach | None = None,
 ) -> Any:
     """Make the caller's result: copies of what lies in the recording's memory, everything else as it is.
 
@@ -168,12 +185,15 @@ def hand_out(
         leaves: The call's argument leaves.
         starts: For each input leaf a view is taken of, where its group starts in the caller's storage.
         lease: Lend the recording's memory under this lease instead of copying it.
+        attach: Hangs the copies, by position, into the caller's autograd graph.
     """
     if lease is not None:
         template = _lent(template, lease)
-    if template.spec is None and template.leaves[0].kind == OWN:
+    if attach is None and template.spec is None and template.leaves[0].kind == OWN:
         return _copy_leaf(template.leaves[0])
     copies = _copies(template)
+    if attach is not None:
+        attach(copies, leaves)
     parts: list[Any] = []
     for position, leaf in enumerate(template.leaves):
         if leaf.kind == OWN:
@@ -195,7 +215,7 @@ def _lent(template: Template, lease: Lease) -> Template:
     """The same result with tensors that look at the recording's memory (a loss is small, and copied)."""
     leaves = [
         replace(leaf, kind=VALUE, value=lend(leaf.value, lease, leaf.made))
-        if leaf.kind == OWN and not leaf.spent
+        if leaf.kind == OWN and not leaf.spent and not leaf.tracked
         else leaf
         for leaf in template.leaves
     ]

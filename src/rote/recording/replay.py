@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..signature.key import Call
+from .backward import Backward
 from .borrow import Lease
 from .inputs import StaticInputs, base_offset
 from .outputs import INPUT_VIEW, Template, hand_out
@@ -68,11 +69,26 @@ def replay(root: Node, inputs: StaticInputs, call: Call, *, started: bool = Fals
         node, steps = child, child.steps
 
 
-def result_of(template: Template, inputs: StaticInputs, call: Call, lease: Lease | None = None) -> Any:
-    """Copy mutated inputs back and hand the result of a finished call out, under a lease if there is one."""
+def result_of(
+    template: Template,
+    inputs: StaticInputs,
+    call: Call,
+    lease: Lease | None = None,
+    backward: Backward | None = None,
+) -> Any:
+    """Copy mutated inputs back and hand the result of a finished call out.
+
+    Args:
+        template: The recorded result.
+        inputs: The static inputs.
+        call: The call's arguments.
+        lease: Lend the recording's memory under this lease.
+        backward: The recorded graph, if a part of the result requires grad.
+    """
     if inputs.written:
         inputs.copy_back(call.leaves)
     starts: dict[int, int] = {}
     if any(leaf.kind == INPUT_VIEW for leaf in template.leaves):
         starts = {group.members[0]: base_offset(call.leaves, group.members) for group in inputs.groups}
-    return hand_out(template, call.leaves, starts, lease)
+    attach = backward.attach if backward is not None else None
+    return hand_out(template, call.leaves, starts, lease, attach)

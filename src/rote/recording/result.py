@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..hazards.rules import Reason
-from .variant import Variant
+
+if TYPE_CHECKING:
+    from .variant import Variant
 
 REPLAYED, EAGER, RECORDED = "replayed", "eager", "recorded"
 

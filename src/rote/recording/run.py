@@ -22,15 +22,18 @@ from ..backends.base import Backend, Session
 from ..base.location import NOWHERE, Site, traceback_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..signature.key import PARAMETER, Call
+from ..signature.key import PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
+from .autograd import newest_age
 from .cursor import Mode
 from .host_data import HostDataMode, consumed
 from .inputs import StaticInputs, base_offset, group_members
 from .ledger import Ledger
 from .outputs import Template, make_template
+from .saved import saving
 from .tape import RestartError, SegmentTape
 from .tracer import Tracer
+from .tracked import GradientUse, gradient_blockers
 from .tree import Node
 
 MAX_RESTARTS = 64
@@ -73,6 +76,8 @@ class Outcome:
         blockers: Why nothing of the call can be recorded.
         recorded: Nodes that were recorded.
         failed: Why a capture failed, if it did.
+        ledger: The storages of the call.
+        use: What the call did with gradients.
     """
 
     value: Any
@@ -82,6 +87,7 @@ class Outcome:
     recorded: list[Node]
     failed: Reason | None
     ledger: Ledger
+    use: GradientUse
 
 
 class TracedCall:
@@ -106,6 +112,11 @@ class TracedCall:
         )
         leaves = call.leaves if plan.inputs is None else plan.inputs.substitute(call.leaves)
         self._leaves = tuple(leaves)
+        self._watched = frozenset(
+            id(leaf)
+            for leaf, kind in zip(leaves, call.kinds, strict=True)
+            if kind == TENSOR and leaf.requires_grad
+        )
         self._failed: Reason | None = None
         self._last: Tracer | None = None
 
@@ -146,24 +157,25 @@ class TracedCall:
     def _attempt(self, tracer: Tracer) -> Outcome:
         tape = self._tape
         self._last = tracer
-        host = HostDataMode(tracer)
+        use = GradientUse(newest_age() if torch.is_grad_enabled() else 0)
+        host = HostDataMode(tracer, use, self._watched)
         with self._stream():  # outermost: a segment is closed or thrown away before the stream is left
             try:
-                value = self._call_function(tracer, host)
+                value = self._call_function(tracer, host, use)
                 if tape is not None:
                     tape.close()
             finally:
                 if tape is not None:
                     tape.abort()
-        return self._finish(tracer, host, value)
+        return self._finish(tracer, host, use, value)
 
-    def _call_function(self, tracer: Tracer, host: HostDataMode) -> Any:
+    def _call_function(self, tracer: Tracer, host: HostDataMode, use: GradientUse) -> Any:
         if self._plan.inputs is None and self._call.given is not None:
             args, kwargs = self._call.given
         else:
             args, kwargs = self._call.rebuild(list(self._leaves))
         try:
-            with self._surroundings(), host, tracer:
+            with self._surroundings(), self._saving(tracer, use), host, tracer:
                 return self._function(*args, **kwargs)
         except RestartError:
             raise
@@ -189,20 +201,24 @@ class TracedCall:
         else:  # an interrupt ends the call here, after what came before it
             tape.close()
 
-    def _finish(self, tracer: Tracer, host: HostDataMode, value: Any) -> Outcome:
+    def _finish(self, tracer: Tracer, host: HostDataMode, use: GradientUse, value: Any) -> Outcome:
         tensors = _tensors(value)
         spent = consumed(host.roots, tensors)
         host.roots.clear()
         inputs = {id(leaf): i for i, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)}
         template, blockers = make_template(value, tracer.ledger, inputs, spent, self._site)
         tracer.complete()
+        written = (tracer.written_inputs, tracer.written_externals)
+        blockers += gradient_blockers(
+            value, template, self._call, self._leaves, tracer.ledger, written, use, self._site
+        )
         for blocker in blockers:
             tracer.block(blocker)
         node = tracer.node
         if tracer.mode is Mode.RECORD and self._tape is not None:
             self._tape.end_node(node, None)
         recorded = [found for found in (self._tape.recorded if self._tape else []) if found.recorded]
-        return Outcome(value, tracer, template, tracer.blockers, recorded, self._failed, tracer.ledger)
+        return Outcome(value, tracer, template, tracer.blockers, recorded, self._failed, tracer.ledger, use)
 
     def _tracer(self, follow: bool, path: list[Any], stop: tuple[Node, int] | None) -> Tracer:
         ledger = Ledger()
@@ -261,6 +277,13 @@ class TracedCall:
                 torch.set_autocast_cache_enabled(False)
                 stack.callback(torch.set_autocast_cache_enabled, True)
             yield
+
+    def _saving(self, tracer: Tracer, use: GradientUse) -> Any:
+        """On static inputs, keep what the graph of a result saves."""
+        known = (node.template for node in self._plan.root.walk())
+        if self._plan.inputs is None or not any(end is not None and end.tracked for end in known):
+            return nullcontext()
+        return saving(tracer, use.saved)
 
     def _stream(self) -> Any:
         return self._plan.session.stream() if self._plan.session is not None else nullcontext()

@@ -37,6 +37,7 @@ from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
 from .operands import is_view
 from .tape import RestartError, kept_call
 
+_detach = torch.ops.aten.detach.default
 _lift = torch.ops.aten.lift_fresh.default
 
 
@@ -76,6 +77,8 @@ class Tracer(HostTensors, TorchDispatchMode):
             with self:  # its parts come back here, one by one
                 return func.decompose(*args, **kwargs)
         tensors = tensors_of(args, kwargs)
+        if func is _detach:
+            return self._detached(func, tensors[0])
         if func is _lift and tensors and not self.ledger.knows(tensors[0]):
             return self._lifted(tensors[0])
         placement = self._place(facts, tensors, kwargs)
@@ -89,6 +92,12 @@ class Tracer(HostTensors, TorchDispatchMode):
         if self.mode is Mode.FOLLOW:
             return self._followed(event, func, args, kwargs, tensors)
         return self._run(event, func, args, kwargs, tensors, tokens, placement)
+
+    def _detached(self, func: Any, tensor: torch.Tensor) -> Any:
+        """An alias is no event: autograd makes some of its own, and not the same ones under hooks."""
+        self.ledger.token(tensor)
+        self.ledger.note_readers("aten::detach", user_site())
+        return func(tensor)
 
     def _higher_order(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An operator over Python functions (``torch.cond``): nothing of the call is recorded."""

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import torch
 
 from ..base.location import Site
+from .backward import Backward
 from .events import Event
 from .gradients import GradientEffect
 from .outputs import Template
@@ -89,6 +90,7 @@ class Node:
         held: Storages alive at the branch, by number: what the continuation may read.
         constants: Hoisted host data, by event index.
         refused: Event indices of operations found to be refused by a capture.
+        backward: The graph of the result, if the stretch ends the call and backward may be called on it.
         pure: The stretch writes nothing but its own memory, draws no random number and has no island.
     """
 
@@ -105,6 +107,7 @@ class Node:
     held: dict[int, torch.UntypedStorage] = field(default_factory=dict[int, torch.UntypedStorage])
     constants: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
     refused: set[int] = field(default_factory=set[int])
+    backward: Backward | None = None
     pure: bool = True
 
     @property
@@ -128,6 +131,9 @@ class Node:
         self.branch = None
         self.held = {}
         self.constants = {}
+        if self.backward is not None:
+            self.backward.release()
+            self.backward = None
         for child in self.edges.values():
             child.arrivals = []
             child.unrecord()

@@ -13,6 +13,7 @@ from ..memory.holding import Holding
 from ..signature.guards import Difference, Guard
 from ..signature.key import TENSOR, Call
 from ..signature.state import Snapshot
+from .backward import Backward, Occupancy
 from .borrow import Lease
 from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
@@ -40,6 +41,7 @@ class Variant:
         self.arrays: set[int] = set()
         self.readers: dict[int, Site] = {}
         self.lease: Lease | None = None
+        self.occupancy = Occupancy()
         self.generators: dict[int, torch.Generator] = {}
         self.effects: list[GradientEffect] = []
         self.replays = 0
@@ -101,7 +103,9 @@ class Variant:
         a kernel launched past PyTorch's dispatcher that writes memory made outside.
         """
         guard = self.guard
-        return self.starts_early and guard is not None and not self._present and guard.tensors_hold()
+        if not self.starts_early or guard is None or self._present or self.busy:
+            return False
+        return guard.tensors_hold()
 
     def decide_start(self, asynchronous: bool) -> None:
         """After a recording: an early start pays where the device is asynchronous and the guard is long."""
@@ -135,6 +139,21 @@ class Variant:
             return
         alive = [tensor for ref in self.writes.values() if (tensor := ref()) is not None]
         increment_version([tensor for tensor in alive if not tensor.is_inference()])
+
+    @property
+    def busy(self) -> bool:
+        """Whether a result that waits for its backward needs the memory as it is."""
+        return self.occupancy.taken
+
+    def backwards(self) -> list[Backward]:
+        """The recorded graphs of its paths."""
+        return [node.backward for node in self.root.walk() if node.backward is not None]
+
+    def bytes_held(self) -> int:
+        """Bytes of pool memory and static inputs, those of its backward included."""
+        held = self.holding.bytes_held if self.holding is not None else 0
+        held += self.inputs.nbytes() if self.inputs is not None else 0
+        return held + sum(backward.bytes_held() for backward in self.backwards())
 
     def islands(self) -> list[Island]:
         """All recorded islands."""

@@ -12,12 +12,16 @@ not recorded.
 from __future__ import annotations
 
 import gc
+import inspect
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from ..base.location import TORCH_NEEDS, is_internal
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint
+
+from ..base.location import TORCH_NEEDS, is_internal, is_own
 
 _TOOL = 4
 """A tool number of ``sys.monitoring`` that no known tool reserves."""
@@ -27,6 +31,10 @@ _SEEDING = frozenset({
 })  # fmt: skip
 
 
+_SAVING = frozenset({saved_tensors_hooks.__enter__.__code__, inspect.unwrap(checkpoint).__code__})
+"""Code that takes over what a backward keeps."""
+
+
 class ExecutedCode:
     """The code objects a callable was seen to run, each with the globals it reads.
 
@@ -34,6 +42,7 @@ class ExecutedCode:
         globals: The code, outside PyTorch and the standard library.
         holders: Slots for arguments that are compared by content.
         seeds: PyTorch's random state was set by the code.
+        hooks: The code checkpointed, or set saved-tensor hooks.
         blind: The last call could not be watched, because another profiler was active.
     """
 
@@ -41,6 +50,7 @@ class ExecutedCode:
         self.globals: dict[CodeType, dict[str, Any]] = {}
         self.holders: dict[int, list[Any]] = {}
         self.seeds = False
+        self.hooks = False
         self.blind = False
         self._stop: Callable[[], None] | None = None
 
@@ -73,8 +83,9 @@ class ExecutedCode:
         started: int = monitoring.events.PY_START
 
         def entered(code: CodeType, offset: int) -> Any:
-            self._note(code, sys._getframe(1))
-            return monitoring.DISABLE
+            frame = sys._getframe(1)
+            self._note(code, frame)
+            return None if code in _SAVING and _called_by_us(frame) else monitoring.DISABLE
 
         def stop() -> None:
             monitoring.set_events(_TOOL, 0)
@@ -93,6 +104,8 @@ class ExecutedCode:
             and "torch" in code.co_filename
         ):
             self.seeds = True
+        if code in _SAVING and not _called_by_us(frame):
+            self.hooks = True
         if code in self.globals or code.co_name == "<module>" or is_internal(code.co_filename):
             return
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -121,6 +134,11 @@ class ExecutedCode:
     def attribute_names(self) -> set[str]:
         """Every name mentioned by the executed code (to look into Python modules selectively)."""
         return {name for code in list(self.globals) for name in code.co_names}
+
+
+def _called_by_us(frame: FrameType) -> bool:
+    """Recordings set saved-tensor hooks of their own."""
+    return frame.f_back is not None and is_own(frame.f_back.f_code.co_filename)
 
 
 def _names(code: CodeType) -> list[str]:

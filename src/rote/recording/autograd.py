@@ -1,0 +1,145 @@
+"""The autograd graph below a call's results: where gradients go, and what the graph keeps alive.
+
+A graph is walked from the results along ``next_functions``. It ends in the nodes that accumulate into leaves,
+and, for a call that was only observed, at the arguments. A node that is older than the call belongs to a
+tensor made outside with a history of its own; such a graph cannot be recorded, since its other half is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.autograd.function import BackwardCFunction
+
+from .compat import node_age
+
+Node = Any
+"""A ``grad_fn``."""
+
+
+def newest_age() -> int:
+    """The age of a node made now; nodes of a later call are younger (their number is higher)."""
+    with torch.enable_grad():
+        probe = torch.empty(0, requires_grad=True).view(0)
+    return node_age(probe.grad_fn)
+
+
+def nodes_below(results: Iterable[torch.Tensor], ends: frozenset[Node] = frozenset()) -> Iterator[Node]:
+    """Every node that the results depend on, each once; not below ``ends``, which are left out."""
+    queue: list[Node] = [result.grad_fn for result in results if result.grad_fn is not None]
+    seen: set[Node] = set(ends)
+    while queue:
+        node = queue.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        yield node
+        queue.extend(parent for parent, _ in node.next_functions if parent is not None)
+
+
+def leaves_below(results: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """The leaves that gradients of the results go to."""
+    return [node.variable for node in nodes_below(results) if hasattr(node, "variable")]
+
+
+def older_node(results: Iterable[torch.Tensor], ends: frozenset[Node], age: int) -> Node | None:
+    """A node that was there before the call, or None if the call made the whole graph."""
+    for node in nodes_below(results, ends):
+        if not hasattr(node, "variable") and node_age(node) <= age:
+            return node
+    return None
+
+
+def runs_python(results: Iterable[torch.Tensor]) -> bool:
+    """Whether the graph contains Python code: a ``torch.autograd.Function``."""
+    return any(isinstance(node, BackwardCFunction) for node in nodes_below(results))
+
+
+def kept_storages(results: Iterable[torch.Tensor], ends: frozenset[Node]) -> set[int]:
+    """Handles of the storages that the graph keeps for its backward.
+
+    Reads the saved tensors of every node, so it must not be asked of a graph made under saved-tensor hooks:
+    reading would run them (activation checkpointing would compute everything again).
+    """
+    found: set[int] = set()
+    for node in nodes_below(results, ends):
+        for value in _kept_by(node):
+            if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+                found.add(value.untyped_storage()._cdata)
+    return found
+
+
+def _kept_by(node: Node) -> Iterator[Any]:
+    """The saved tensors of one node; of a node in Python also what it keeps as attributes."""
+    names = [name for name in dir(type(node)) if name.startswith("_saved_")]
+    values: list[Any] = [getattr(node, name) for name in names]
+    if isinstance(node, BackwardCFunction):
+        values.append(node.saved_tensors)
+        values.extend(vars(node).values())
+    for value in values:
+        yield from value if isinstance(value, (tuple, list)) else (value,)
+
+
+@contextmanager
+def _without_hooks(targets: list[torch.Tensor]) -> Generator[None]:
+    """Autograd runs a leaf's hooks also where its gradient is only computed; the caller's graph runs them."""
+    hooked = [tensor._backward_hooks for tensor in targets if tensor._backward_hooks]
+    kept = [dict(hooks) for hooks in hooked]
+    for hooks in hooked:
+        hooks.clear()
+    try:
+        yield
+    finally:
+        for hooks, own in zip(hooked, kept, strict=True):
+            hooks.update(own)
+
+
+class GradientWalk:
+    """Computes gradients through a recorded call's graph, any number of times.
+
+    Args:
+        results: The recorded results with their graph.
+        targets: Static arguments and leaves that may get a gradient.
+        memory: Handles of the storages that replays write; a gradient that lies there is copied.
+    """
+
+    __name__ = "backward"
+
+    def __init__(
+        self, results: list[torch.Tensor], targets: list[torch.Tensor], memory: frozenset[int]
+    ) -> None:
+        self.results = results
+        self.targets = targets
+        self.memory = memory
+
+    def __call__(self, needed: int, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        """Gradients of the targets.
+
+        Args:
+            needed: One bit for each target, the first one lowest.
+            gradients: The gradient of each result, None where there is none.
+        """
+        found: list[torch.Tensor | None] = [None] * len(self.targets)
+        wanted = [number for number in range(len(self.targets)) if needed >> number & 1]
+        pairs = [pair for pair in zip(self.results, gradients, strict=True) if pair[1] is not None]
+        if not wanted or not pairs:
+            return tuple(found)
+        with _without_hooks(self.targets):
+            made = torch.autograd.grad(
+                [result for result, _ in pairs],
+                [self.targets[number] for number in wanted],
+                [gradient for _, gradient in pairs],
+                retain_graph=True,
+                allow_unused=True,
+            )
+        for number, gradient in zip(wanted, made, strict=True):
+            found[number] = self._own(gradient)
+        return tuple(found)
+
+    def _own(self, gradient: torch.Tensor | None) -> torch.Tensor | None:
+        if gradient is None or gradient.layout is not torch.strided:
+            return gradient
+        return gradient.clone() if gradient.untyped_storage()._cdata in self.memory else gradient

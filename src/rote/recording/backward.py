@@ -1,0 +1,271 @@
+"""Backward of a recorded call: the recorded graph is kept, and walking it is itself a callable that replays.
+
+The result of a graphed call hangs in the caller's autograd graph by one node (:class:`Recorded`) whose
+parents are the arguments and parameters that gradients go to. When autograd comes to that node, the recorded
+graph is walked, on the memory that the forward has just written. The walk has keys of its own (which results
+have a gradient, which targets need one, shapes and strides), and each key is observed, recorded and replayed
+like any call. Until it is recorded, after its recording was dropped, or inside somebody's trace, the walk
+runs as plain autograd: the same operations on the same memory.
+
+That memory is only right until the forward replays again, so each result *claims* it. The claim ends when
+autograd frees the node's saved tensors (a backward without ``retain_graph``) or when the node dies; until
+then other calls go to another recording (:meth:`~rote.recording.entry.Entry.find` skips an occupied one).
+Autograd itself keeps the books: the claim is a weak reference to a tensor saved by the node.
+
+What does not work: a gradient of the gradient (``create_graph=True``), which raises; the sum over several
+calls in one backward adds the calls' gradients one by one, where eager may add in another order.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from ..backends.select import PROCESS
+from ..base.errors import MisuseError, NotReplayedError
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
+from ..signature.compat import foreign_modes
+from ..signature.key import Call, bind
+from .autograd import GradientWalk
+from .log import BackwardLog
+from .result import Result
+
+
+class Walker(Protocol):
+    """A key of the walk; see :class:`rote.recording.walked.WalkedEntry`."""
+
+    @property
+    def dead(self) -> bool:
+        """Whether it can no longer be used."""
+        ...
+
+    def make(self, call: Call) -> Result:
+        """Make one call."""
+        ...
+
+    def bytes_held(self) -> int:
+        """Bytes held by its recordings."""
+        ...
+
+    def release(self) -> None:
+        """Free everything."""
+        ...
+
+
+class Owner(Protocol):
+    """The key whose forward was recorded; see :class:`rote.recording.entry.Entry`."""
+
+    def open_walk(self, walk: GradientWalk, call: Call) -> Walker:
+        """A new key of a walk."""
+        ...
+
+    def refuse(self, why: Reason) -> None:
+        """Run eagerly from now on."""
+        ...
+
+
+class Occupancy:
+    """Whether a recording's memory is claimed by a result that waits for its backward."""
+
+    def __init__(self) -> None:
+        self._token: weakref.ref[torch.Tensor] | None = None
+
+    @property
+    def taken(self) -> bool:
+        """Whether a claim is alive."""
+        if self._token is None:
+            return False
+        if self._token() is not None:
+            return True
+        self._token = None
+        return False
+
+    def take(self) -> torch.Tensor:
+        """Begin a claim; it lasts as long as the tensor that is returned."""
+        token = torch.empty(0, device="cpu")
+        self._token = weakref.ref(token)
+        return token
+
+
+class Read(NamedTuple):
+    """A tensor made outside that the graph saved.
+
+    Attributes:
+        tensor: The tensor itself, weakly (it may be rebound to other memory).
+        alias: The memory that was saved, with the tensor's version counter.
+    """
+
+    tensor: weakref.ref[torch.Tensor]
+    alias: torch.Tensor
+
+
+class Backward:
+    """The graph of one recorded path, and the recordings of walking it.
+
+    Args:
+        walk: Walks the graph.
+        arguments: Positions of the argument leaves among the targets, which they come first of.
+        tracked: Positions of the result leaves that require grad; several may be one tensor.
+        reads: Tensors made outside that the graph saved.
+        occupancy: Of the recording's memory.
+        owner: The key of the forward, weakly.
+        log: Counts calls.
+    """
+
+    def __init__(
+        self,
+        walk: GradientWalk,
+        arguments: list[int],
+        tracked: list[list[int]],
+        reads: list[Read],
+        occupancy: Occupancy,
+        owner: weakref.ref[Owner],
+        log: BackwardLog,
+    ) -> None:
+        self._walk = walk
+        self._arguments = arguments
+        self._parameters = walk.targets[len(arguments) :]
+        self._tracked = tracked
+        self._reads = reads
+        self._occupancy = occupancy
+        self._owner = owner
+        self._log = log
+        self._walkers: dict[Any, Walker] = {}
+        self._released = False
+
+    # ------------------------------------------------------------------ forward
+
+    def attach(self, copies: dict[int, torch.Tensor], leaves: tuple[Any, ...]) -> None:
+        """Hang a call's results into the caller's autograd graph.
+
+        Args:
+            copies: The results by position; those that require grad are replaced.
+            leaves: The call's argument leaves.
+        """
+        values = [copies[positions[0]] for positions in self._tracked]
+        sources = [leaves[index] for index in self._arguments]
+        claim = Claim(self, [read.alias._version for read in self._reads])
+        with torch.enable_grad():
+            made = Recorded.apply(claim, self._occupancy.take(), values, *sources, *self._parameters)
+        for positions, tensor in zip(self._tracked, made, strict=True):
+            for position in positions:
+                copies[position] = tensor
+
+    # ------------------------------------------------------------------ backward
+
+    def gradients(
+        self, versions: list[int], gradients: tuple[Any, ...], needed: tuple[bool, ...]
+    ) -> tuple[Any, ...]:
+        """The gradients of arguments and parameters.
+
+        Args:
+            versions: Of the tensors made outside, when the forward had run.
+            gradients: Of the results, None where there is none.
+            needed: Whether each target needs one.
+
+        Raises:
+            MisuseError: A gradient of the gradient is asked for.
+            NotReplayedError: A parameter was rebound to other memory after the forward; in strict mode also
+                if the walk would not be replayed.
+            RuntimeError: A parameter was modified in place after the forward, as in eager.
+        """
+        if torch.is_grad_enabled():
+            self._refuse_second_order()
+        self._check(versions)
+        bits = sum(1 << number for number, wanted in enumerate(needed) if wanted)
+        if self._released or foreign_modes():
+            return self._walk(bits, *gradients)
+        call = bind((bits, *gradients), {})
+        walker = self._walker(call) if call.foreign is None else None
+        if walker is None:
+            return self._walk(bits, *gradients)
+        backend = PROCESS.of(self._walk.results[0].device)
+        if not PROCESS.take(backend.lock):
+            return self._walk(bits, *gradients)
+        try:
+            result = walker.make(call)
+        finally:
+            backend.lock.release()
+        self._log.add(result)
+        return result.value
+
+    def _walker(self, call: Call) -> Walker | None:
+        known = self._walkers.get(call.key)
+        if known is not None and not known.dead:
+            return known
+        owner = self._owner()
+        if owner is None:
+            return None
+        if known is not None:
+            known.release()
+        made = self._walkers[call.key] = owner.open_walk(self._walk, call)
+        return made
+
+    def _check(self, versions: list[int]) -> None:
+        """What the walk reads must be what the forward read."""
+        for read, version in zip(self._reads, versions, strict=True):
+            tensor, alias = read.tensor(), read.alias
+            if alias._version != version:
+                kind = f"{alias.type()} {list(alias.shape)}"
+                raise RuntimeError(
+                    "one of the variables needed for gradient computation has been modified by an inplace "
+                    f"operation: [{kind}] is at version {alias._version}; expected version {version} instead."
+                )
+            if tensor is not None and tensor.untyped_storage()._cdata != alias.untyped_storage()._cdata:
+                raise NotReplayedError(
+                    f"a {list(alias.shape)} tensor that the graphed call read was rebound to other memory "
+                    "(tensor.data = ...) before its backward. Rebind after backward(), or copy in place."
+                )
+
+    def _refuse_second_order(self) -> None:
+        text = "create_graph=True was asked of a result that came from a recording"
+        why = reason(rules.SECOND_ORDER, text)
+        owner = self._owner()
+        if owner is not None:
+            owner.refuse(why)
+        raise MisuseError(f"{why} (The next calls run eagerly.)")
+
+    # ------------------------------------------------------------------ memory
+
+    def bytes_held(self) -> int:
+        """Bytes held by the recordings of the walk."""
+        return sum(walker.bytes_held() for walker in self._walkers.values())
+
+    def release(self) -> None:
+        """Drop the recordings of the walk; results that wait for their backward keep the graph alive."""
+        self._released = True
+        for walker in self._walkers.values():
+            walker.release()
+        self._walkers.clear()
+
+
+class Claim(NamedTuple):
+    """What one result needs for its backward: the graph, and the versions of what it read."""
+
+    backward: Backward
+    versions: list[int]
+
+
+class Recorded(torch.autograd.Function):
+    """The node by which the results of one replay hang in the caller's graph."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, claim: Claim, token: torch.Tensor, values: list[torch.Tensor], *sources: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        """Give the results the node."""
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(token)
+        ctx.claim = claim
+        return tuple(values)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """Walk the recorded graph."""
+        _ = ctx.saved_tensors  # raises, in eager's words, if the graph was freed
+        backward, versions = ctx.claim
+        found = backward.gradients(versions, gradients, ctx.needs_input_grad[3:])
+        return (None, None, None, *found)

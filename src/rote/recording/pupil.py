@@ -1,0 +1,77 @@
+"""What a lesson needs of the key that learns from it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+
+from ..hazards.rules import Reason
+from ..signature.executed import ExecutedCode
+from ..signature.key import Call
+from ..signature.state import Snapshot
+from .autograd import GradientWalk
+from .backward import Walker
+from .log import BackwardLog
+from .result import Limits
+from .states import Event, Life
+from .variant import Variant
+
+
+class Pupil(Protocol):
+    """The key that learns; see :class:`rote.recording.entry.Entry`."""
+
+    life: Life
+    variants: list[Variant]
+    evictions: int
+    calls: int
+    last_mismatch: Reason | None
+
+    @property
+    def name(self) -> str:
+        """How the callable is called in messages."""
+        ...
+
+    @property
+    def executed(self) -> ExecutedCode:
+        """Code the callable was seen to run."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """Bounds."""
+        ...
+
+    @property
+    def trusted(self) -> frozenset[int]:
+        """Handles of storages that nobody can replace."""
+        ...
+
+    @property
+    def log(self) -> BackwardLog:
+        """Counts backward passes."""
+        ...
+
+    def open_walk(self, walk: GradientWalk, call: Call) -> Walker:
+        """A new key for walking a recorded graph back."""
+        ...
+
+    def refuse(self, why: Reason) -> None:
+        """Run eagerly from now on."""
+        ...
+
+    def walk(self, call: Call) -> Snapshot:
+        """Take a snapshot of the reachable state."""
+        ...
+
+    def move(self, device: torch.device) -> None:
+        """Use the backend of another device from now on."""
+        ...
+
+    def rest(self, reasons: list[Reason]) -> None:
+        """Run eagerly for a while, for these reasons."""
+        ...
+
+    def give_up(self, event: Event, why: Reason) -> None:
+        """Record no more."""
+        ...

@@ -1,0 +1,40 @@
+"""What a recorded forward keeps for its backward.
+
+The graph of a recorded call is walked many times, while replays write new values into the tensors that it
+saved and optimizers step the parameters. Autograd would call that a modification between forward and
+backward. It does not check versions where saved-tensor hooks are in force, so a recorded call runs under
+hooks that keep each tensor as it is; the check that matters, between one replay and its own backward, is made
+by :mod:`.backward`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+from .cursor import Cursor
+
+
+@contextmanager
+def saving(cursor: Cursor, aliases: list[torch.Tensor]) -> Generator[None]:
+    """Run a recorded forward.
+
+    Args:
+        cursor: The tracer of the call; it does not see the aliases being made.
+        aliases: Takes what the graph saves; tensors made outside share their version counters.
+    """
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        alias = cursor.quietly(tensor.detach)  # a saved result that kept its node would be a cycle
+        aliases.append(alias)
+        return alias
+
+    with saved_tensors_hooks(pack, _same):
+        yield
+
+
+def _same(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor

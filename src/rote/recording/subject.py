@@ -1,0 +1,59 @@
+"""What a key records: the callable, where its state is found, and what bounds its recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ..backends.base import Backend
+from ..signature.executed import ExecutedCode
+from .autograd import GradientWalk, kept_storages, runs_python
+from .log import BackwardLog
+from .result import Limits
+
+MAX_WALKS = 4
+"""Recordings alive at once for one key of a backward (its state hardly ever changes)."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A callable as its keys see it.
+
+    Attributes:
+        function: The callable.
+        name: How it is called in messages.
+        executed: Code it was seen to run, shared by all keys.
+        limits: Bounds.
+        pick: Chooses the backend from the devices in use.
+        log: Counts backward passes.
+        roots: Where its Python state is found, with names.
+        trusted: Storages that it reads and that nobody can replace.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    executed: ExecutedCode
+    limits: Limits
+    pick: Callable[[torch.device], Backend]
+    log: BackwardLog
+    roots: tuple[tuple[str, Any], ...]
+    trusted: frozenset[int] = frozenset()
+
+    def walking(self, walk: GradientWalk) -> Subject:
+        """The backward of a recorded call of this callable.
+
+        A graph without Python code depends on no Python state.
+        """
+        kept = kept_storages(walk.results, frozenset())
+        return replace(
+            self,
+            function=walk,
+            name=f"the backward of {self.name}",
+            executed=ExecutedCode(),
+            limits=replace(self.limits, borrow=False, max_recordings=MAX_WALKS),
+            roots=self.roots if runs_python(walk.results) else (),
+            trusted=frozenset(kept | walk.memory),
+        )

@@ -1,0 +1,195 @@
+"""Results that require grad: whether their graph can be recorded, and how it is taken over."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+from ..base.location import Site
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
+from ..signature.key import TENSOR, Call
+from ..signature.leaves import flatten
+from .autograd import GradientWalk, Node, kept_storages, leaves_below, older_node
+from .backward import Backward, Occupancy, Owner, Read
+from .inputs import StaticInputs
+from .ledger import EXTERNAL, Ledger
+from .log import BackwardLog
+from .outputs import INPUT_VIEW, OWN, Template
+
+
+class GradientUse:
+    """What a call does with gradients while it runs, seen above the dispatcher.
+
+    Attributes:
+        age: Nodes made by the call are younger.
+        engine: The line that ran a backward inside the call.
+        hook: The line that registered a hook, or read the graph, of a tensor.
+        state: The line that read the gradient or the place in the graph of an argument, and which.
+        saved: What the graph saved, if the call ran on static inputs.
+    """
+
+    def __init__(self, age: int) -> None:
+        self.age = age
+        self.engine: Site | None = None
+        self.hook: Site | None = None
+        self.state: Site | None = None
+        self.saved: list[torch.Tensor] = []
+
+
+def tracked_results(value: Any, template: Template) -> list[torch.Tensor]:
+    """The tensors of a result whose graph a recording would have to take over, each once."""
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return [leaves[group[0]] for group in _groups(leaves, template)]
+
+
+def _groups(leaves: list[Any], template: Template) -> list[list[int]]:
+    """Positions of the tracked leaves, those that are one tensor together."""
+    groups: dict[int, list[int]] = {}
+    for position, leaf in enumerate(template.leaves):
+        if leaf.tracked and leaf.kind == OWN:
+            groups.setdefault(id(leaves[position]), []).append(position)
+    return list(groups.values())
+
+
+def graph_ends(leaves: tuple[Any, ...]) -> frozenset[Node]:
+    """Where the graph of an observed call ends: at the history of its arguments."""
+    return frozenset(
+        leaf.grad_fn for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None
+    )
+
+
+def gradient_blockers(
+    value: Any,
+    template: Template,
+    call: Call,
+    leaves: tuple[Any, ...],
+    ledger: Ledger,
+    written: tuple[set[int], set[int]],
+    use: GradientUse,
+    site: Site,
+) -> list[Reason]:
+    """Why the gradients of a call cannot be recorded.
+
+    Args:
+        value: What the callable returned.
+        template: The same, taken apart.
+        call: The caller's arguments.
+        leaves: What the callable was given.
+        ledger: The storages of the call.
+        written: Arguments and external tensors that were written in place, by number.
+        use: What the call did with gradients.
+        site: The user's line for reasons that have no better one.
+    """
+    found: list[Reason] = []
+    names = call.names()
+    arguments = [
+        index
+        for index, (kind, leaf) in enumerate(zip(call.kinds, leaves, strict=True))
+        if kind == TENSOR and leaf.requires_grad
+    ]
+    if arguments and use.engine is not None and torch.is_grad_enabled():
+        text = f"{names[arguments[0]]} requires grad, and a backward runs inside the call"
+        found.append(reason(rules.INPUT_GRADIENT, text, use.engine))
+    if use.state is not None:
+        text = "the call looks at the gradient or the history of an argument"
+        found.append(reason(rules.INPUT_GRADIENT, text, use.state))
+    for index in written[0] & set(arguments):
+        text = f"{names[index]} requires grad and is modified in place"
+        found.append(reason(rules.INPUT_GRADIENT, text, site))
+    for number in written[1]:
+        if ledger.externals[number].grad_fn is not None:
+            text = "a tensor made outside is written with a result that requires grad"
+            found.append(reason(rules.OUTPUT_GRADIENT, text, ledger.external_sites[number][1]))
+    results = tracked_results(value, template)
+    if results:
+        found += _graph_blockers(results, template, leaves, use, site)
+    return found
+
+
+def _graph_blockers(
+    results: list[torch.Tensor], template: Template, leaves: tuple[Any, ...], use: GradientUse, site: Site
+) -> list[Reason]:
+    found: list[Reason] = []
+    if use.engine is not None:
+        text = "a backward runs inside the call, and a result requires grad all the same"
+        found.append(reason(rules.OUTPUT_GRADIENT, text, use.engine))
+    if use.hook is not None:
+        text = "the call registers a hook on a tensor, or looks at its graph"
+        found.append(reason(rules.GRADIENT_HOOK, text, use.hook))
+    node = older_node(results, graph_ends(leaves), use.age)
+    if node is not None:
+        text = f"a result depends on a tensor made outside that has a history ({node.name()})"
+        found.append(reason(rules.OUTPUT_GRADIENT, text, site))
+    handles = [result.untyped_storage()._cdata for result in results]
+    if len(set(handles)) < len(handles):
+        found.append(reason(rules.SHARED_RESULTS, "two results share memory", site))
+    for leaf in template.leaves:
+        if leaf.kind == INPUT_VIEW and leaf.tracked and not leaves[leaf.index].requires_grad:
+            text = "a view of an argument got a history inside the call"
+            found.append(reason(rules.INPUT_GRADIENT, text, site))
+    return found
+
+
+def take_over(
+    value: Any,
+    template: Template,
+    inputs: StaticInputs,
+    ledger: Ledger,
+    use: GradientUse,
+    written: set[int],
+    occupancy: Occupancy,
+    owner: Owner,
+    log: BackwardLog,
+) -> Backward | None:
+    """Keep the graph of a call that ran on static inputs; None if no result requires grad.
+
+    Args:
+        value: What the callable returned.
+        template: The same, taken apart.
+        inputs: The static inputs.
+        ledger: The storages of the call.
+        use: What the call did with gradients.
+        written: External tensors that the recording writes: replays change their versions themselves.
+        occupancy: Of the recording's memory.
+        owner: The key.
+        log: Counts backward passes.
+    """
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    groups = _groups(leaves, template)
+    if not groups:
+        return None
+    results = [leaves[group[0]] for group in groups]
+    members = {
+        id(static): member
+        for group in inputs.groups
+        for member, static in zip(group.members, group.static, strict=True)
+    }
+    ends = leaves_below(results)
+    placed = [leaf for leaf in ends if id(leaf) in members]
+    others = [leaf for leaf in ends if id(leaf) not in members]
+    memory = kept_storages(results, frozenset()) | {
+        tensor.untyped_storage()._cdata for tensor in (*results, *use.saved)
+    }
+    return Backward(
+        GradientWalk(results, [*placed, *others], frozenset(memory)),
+        [members[id(leaf)] for leaf in placed],
+        groups,
+        _reads(use.saved, ledger, written),
+        occupancy,
+        weakref.ref(owner),
+        log,
+    )
+
+
+def _reads(saved: list[torch.Tensor], ledger: Ledger, written: set[int]) -> list[Read]:
+    found: dict[int, Read] = {}
+    for alias in saved:
+        origin = ledger.origin(alias) if alias.layout is torch.strided else None
+        if origin is not None and origin[0] == EXTERNAL and origin[1] not in written:
+            found.setdefault(origin[1], Read(weakref.ref(ledger.externals[origin[1]]), alias))
+    return list(found.values())
