@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import GradientEdge
 
 from .compat import node_age
 
@@ -40,9 +41,9 @@ def nodes_below(results: Iterable[torch.Tensor], ends: frozenset[Node] = frozens
         queue.extend(parent for parent, _ in node.next_functions if parent is not None)
 
 
-def leaves_below(results: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """The leaves that gradients of the results go to."""
-    return [node.variable for node in nodes_below(results) if hasattr(node, "variable")]
+def leaves_below(results: Iterable[torch.Tensor]) -> list[Node]:
+    """The nodes that accumulate into leaves; the leaf is ``node.variable``."""
+    return [node for node in nodes_below(results) if hasattr(node, "variable")]
 
 
 def older_node(results: Iterable[torch.Tensor], ends: frozenset[Node], age: int) -> Node | None:
@@ -84,9 +85,9 @@ def _kept_by(node: Node) -> Iterator[Any]:
 
 
 @contextmanager
-def _without_hooks(targets: list[torch.Tensor]) -> Generator[None]:
+def _without_hooks(leaves: list[torch.Tensor]) -> Generator[None]:
     """Autograd runs a leaf's hooks also where its gradient is only computed; the caller's graph runs them."""
-    hooked = [tensor._backward_hooks for tensor in targets if tensor._backward_hooks]
+    hooked = [tensor._backward_hooks for tensor in leaves if tensor._backward_hooks]
     kept = [dict(hooks) for hooks in hooked]
     for hooks in hooked:
         hooks.clear()
@@ -102,18 +103,17 @@ class GradientWalk:
 
     Args:
         results: The recorded results with their graph.
-        targets: Static arguments and leaves that may get a gradient.
+        targets: The nodes of the static arguments and leaves that may get a gradient.
         memory: Handles of the storages that replays write; a gradient that lies there is copied.
     """
 
     __name__ = "backward"
 
-    def __init__(
-        self, results: list[torch.Tensor], targets: list[torch.Tensor], memory: frozenset[int]
-    ) -> None:
+    def __init__(self, results: list[torch.Tensor], targets: list[Node], memory: frozenset[int]) -> None:
         self.results = results
-        self.targets = targets
+        self.leaves: list[torch.Tensor] = [node.variable for node in targets]
         self.memory = memory
+        self._edges = [GradientEdge(node, 0) for node in targets]
 
     def __call__(self, needed: int, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         """Gradients of the targets.
@@ -122,15 +122,15 @@ class GradientWalk:
             needed: One bit for each target, the first one lowest.
             gradients: The gradient of each result, None where there is none.
         """
-        found: list[torch.Tensor | None] = [None] * len(self.targets)
-        wanted = [number for number in range(len(self.targets)) if needed >> number & 1]
+        found: list[torch.Tensor | None] = [None] * len(self._edges)
+        wanted = [number for number in range(len(self._edges)) if needed >> number & 1]
         pairs = [pair for pair in zip(self.results, gradients, strict=True) if pair[1] is not None]
         if not wanted or not pairs:
             return tuple(found)
-        with _without_hooks(self.targets):
+        with _without_hooks(self.leaves):
             made = torch.autograd.grad(
                 [result for result, _ in pairs],
-                [self.targets[number] for number in wanted],
+                [self._edges[number] for number in wanted],
                 [gradient for _, gradient in pairs],
                 retain_graph=True,
                 allow_unused=True,

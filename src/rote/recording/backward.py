@@ -127,7 +127,7 @@ class Backward:
     ) -> None:
         self._walk = walk
         self._arguments = arguments
-        self._parameters = walk.targets[len(arguments) :]
+        self._parameters = walk.leaves[len(arguments) :]
         self._tracked = tracked
         self._reads = reads
         self._occupancy = occupancy

@@ -25,6 +25,7 @@ from ..memory.holding import Holding
 from ..signature.guards import Difference
 from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.state import Snapshot, StateWalk
+from .accumulators import renew_accumulators
 from .autograd import GradientWalk
 from .borrow import Lease
 from .compat import saving_is_hooked
@@ -33,7 +34,7 @@ from .inputs import StaticInputs
 from .lesson import Lesson
 from .replay import Replayed, replay, result_of, start
 from .result import EAGER, REPLAYED, Result
-from .run import HostRandom, Plan, TracedCall
+from .run import HostRandom, Outcome, Plan, TracedCall
 from .states import Event, Life, State
 from .subject import Subject
 from .tree import Node
@@ -236,12 +237,13 @@ class Entry:
         nodes = variant.root.walk()
         return self.limits.borrow or self._tracks(variant, call) or any(node.effects_key for node in nodes)
 
-    def _tracks(self, variant: Variant, call: Call) -> bool:
+    def _tracks(self, variant: Variant, call: Call | None = None) -> bool:
         """Whether a way through the recording, known or not, may have results that require grad."""
         if not torch.is_grad_enabled():
             return any(node.template is not None and node.template.tracked for node in variant.root.walk())
         tensors = [tensor for ref in variant.externals.values() if (tensor := ref()) is not None]
-        arguments = [leaf for leaf in call.leaves if isinstance(leaf, torch.Tensor)]
+        leaves = call.leaves if call is not None else ()
+        arguments = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         return any(tensor.requires_grad for tensor in (*tensors, *arguments))
 
     def _open(self, variant: Variant) -> Session:
@@ -264,12 +266,25 @@ class Entry:
         traced = TracedCall(self._function, call, plan, site)
         try:
             with nullcontext() if known else self.executed, _tracing(plan.backend):
-                outcome = traced.run()
+                outcome = self._run_traced(traced, variant, plan)
         except BaseException:
             traced.copy_back()
             self._abandon(variant, plan)
             raise
         return Lesson(self, variant, call, plan, outcome, site).learn(before, watch, dice, guards)
+
+    def _run_traced(self, traced: TracedCall, variant: Variant | None, plan: Plan) -> Outcome:
+        """Run the callable; what is recorded has the accumulating nodes of its parameters to itself."""
+        streams = plan.backend is not None and plan.backend.capabilities.asynchronous
+        grad = torch.is_grad_enabled() or (variant is not None and self._tracks(variant))
+        if plan.session is None or variant is None or not streams or not grad:
+            return traced.run()
+        parameters = [tensor for ref in variant.externals.values() if (tensor := ref()) is not None]
+        renew_accumulators(parameters)
+        try:
+            return traced.run()
+        finally:
+            renew_accumulators(parameters)
 
     def _abandon(self, variant: Variant | None, plan: Plan) -> None:
         """The callable raised: nothing of a recording in progress is kept."""

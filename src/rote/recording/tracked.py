@@ -170,14 +170,14 @@ def take_over(
         for member, static in zip(group.members, group.static, strict=True)
     }
     ends = leaves_below(results)
-    placed = [leaf for leaf in ends if id(leaf) in members]
-    others = [leaf for leaf in ends if id(leaf) not in members]
+    placed = [node for node in ends if id(node.variable) in members]
+    others = [node for node in ends if id(node.variable) not in members]
     memory = kept_storages(results, frozenset()) | {
         tensor.untyped_storage()._cdata for tensor in (*results, *use.saved)
     }
     return Backward(
         GradientWalk(results, [*placed, *others], frozenset(memory)),
-        [members[id(leaf)] for leaf in placed],
+        [members[id(node.variable)] for node in placed],
         groups,
         _reads(use.saved, ledger, written),
         occupancy,
