@@ -8,7 +8,7 @@ tensor made outside with a history of its own; such a graph cannot be recorded, 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge
 
 from .compat import node_age
+from .seeds import HostSeeds
 
 Node = Any
 """A ``grad_fn``."""
@@ -138,6 +139,11 @@ class GradientWalk:
         for number, gradient in zip(wanted, made, strict=True):
             found[number] = self._own(gradient)
         return tuple(found)
+
+    def plainly(self, needed: int, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        """The same by plain autograd, neither traced nor captured."""
+        with HostSeeds() if self.results[0].is_cuda else nullcontext():
+            return self(needed, *gradients)
 
     def _own(self, gradient: torch.Tensor | None) -> torch.Tensor | None:
         if gradient is None or gradient.layout is not torch.strided:

@@ -177,14 +177,14 @@ class Backward:
         self._check(versions)
         bits = sum(1 << number for number, wanted in enumerate(needed) if wanted)
         if self._released or foreign_modes():
-            return self._walk(bits, *gradients)
+            return self._walk.plainly(bits, *gradients)
         call = bind((bits, *gradients), {})
         walker = self._walker(call) if call.foreign is None else None
         if walker is None:
-            return self._walk(bits, *gradients)
+            return self._walk.plainly(bits, *gradients)
         backend = PROCESS.of(self._walk.results[0].device)
         if not PROCESS.take(backend.lock):
-            return self._walk(bits, *gradients)
+            return self._walk.plainly(bits, *gradients)
         try:
             result = walker.make(call)
         finally:

@@ -35,6 +35,7 @@ from .events import Event, operands_of, results_of, tensors_of
 from .host_tensors import HostTensors
 from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
 from .operands import is_view
+from .seeds import seeds_on_host
 from .tape import RestartError, kept_call
 
 _detach = torch.ops.aten.detach.default
@@ -165,7 +166,8 @@ class Tracer(HostTensors, TorchDispatchMode):
     ) -> Any:
         try:
             if self.mode is Mode.OBSERVE or placement is Placement.ANYWHERE:
-                out = func(*args, **kwargs)
+                operands, options = seeds_on_host(func, args, kwargs)
+                out = func(*operands, **options)
             else:
                 out = self._recorded(event, func, args, kwargs, tensors, placement)
         except Exception as error:  # the callable may go on from it, which no recording could

@@ -1,0 +1,42 @@
+"""The seeds of attention's dropout, which lie where its backward happens to expect them.
+
+The memory-efficient kernel returns its seed and offset on the host in eager, on the device in a capture, and
+its backward reads them in the same way: outside of a capture it dereferences them on the host. A recorded
+forward that is walked back by plain autograd has them on the device, so they are copied to the host first
+(seen in torch 2.11; a crash without it).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_aten = torch.ops.aten
+_BACKWARDS = frozenset({
+    _aten._scaled_dot_product_efficient_attention_backward.default,
+    _aten._efficient_attention_backward.default,
+})  # fmt: skip
+_SEEDS = ("philox_seed", "philox_offset")
+
+
+def seeds_on_host(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The operands of an operation that runs outside of a capture."""
+    if func not in _BACKWARDS:
+        return args, kwargs
+    names = [argument.name for argument in func._schema.arguments]
+    moved = tuple(value.cpu() if name in _SEEDS else value for name, value in zip(names, args, strict=False))
+    return moved, {name: value.cpu() if name in _SEEDS else value for name, value in kwargs.items()}
+
+
+class HostSeeds(TorchDispatchMode):
+    """Mode in which the graph of a recorded call can be walked by plain autograd."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        args, kwargs = seeds_on_host(func, args, kwargs or {})
+        return func(*args, **kwargs)
