@@ -802,3 +802,22 @@ def test_backward_of_a_result_inside_another_graphed_call(device):
         layer.zero_grad()
         layer(x).square().sum().backward()
         assert torch.equal(grads[-1], layer.weight.grad)
+
+
+def test_many_gradients_are_tensors_of_their_own(device):
+    """They are handed out as parts of one copy, yet one may be changed while a graph needs another."""
+
+    def build():
+        return nn.Sequential(*[nn.Linear(4, 4) for _ in range(6)])
+
+    def step(model, call, number, device):
+        model.zero_grad()
+        call(torch.randn(5, 4, device=device)).square().mean().backward()
+        first, second, *_ = gradients(model)
+        leaf = torch.ones_like(first, requires_grad=True)
+        product = (first * leaf).sum()
+        second.mul_(2)
+        product.backward()
+        return [leaf.grad, *gradients(model)]
+
+    replays_both(both(device, step, build))

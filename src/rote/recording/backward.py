@@ -190,7 +190,7 @@ class Backward:
         finally:
             backend.lock.release()
         self._log.add(result)
-        return result.value
+        return self._walk.unpack(result.value, bits, gradients)
 
     def _walker(self, call: Call) -> Walker | None:
         known = self._walkers.get(call.key)
