@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from typing import Any
 
 import torch
 
+from ...base.errors import EnvironmentError_
 from ..base import Capabilities
 from .pool import Pool
 from .session import CudaSession
@@ -32,6 +34,7 @@ class CudaBackend:
         self.tracing = False
         self.streams = Streams(device)
         self._pool: Pool | None = None
+        self._process = os.getpid()
         self._waiting: list[CudaSession] = []
         self._sessions: weakref.WeakSet[CudaSession] = weakref.WeakSet()
 
@@ -55,7 +58,17 @@ class CudaBackend:
         torch.cuda.current_stream(self.device).synchronize()
 
     def enter_call(self) -> None:
-        """Wait, on the device, for the last replay if it ran on another stream."""
+        """Wait, on the device, for the last replay if it ran on another stream.
+
+        Raises:
+            EnvironmentError_: The process was forked after recordings had been made.
+        """
+        if os.getpid() != self._process:
+            raise EnvironmentError_(
+                "this process was forked from one that had used CUDA, and its recordings belong to that one. "
+                'Start processes with multiprocessing.set_start_method("spawn"), or fork before the first '
+                "CUDA call."
+            )
         if self._waiting:
             self._release_waiting()
         self.streams.enter_call()
