@@ -22,7 +22,7 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..recording.entry import Entry
 from ..recording.log import BackwardLog
-from ..recording.result import RECORDED, REPLAYED, Limits, Result
+from ..recording.result import PLAINLY, RECORDED, REPLAYED, Limits, Result
 from ..recording.run import tracing
 from ..recording.subject import Subject
 from ..signature.compat import foreign_modes
@@ -89,14 +89,16 @@ class Graphed:
         if self._sorts and len(kwargs) > 1:
             kwargs = dict(sorted(kwargs.items()))
         if not PROCESS.take(self._lock):
-            return self._call_beside(args, kwargs, user_site(sys._getframe(1)))
+            self._call_plainly(self._beside(sys._getframe(1)))
+            return self._function(*args, **kwargs)
         try:
-            return self._call(args, kwargs, sys._getframe(1))
+            value = self._call(args, kwargs, sys._getframe(1))
         finally:
             self._lock.release()
+        return self._function(*args, **kwargs) if value is PLAINLY else value
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
-        """One call, with the wrapper's lock held."""
+        """One call, with the wrapper's lock held; PLAINLY if it has to run as it is."""
         known = self._last
         call = known[0].admit(args, kwargs) if known is not None else None
         if call is not None and known is not None and not known[1].dead:
@@ -105,9 +107,10 @@ class Graphed:
             try:
                 call = bind(args, kwargs)
             except RecursionError:  # a container that contains itself
-                return self._function(*args, **kwargs)
+                return PLAINLY
             if call.foreign is not None:
-                return self._call_foreign(call, args, kwargs, user_site(caller))
+                why = reason(rules.UNSUPPORTED_TENSOR, f"an argument is {call.foreign}", user_site(caller))
+                return self._call_plainly(why)
             entry = self._entry(call)
             ticket = Ticket.of(call, args, kwargs)
             self._last = (ticket, entry) if ticket is not None else None
@@ -117,37 +120,29 @@ class Graphed:
         backend = entry.prepare(call)
         if not PROCESS.take(backend.lock):
             self._calls -= 1
-            return self._call_beside(args, kwargs, user_site(caller))
+            return self._call_plainly(self._beside(caller))
         try:
             return self._finish(entry, entry.run(call, caller))
         finally:
             backend.lock.release()
 
-    def _call_beside(self, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site) -> Any:
-        """A call that does not wait for another thread's traced call any longer runs as it is.
+    @staticmethod
+    def _beside(caller: FrameType) -> Reason:
+        """Why a call does not wait for another thread's traced call any longer."""
+        text = "another thread runs a callable that is being traced"
+        return reason(rules.NOT_YET, text, user_site(caller))
+
+    def _call_plainly(self, why: Reason) -> Any:
+        """Count a call that runs as it is.
 
         Raises:
             NotReplayedError: In strict mode, after the warm-up.
         """
-        why = reason(rules.NOT_YET, "another thread runs a callable that is being traced", site)
         self._calls += 1
         self._tally.add([why])
         if self._strict and self._warm:
             raise NotReplayedError(f"{self._name} would not be replayed (strict mode):\n  {why}")
-        return self._function(*args, **kwargs)
-
-    def _call_foreign(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site) -> Any:
-        """A call with a tensor that has no plain memory runs as it is.
-
-        Raises:
-            NotReplayedError: In strict mode, after the warm-up.
-        """
-        why = reason(rules.UNSUPPORTED_TENSOR, f"an argument is {call.foreign}", site)
-        self._calls += 1
-        self._tally.add([why])
-        if self._strict and self._warm:
-            raise NotReplayedError(f"{self._name} would not be replayed (strict mode):\n  {why}")
-        return self._function(*args, **kwargs)
+        return PLAINLY
 
     def _entry(self, call: Call) -> Entry:
         entries = self._entries

@@ -33,7 +33,7 @@ from .gradients import GradientWatch
 from .inputs import StaticInputs
 from .lesson import Lesson
 from .replay import Replayed, replay, result_of, start
-from .result import EAGER, REPLAYED, Result
+from .result import EAGER, PLAINLY, REPLAYED, Result
 from .run import HostRandom, Outcome, Plan, TracedCall
 from .states import Event, Life, State
 from .subject import Subject
@@ -123,14 +123,13 @@ class Entry:
         return variant, self.island_reasons(variant)
 
     def run(self, call: Call, caller: FrameType) -> Result:
-        """Make one call: replay it, or run it once while learning from it."""
+        """Make one call: replay it, run it once while learning from it, or leave it to the caller."""
         self.calls += 1
         if self.life.state is State.EAGER and self.life.rest():
-            args, kwargs = call.given or call.rebuild(list(call.leaves))
-            return Result(self._function(*args, **kwargs), EAGER, self._eager_reasons)
+            return Result(PLAINLY, EAGER, self._eager_reasons)
         if torch.is_grad_enabled() and saving_is_hooked():
             text = "saved-tensor hooks are in force around the call"
-            return self._plain(call, reason(rules.SAVED_HOOKS, text, user_site(caller)))
+            return Result(PLAINLY, EAGER, [reason(rules.SAVED_HOOKS, text, user_site(caller))])
         variant = self._start_early(call, caller)
         if variant is not None:
             return self._replay(variant, call, caller, started=True)
@@ -138,17 +137,12 @@ class Entry:
         if variant is not None and variant.recorded:
             if variant.meets(call):
                 text = "an argument shares memory with a tensor made outside the call"
-                return self._plain(call, reason(rules.ALIASED_MUTATION, text, user_site(caller)))
+                return Result(PLAINLY, EAGER, [reason(rules.ALIASED_MUTATION, text, user_site(caller))])
             return self._replay(variant, call, caller)
         if variant is None and sum(other.busy for other in self.variants) >= MAX_PENDING:
             text = f"{MAX_PENDING} results of this key are alive and their backward has not run"
-            return self._plain(call, reason(rules.BACKWARD_PENDING, text, user_site(caller)))
+            return Result(PLAINLY, EAGER, [reason(rules.BACKWARD_PENDING, text, user_site(caller))])
         return self._trace(variant, call, user_site(caller))
-
-    def _plain(self, call: Call, why: Reason) -> Result:
-        """Run a call as it is."""
-        args, kwargs = call.given or call.rebuild(list(call.leaves))
-        return Result(self._function(*args, **kwargs), EAGER, [why])
 
     def _start_early(self, call: Call, caller: FrameType) -> Variant | None:
         """Let the device begin while a long guard is checked; None if that cannot be, or the guard failed."""
