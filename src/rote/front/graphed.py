@@ -25,6 +25,7 @@ from ..recording.log import BackwardLog
 from ..recording.result import RECORDED, REPLAYED, Limits, Result
 from ..recording.run import tracing
 from ..recording.subject import Subject
+from ..recording.verify import Verifier
 from ..signature.compat import foreign_modes
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call, bind, explain_key
@@ -58,6 +59,9 @@ class Graphed:
         self._tally = Tally()
         self._calls = self._replayed = self._recorded = 0
         self._warm = False
+        self._verifier = (
+            Verifier(function, options.verify, options.verify_tolerance) if options.verify else None
+        )
         self._last: tuple[Ticket, Entry] | None = None
         self._backwards = BackwardLog(self._tally, self._strict)
         self._subject = Subject(
@@ -82,6 +86,7 @@ class Graphed:
 
         Raises:
             NotReplayedError: In strict mode, if the call would not be replayed wholly from graphs.
+            VerificationError: With ``verify``, if a replay did not give what the plain call gives.
             Exception: What the callable raises, unchanged.
         """
         if torch.compiler.is_compiling() or not self._enabled or tracing.get() or foreign_modes():
@@ -119,7 +124,9 @@ class Graphed:
             self._calls -= 1
             return self._call_beside(args, kwargs, user_site(caller))
         try:
-            return self._finish(entry, entry.run(call, caller))
+            if self._verifier is None:
+                return self._finish(entry, entry.run(call, caller))
+            return self._finish(entry, self._verifier.run(entry, call, caller, self._entries.values()))
         finally:
             backend.lock.release()
 
@@ -220,6 +227,7 @@ class Graphed:
                 recorded=self._recorded,
                 backwards=self._backwards.calls,
                 backwards_replayed=self._backwards.replayed,
+                verified=self._verifier.verified if self._verifier is not None else 0,
                 recordings=tuple(self._recordings()),
                 reasons=self._tally.reports(),
             )
@@ -264,6 +272,8 @@ class Graphed:
             self._backwards.clear()
             self._calls = self._replayed = self._recorded = 0
             self._warm = False
+            if self._verifier is not None:
+                self._verifier.verified = 0
 
     # ------------------------------------------------------------------ answering as the wrapped callable
 

@@ -1,0 +1,340 @@
+"""The self-check: every so many replayed calls run plainly as well, and everything a user can see is compared.
+
+A checked call goes so:
+
+1. Before the replay, copies are taken of what the recording is known to change: the arguments, the external
+   tensors it writes, the gradients it replaces, the state of the random generators (:mod:`.surface`).
+2. The replay runs as always. What it changed is copied too.
+3. Everything is put back, and the callable runs plainly, in the caller's modes and with the caller's tensors:
+   no tracer, no function mode, no graph. Wrappers inside are plain calls. (Autocast's cache of cast weights is
+   off, as in a recording: what it keeps would outlive the call and hide the put-back weights.)
+4. Compared are: the result (values, shapes, strides, what shares memory, attributes set on tensors), the
+   arguments, the external tensors written, every gradient slot, the random generators, and whether the plain
+   call wrote a tensor, changed a slot of Python state or a mode that the replay left alone.
+5. If all is equal, what the replay left is put back, so the caller's tensors and gradients are those of a
+   replay. If not, what the plain call left stays, the key runs eagerly from then on, the other recordings of
+   the callable are released, :mod:`.locate` looks for the operation, and :class:`VerificationError` is raised.
+
+The values are compared to the bit. Kernels that add with atomics on CUDA do not repeat their own; use
+deterministic algorithms there, or a tolerance.
+
+What it costs: one plain call, one copy of the arguments and of what the recording writes before the replay and
+one after it, two to put them back, and a wait for the device. Twice the size of what a call changes is held
+meanwhile (for a training step: parameters, gradients and optimizer state).
+
+What it cannot see:
+
+- calls that ran the callable (observed, recorded, eager): there is nothing to compare them with;
+- the calls between two checks, and paths or states that happen to come up only then;
+- effects outside of tensors and of the Python state under guard: a queue, a file, a print. The plain run has
+  them, as the plain callable would; the replays in between do not;
+- writes past version counters (``.data``, other libraries) into tensors that the recording does not write;
+- backward passes that the caller starts later on the result;
+- a replay that raises, and a race that both runs win.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+
+from ..backends.base import Backend
+from ..base.errors import VerificationError
+from ..base.location import Site, user_site
+from ..hazards import rules
+from ..hazards.rules import reason
+from ..signature.ambient import explain_ambient, read_ambient
+from ..signature.key import Call
+from ..signature.leaves import flatten
+from .entry import Entry
+from .locate import Located, Locator, Tensors
+from .mismatch import Mismatch, attributes_of, compare_attributes, compare_results, compare_tensors
+from .plain import plainly
+from .result import REPLAYED, Result
+from .states import Event, State
+from .surface import Moment, Surface, versions
+from .variant import Variant
+
+_log = logging.getLogger("rote")
+
+OUT_OF_MEMORY = (MemoryError, torch.OutOfMemoryError)
+
+SHOWN = 5
+"""Differences that a message lists."""
+
+
+class Verifier:
+    """Makes the calls of one wrapper and checks some of the replays.
+
+    Args:
+        function: The plain callable.
+        every: Check the first replay of each recording, and every so many replays of a key.
+        tolerance: Relative and absolute difference that floating-point values may have.
+    """
+
+    def __init__(self, function: Callable[..., Any], every: int, tolerance: float) -> None:
+        self._function = function
+        self._every = every
+        self._tolerance = tolerance
+        self.verified = 0
+
+    def run(self, entry: Entry, call: Call, caller: FrameType, entries: Iterable[Entry]) -> Result:
+        """Make one call, and check it if it is a replay whose turn it is.
+
+        Args:
+            entry: The key of the call.
+            call: The arguments.
+            caller: The caller's frame.
+            entries: All keys of the wrapper; after a failed check their recordings go too.
+
+        Raises:
+            VerificationError: The replay gave something else than the plain callable.
+        """
+        variant = self._due(entry, call)
+        if variant is None:
+            return entry.run(call, caller)
+        try:
+            check = Check(self._function, entry, variant, call, entry.prepare(call), self._tolerance)
+        except OUT_OF_MEMORY as error:
+            _log.warning("%s: call %d is not checked: %s", entry.name, entry.calls + 1, error)
+            return entry.run(call, caller)
+        result = entry.run(call, caller)
+        if result.how != REPLAYED or result.variant is not variant:
+            return result
+        try:
+            check.compare(result.value, user_site(caller))
+            self.verified += 1
+        except OUT_OF_MEMORY as error:
+            _log.warning("%s: call %d is not checked: %s", entry.name, entry.calls, error)
+        except VerificationError:
+            for other in entries:  # what was hidden from one recording was hidden from the others
+                other.release()
+            raise
+        return result
+
+    def _due(self, entry: Entry, call: Call) -> Variant | None:
+        """The recording that will answer the call, if that is to be checked."""
+        turn = sum(variant.replays for variant in entry.variants) % self._every == 0
+        if not turn and all(variant.replays or not variant.recorded for variant in entry.variants):
+            return None
+        variant = entry.find() if entry.life.state is not State.EAGER else None
+        if variant is None or not variant.recorded or variant.meets(call):
+            return None
+        return variant if turn or not variant.replays else None
+
+
+class Check:
+    """One call made twice: create it before the replay, :meth:`compare` after it.
+
+    Args:
+        function: The plain callable.
+        entry: The key.
+        variant: The recording that will be replayed.
+        call: The arguments.
+        backend: The device.
+        tolerance: See :class:`Verifier`.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        entry: Entry,
+        variant: Variant,
+        call: Call,
+        backend: Backend,
+        tolerance: float,
+    ) -> None:
+        self._function = function
+        self._entry = entry
+        self._variant = variant
+        self._call = call
+        self._backend = backend
+        self._tolerance = tolerance
+        self._attributes = [attributes_of(leaf) for leaf in call.leaves]
+        backend.enter_call()
+        self._surface = Surface(variant, call, backend)
+        self._before = self._surface.first()
+
+    def compare(self, replayed: Any, site: Site) -> None:
+        """Run the callable plainly and compare; afterwards the state is that of one call.
+
+        Args:
+            replayed: The result of the replay.
+            site: The caller's line.
+
+        Raises:
+            VerificationError: Something differs.
+            MemoryError: There is no memory for the comparison (or PyTorch's own error of that kind).
+        """
+        surface, before = self._surface, self._before
+        kept = surface.keep(replayed)
+        after = surface.read()
+        surface.complete(before, after)
+        try:
+            surface.write(before)
+            counted = self._versions()
+            plain, error = self._run_plainly()
+            now = surface.read()
+            if error is not None:
+                text = f"raises {type(error).__name__} when it is made plainly: {error}"
+                found = [Mismatch("the call", text)]
+            else:
+                found = self._mismatches(replayed, plain, kept, after, now, counted)
+        except OUT_OF_MEMORY:  # twice the memory is needed; the replay stands
+            surface.write(after)
+            raise
+        if not found:
+            surface.write(after)
+            return
+        self._fail(found, plain, error, counted, site)
+
+    def _versions(self) -> dict[int, int]:
+        guard = self._variant.guard
+        return versions(guard.reachable()) if guard is not None else {}
+
+    def _run_plainly(self) -> tuple[Any, Exception | None]:
+        args, kwargs = self._call.given or self._call.rebuild(list(self._call.leaves))
+        with plainly(self._backend):
+            try:
+                return self._function(*args, **kwargs), None
+            except OUT_OF_MEMORY:
+                raise
+            except Exception as error:
+                return None, error
+
+    # ------------------------------------------------------------------ comparing
+
+    def _mismatches(
+        self,
+        replayed: Any,
+        plain: Any,
+        kept: list[Any],
+        after: Moment,
+        now: Moment,
+        counted: dict[int, int],
+    ) -> list[Mismatch]:
+        """Everything that differs, what the caller sees first first."""
+        lent = self._call.given is None  # an argument may lie in memory that the recording has lent
+        leaves = [] if lent else zip(self._call.names(), self._call.leaves, strict=True)
+        arguments = {name: leaf for name, leaf in leaves if isinstance(leaf, torch.Tensor)}
+        found = list(compare_results(replayed, plain, kept, arguments, self._tolerance))
+        found += self._compare_spans(after, now)
+        found += self._compare_gradients(after, now)
+        found += [Mismatch(name, "is another one than after the plain call")
+                  for name in after.random.differing(now.random)]  # fmt: skip
+        found += self._compare_versions(counted)
+        self._surface.write(after)  # the guard looks at gradients too
+        found += self._compare_python()
+        if found:
+            self._surface.write(now)
+        return found
+
+    def _compare_spans(self, after: Moment, now: Moment) -> Iterator[Mismatch]:
+        for span, ours, theirs in zip(self._surface.spans, after.contents, now.contents, strict=True):
+            if not span.compared or torch.equal(ours, theirs):
+                continue
+            for name, tensor in span.tensors:
+                views = span.look(ours, tensor), span.look(theirs, tensor)
+                found = compare_tensors(name, *views, self._tolerance)
+                if found is not None:
+                    yield found
+
+    def _compare_gradients(self, after: Moment, now: Moment) -> Iterator[Mismatch]:
+        slots = zip(self._surface.slots, after.gradients, now.gradients, strict=True)
+        for (name, _), replayed, plain in slots:
+            if replayed is plain:
+                continue
+            if replayed is None or plain is None:
+                yield Mismatch(
+                    f"{name}.grad", f"is {_outline(replayed)} and {_outline(plain)} in the plain call"
+                )
+                continue
+            found = compare_tensors(f"{name}.grad", replayed, plain, self._tolerance)
+            if found is not None:
+                yield found
+
+    def _compare_versions(self, counted: dict[int, int]) -> Iterator[Mismatch]:
+        for name, tensor in self._unrecorded_writes(counted):
+            if any(tensor is leaf for leaf in self._call.leaves):
+                continue
+            yield Mismatch(name, "is written by the plain call and not by the replay")
+
+    def _unrecorded_writes(self, counted: dict[int, int]) -> Tensors:
+        """Reachable tensors that the plain call wrote and the recording does not."""
+        guard = self._variant.guard
+        reachable = guard.reachable() if guard is not None else []
+        now = versions(reachable)
+        return [
+            (name, tensor)
+            for name, tensor in reachable
+            if id(tensor) in counted
+            and counted[id(tensor)] != now[id(tensor)]
+            and tensor.untyped_storage()._cdata not in self._surface.handles
+        ]
+
+    def _compare_python(self) -> Iterator[Mismatch]:
+        variant, call = self._variant, self._call
+        if not variant.holds():
+            for difference in variant.explain()[:SHOWN]:
+                text = f"was {difference.was} and is {difference.now} after the plain call"
+                yield Mismatch(difference.name, text, python=True)
+        changed = explain_ambient(call.key[3], read_ambient())
+        if changed is not None:
+            text = f"are changed by the plain call: {changed}"
+            yield Mismatch("the surroundings of the call", text, python=True)
+        for name, leaf, known in zip(call.names(), call.leaves, self._attributes, strict=True):
+            yield from compare_attributes(name, leaf, known)
+        if call.given is not None:
+            leaves: list[Any] = []
+            spec = flatten(call.given, leaves)
+            if spec != call.spec or any(now is not was for now, was in zip(leaves, call.leaves, strict=True)):
+                text = "is changed by the plain call"
+                yield Mismatch("a container among the arguments", text, python=True)
+
+    # ------------------------------------------------------------------ failing
+
+    def _fail(
+        self,
+        found: list[Mismatch],
+        plain: Any,
+        error: Exception | None,
+        counted: dict[int, int],
+        site: Site,
+    ) -> None:
+        """Give the recording up, look for the operation, and raise."""
+        entry, first = self._entry, found[0]
+        text = f"{first} (call {entry.calls})"
+        entry.give_up(Event.REFUTED, reason(rules.REPLAY_DIFFERS, text, site))
+        where = self._locate(found, plain, error, self._unrecorded_writes(counted), site)
+        listed = "\n  ".join(str(item) for item in found[:SHOWN])
+        rest = f"\n  and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        raise VerificationError(
+            f"the replay of {entry.name} in call {entry.calls} at {site} is not what the plain call gives:\n"
+            f"  {listed}{rest}\n{where.text}",
+            output=first.name,
+            difference=first.largest,
+            operation=where.operation,
+            where=where.place,
+            cause=str(where.why),
+        ) from error
+
+    def _locate(
+        self, found: list[Mismatch], plain: Any, error: Exception | None, written: Tensors, site: Site
+    ) -> Located:
+        locator = Locator(self._function, self._entry, self._variant, self._call, self._backend)
+        if error is not None:
+            return locator.error(error)
+        state = next((item for item in found if item.python), None)
+        if state is not None:
+            return locator.state(state)
+        for name, tensor in written:  # so that they keep what the plain call left
+            self._surface.add(name, tensor)
+        return locator.locate(self._surface, self._before, plain, written, site)
+
+
+def _outline(gradient: torch.Tensor | None) -> str:
+    return "None" if gradient is None else f"a {list(gradient.shape)} tensor"
