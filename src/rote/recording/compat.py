@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.utils import _python_dispatch
 
 _use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
 """Seen in torch 2.11 and 2.13."""
@@ -27,6 +28,15 @@ def storage_owners(storage: torch.UntypedStorage) -> int:
 plain_functions: Any = torch._C.DisableTorchFunctionSubclass
 """Context in which tensor subclasses are treated as plain tensors. Seen in torch 2.11 and 2.13; no fallback
 is needed, the class is part of the documented extension interface under this name."""
+
+
+_top_mode: Any = getattr(_python_dispatch, "_get_current_dispatch_mode", lambda: None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def mode_below() -> Any:
+    """Inside a dispatch mode: the next one below it; None if there is none, or PyTorch does not say."""
+    return _top_mode()
 
 
 _foreach_copy: Any = getattr(torch, "_foreach_copy_", None)

@@ -58,11 +58,12 @@ class RandomState:
         numpy.random.set_state(self.array)
 
     def differing(self, other: RandomState) -> list[str]:
-        """Names of the generators whose state differs."""
-        found = [name for name, state in self.tensors.items() if not torch.equal(state, other.tensors[name])]
-        if self.python != other.python:
-            found.append("the state of Python's random module")
+        """Names of PyTorch's generators whose state differs."""
+        return [name for name, state in self.tensors.items() if not torch.equal(state, other.tensors[name])]
+
+    def differing_on_host(self, other: RandomState) -> list[str]:
+        """Names of Python's and numpy's generators if their state differs."""
         mine, theirs = self.array, other.array
-        if mine[1].tobytes() != theirs[1].tobytes() or mine[2:] != theirs[2:]:
-            found.append("the state of numpy.random")
-        return found
+        same = mine[1].tobytes() == theirs[1].tobytes() and mine[2:] == theirs[2:]
+        found = ["the state of Python's random module"] if self.python != other.python else []
+        return found if same else [*found, "the state of numpy.random"]

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from ..backends.base import Backend
-from ..signature.key import TENSOR, Call, extent
+from ..signature.key import Call, extent
 from ..signature.leaves import flatten
 from .inputs import group_members
 from .mismatch import plain_tensor
@@ -49,11 +49,15 @@ class Span:
     tensors: list[tuple[str, torch.Tensor]]
     compared: bool = True
 
-    def look(self, copy: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-        """What ``tensor``, one of the span's, would be in a copy of the span."""
-        offset = (int(tensor.storage_offset()) * tensor.itemsize - self.start) // tensor.itemsize
+    def look(self, tensor: torch.Tensor, copy: torch.Tensor | None = None) -> torch.Tensor:
+        """``tensor``, one of the span's, as plain memory; or what it would be in a copy of the span."""
+        offset: int = tensor.storage_offset()  # pyright: ignore[reportAssignmentType]
+        storage = tensor.untyped_storage()
+        if copy is not None:
+            offset -= self.start // tensor.itemsize
+            storage = copy.untyped_storage()
         fresh = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-        return fresh.set_(copy.untyped_storage(), offset, tensor.shape, tensor.stride())
+        return fresh.set_(storage, offset, tensor.shape, tensor.stride())
 
 
 @dataclass
@@ -61,7 +65,7 @@ class Moment:
     """What a surface held at one time.
 
     Attributes:
-        contents: A copy of each span.
+        contents: A copy of each span, if they were copied.
         gradients: The tensor in each slot.
         copied: Slots whose tensor here is a copy: it is copied once more when it is put back.
         random: The random generators.
@@ -115,22 +119,31 @@ class Surface:
             if position not in first.copied:
                 first.gradients[position] = gradient
 
-    def read(self) -> Moment:
-        """What there is now."""
+    def read(self, *, contents: bool = True) -> Moment:
+        """What there is now, with or without copies of the memory."""
         parameters = [reference() for _, reference in self.slots]
         gradients = [parameter.grad if parameter is not None else None for parameter in parameters]
-        return Moment(self._contents(), gradients, frozenset(), self._random())
+        return Moment(self._contents() if contents else [], gradients, frozenset(), self._random())
+
+    def replaces(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is a gradient that the recording replaces."""
+        parameters = [self.slots[position][1]() for position in self._replaced]
+        return any(parameter is not None and parameter.grad is tensor for parameter in parameters)
 
     def write(self, moment: Moment) -> None:
         """Put everything back as it was."""
         for span, content in zip(self.spans, moment.contents, strict=False):
             span.memory.copy_(content)
+        self.write_gradients(moment)
+        moment.random.restore()
+
+    def write_gradients(self, moment: Moment) -> None:
+        """Put the gradients back as they were."""
         for position, (_, reference) in enumerate(self.slots):
             parameter, gradient = reference(), moment.gradients[position]
             if parameter is not None and parameter.grad is not gradient:
                 copy = gradient is not None and position in moment.copied
                 parameter.grad = gradient.clone() if copy and gradient is not None else gradient
-        moment.random.restore()
 
     def keep(self, value: Any) -> list[Any]:
         """The leaves of a result, those as copies whose memory may be put back."""
@@ -190,8 +203,3 @@ def _whole(tensor: torch.Tensor, tensors: list[tuple[str, torch.Tensor]]) -> Spa
 def _bytes(storage: torch.UntypedStorage, start: int, end: int) -> torch.Tensor:
     alias = torch.empty(0, dtype=torch.uint8, device=storage.device)
     return alias.set_(storage, start, (end - start,), (1,))
-
-
-def versions(tensors: list[tuple[str, torch.Tensor]]) -> dict[int, int]:
-    """Version counter of each tensor that has one, by identity."""
-    return {id(tensor): tensor._version for _, tensor in tensors if not tensor.is_inference()}

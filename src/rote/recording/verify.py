@@ -1,26 +1,30 @@
-"""The self-check: every so many replayed calls run plainly as well, and everything a user can see is compared.
+"""The self-check: some replayed calls run plainly as well, and everything a user can see is compared.
 
 A checked call goes so:
 
 1. Before the replay, copies are taken of what the recording is known to change: the arguments, the external
    tensors it writes, the gradients it replaces, the state of the random generators (:mod:`.surface`).
 2. The replay runs as always. What it changed is copied too.
-3. Everything is put back, and the callable runs plainly, in the caller's modes and with the caller's tensors:
-   no tracer, no function mode, no graph. Wrappers inside are plain calls. (Autocast's cache of cast weights is
-   off, as in a recording: what it keeps would outlive the call and hide the put-back weights.)
+3. Everything is put back, and the callable runs plainly, in the caller's modes and with the caller's
+   tensors: no tracer, no function mode, no graph. Wrappers inside are plain calls. (Autocast's cache of cast
+   weights is off, as in a recording: what it keeps would outlive the call and hide the put-back weights.)
 4. Compared are: the result (values, shapes, strides, what shares memory, attributes set on tensors), the
    arguments, the external tensors written, every gradient slot, the random generators, and whether the plain
    call wrote a tensor, changed a slot of Python state or a mode that the replay left alone.
 5. If all is equal, what the replay left is put back, so the caller's tensors and gradients are those of a
    replay. If not, what the plain call left stays, the key runs eagerly from then on, the other recordings of
-   the callable are released, :mod:`.locate` looks for the operation, and :class:`VerificationError` is raised.
+   the callable are released, :mod:`.locate` looks for the operation, and ``VerificationError`` is raised.
 
 The values are compared to the bit. Kernels that add with atomics on CUDA do not repeat their own; use
 deterministic algorithms there, or a tolerance.
 
-What it costs: one plain call, one copy of the arguments and of what the recording writes before the replay and
-one after it, two to put them back, and a wait for the device. Twice the size of what a call changes is held
-meanwhile (for a training step: parameters, gradients and optimizer state).
+What it costs: one plain call, one copy of the arguments and of what the recording writes before the replay
+and one after it, two to put them back, and a wait for the device. Twice the size of what a call changes is
+held meanwhile (for a training step: parameters, gradients and optimizer state). Where there is no memory for
+that, the call is not checked, and a warning is logged.
+
+What stays from both runs: the version counters of tensors that the call writes go up twice. Nothing reads
+them but autograd, which only asks whether they are the same.
 
 What it cannot see:
 
@@ -56,12 +60,14 @@ from .mismatch import Mismatch, attributes_of, compare_attributes, compare_resul
 from .plain import plainly
 from .result import REPLAYED, Result
 from .states import Event, State
-from .surface import Moment, Surface, versions
+from .surface import Moment, Surface
 from .variant import Variant
 
 _log = logging.getLogger("rote")
 
 OUT_OF_MEMORY = (MemoryError, torch.OutOfMemoryError)
+
+Counted = list[tuple[str, torch.Tensor, int]]
 
 SHOWN = 5
 """Differences that a message lists."""
@@ -176,9 +182,9 @@ class Check:
         surface.complete(before, after)
         try:
             surface.write(before)
-            counted = self._versions()
+            counted = self._count()
             plain, error = self._run_plainly()
-            now = surface.read()
+            now = surface.read(contents=False)
             if error is not None:
                 text = f"raises {type(error).__name__} when it is made plainly: {error}"
                 found = [Mismatch("the call", text)]
@@ -188,13 +194,21 @@ class Check:
             surface.write(after)
             raise
         if not found:
-            surface.write(after)
+            surface.write(after)  # the same within the tolerance
             return
         self._fail(found, plain, error, counted, site)
 
-    def _versions(self) -> dict[int, int]:
-        guard = self._variant.guard
-        return versions(guard.reachable()) if guard is not None else {}
+    def _count(self) -> Counted:
+        """The version counters of reachable tensors whose writing would show nowhere else."""
+        guard, surface = self._variant.guard, self._surface
+        return [
+            (name, tensor, tensor._version)
+            for name, tensor in (guard.reachable() if guard is not None else ())
+            if tensor.layout is torch.strided
+            and not tensor.is_inference()
+            and tensor.untyped_storage()._cdata not in surface.handles
+            and not surface.replaces(tensor)
+        ]
 
     def _run_plainly(self) -> tuple[Any, Exception | None]:
         args, kwargs = self._call.given or self._call.rebuild(list(self._call.leaves))
@@ -215,31 +229,32 @@ class Check:
         kept: list[Any],
         after: Moment,
         now: Moment,
-        counted: dict[int, int],
+        counted: Counted,
     ) -> list[Mismatch]:
         """Everything that differs, what the caller sees first first."""
         lent = self._call.given is None  # an argument may lie in memory that the recording has lent
         leaves = [] if lent else zip(self._call.names(), self._call.leaves, strict=True)
         arguments = {name: leaf for name, leaf in leaves if isinstance(leaf, torch.Tensor)}
         found = list(compare_results(replayed, plain, kept, arguments, self._tolerance))
-        found += self._compare_spans(after, now)
+        found += self._compare_spans(after)
         found += self._compare_gradients(after, now)
-        found += [Mismatch(name, "is another one than after the plain call")
-                  for name in after.random.differing(now.random)]  # fmt: skip
-        found += self._compare_versions(counted)
-        self._surface.write(after)  # the guard looks at gradients too
+        text = "is another one than after the plain call"
+        found += [Mismatch(name, text) for name in after.random.differing(now.random)]
+        found += [Mismatch(name, text, python=True) for name in after.random.differing_on_host(now.random)]
+        found += [Mismatch(name, "is written by the plain call and not by the replay")
+                  for name, _ in _written(counted)]  # fmt: skip
+        self._surface.write_gradients(after)  # the guard looks at gradients too
         found += self._compare_python()
-        if found:
-            self._surface.write(now)
+        self._surface.write_gradients(now)
         return found
 
-    def _compare_spans(self, after: Moment, now: Moment) -> Iterator[Mismatch]:
-        for span, ours, theirs in zip(self._surface.spans, after.contents, now.contents, strict=True):
-            if not span.compared or torch.equal(ours, theirs):
+    def _compare_spans(self, after: Moment) -> Iterator[Mismatch]:
+        for span, replayed in zip(self._surface.spans, after.contents, strict=True):
+            if not span.compared or torch.equal(replayed, span.memory):
                 continue
             for name, tensor in span.tensors:
-                views = span.look(ours, tensor), span.look(theirs, tensor)
-                found = compare_tensors(name, *views, self._tolerance)
+                ours, theirs = span.look(tensor, replayed), span.look(tensor)
+                found = compare_tensors(name, ours, theirs, self._tolerance)
                 if found is not None:
                     yield found
 
@@ -256,25 +271,6 @@ class Check:
             found = compare_tensors(f"{name}.grad", replayed, plain, self._tolerance)
             if found is not None:
                 yield found
-
-    def _compare_versions(self, counted: dict[int, int]) -> Iterator[Mismatch]:
-        for name, tensor in self._unrecorded_writes(counted):
-            if any(tensor is leaf for leaf in self._call.leaves):
-                continue
-            yield Mismatch(name, "is written by the plain call and not by the replay")
-
-    def _unrecorded_writes(self, counted: dict[int, int]) -> Tensors:
-        """Reachable tensors that the plain call wrote and the recording does not."""
-        guard = self._variant.guard
-        reachable = guard.reachable() if guard is not None else []
-        now = versions(reachable)
-        return [
-            (name, tensor)
-            for name, tensor in reachable
-            if id(tensor) in counted
-            and counted[id(tensor)] != now[id(tensor)]
-            and tensor.untyped_storage()._cdata not in self._surface.handles
-        ]
 
     def _compare_python(self) -> Iterator[Mismatch]:
         variant, call = self._variant, self._call
@@ -302,14 +298,14 @@ class Check:
         found: list[Mismatch],
         plain: Any,
         error: Exception | None,
-        counted: dict[int, int],
+        counted: Counted,
         site: Site,
     ) -> None:
         """Give the recording up, look for the operation, and raise."""
         entry, first = self._entry, found[0]
         text = f"{first} (call {entry.calls})"
         entry.give_up(Event.REFUTED, reason(rules.REPLAY_DIFFERS, text, site))
-        where = self._locate(found, plain, error, self._unrecorded_writes(counted), site)
+        where = self._locate(found, plain, error, _written(counted), site)
         listed = "\n  ".join(str(item) for item in found[:SHOWN])
         rest = f"\n  and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         raise VerificationError(
@@ -334,6 +330,11 @@ class Check:
         for name, tensor in written:  # so that they keep what the plain call left
             self._surface.add(name, tensor)
         return locator.locate(self._surface, self._before, plain, written, site)
+
+
+def _written(counted: Counted) -> Tensors:
+    """The tensors whose version has changed."""
+    return [(name, tensor) for name, tensor, version in counted if tensor._version != version]
 
 
 def _outline(gradient: torch.Tensor | None) -> str:

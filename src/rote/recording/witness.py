@@ -10,7 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..base.location import Site, user_site
 from ..partition.facts import facts_of, written_operands
+from .compat import mode_below
 from .events import results_of, tensors_of
+from .tracer import Tracer
 
 _lift = torch.ops.aten.lift_fresh.default
 
@@ -34,7 +36,7 @@ class Witness(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if not isinstance(func, torch._ops.OpOverload) or func is _lift:
+        if not isinstance(func, torch._ops.OpOverload) or func is _lift or _recorder_at_work():
             return func(*args, **kwargs)
         facts = facts_of(func)
         if facts.composite and torch.is_inference_mode_enabled():
@@ -47,6 +49,12 @@ class Witness(TorchDispatchMode):
                 self.seen.append((facts.name, user_site()))
                 self.values.append(tensor.clone())
         return out
+
+
+def _recorder_at_work() -> bool:
+    """A tracer below works on host data; what it does for that is no part of the call."""
+    below = mode_below()
+    return isinstance(below, Tracer) and below.suspended
 
 
 def _made(out: Any, operands: list[torch.Tensor]) -> Iterator[torch.Tensor]:
