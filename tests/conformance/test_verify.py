@@ -11,11 +11,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.autograd import grad_mode
 
 import rote
 from rote import InternalError, VerificationError
 from rote.backends.host.session import HostSession
-from rote.testing import compare
+from rote.testing import assert_same, compare
 
 WARM = rote.Options().warmup + 1
 CALLS = 10
@@ -776,3 +777,46 @@ def test_signs_of_zero_differ(device):
     error = failing(g, [(torch.ones(4, device=device),) for _ in range(CALLS)])
     assert error.difference == 0.0 and "0.0 instead of -0.0" in str(error)
     g.reset()
+
+
+def test_backward_of_checked_calls(device):
+    """The plain call must not spoil what the replay's graph has saved."""
+
+    def train(wrap):
+        torch.manual_seed(7)
+        total = torch.zeros(4, device=device)
+        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.1), nn.Linear(8, 4)).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def forward(x):
+            total.add_(1)
+            return (model(x) * total).pow(2).mean()
+
+        g, losses = wrap(forward), []
+        for _ in range(12):
+            optimizer.zero_grad()
+            loss = g(torch.randn(5, 4, device=device))
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return g, losses, [p.detach().clone() for p in model.parameters()], list(model.buffers())
+
+    g, *found = train(lambda fn: rote.graph(fn, verify=1))
+    _, *expected = train(lambda fn: fn)
+    assert_same(found, expected)
+    report = g.report()
+    assert report.verified == report.replayed > 6 and report.backwards_replayed > 4, g.explain()
+    g.reset()
+
+
+@pytest.mark.skipif(not hasattr(grad_mode, "_unsafe_preserve_version_counter"), reason="PyTorch cannot")
+def test_version_counters_count_one_call(device):
+    def count(verify):
+        total = torch.zeros(4, device=device)
+        g = rote.graph(lambda x: total.add_(x).sum(), verify=verify)
+        for args in batch(device, 4):
+            g(*args)
+        g.reset()
+        return total._version
+
+    assert count(verify=1) == count(verify=0)

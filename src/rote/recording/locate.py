@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ from .ledger import Origin, Token
 from .mismatch import Mismatch, compare_leaves, compare_tensors
 from .pinpoint import line_that_changes
 from .plain import plainly
-from .result import REPLAYED, Limits
+from .result import REPLAYED
 from .run import Outcome, Plan, TracedCall
 from .surface import Moment, Surface
 from .tree import Node
@@ -205,8 +206,9 @@ class Locator:
     def _record_afresh(self, surface: Surface, before: Moment, site: Site) -> Located:
         """Record the callable with all its intermediate values, and compare those."""
         entry, witnessed = self._entry, Witnessed(self._function)
-        limits = Limits(1, 1, entry.limits.max_paths, False)
-        afresh = Entry(witnessed, entry.name, ExecutedCode(), limits, self._call, lambda _: self._backend)
+        limits = replace(entry.limits, warmup=1, borrow=False)
+        subject = replace(entry.subject, function=witnessed, limits=limits, executed=ExecutedCode())
+        afresh = Entry(subject, self._call)
         try:
             for _ in range(ATTEMPTS):
                 surface.write(before)

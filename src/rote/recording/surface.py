@@ -104,6 +104,10 @@ class Surface:
         self.spans.append(span)
         self.handles.add(span.memory.untyped_storage()._cdata)
 
+    def tensors(self) -> list[torch.Tensor]:
+        """The named tensors in the spans."""
+        return [tensor for span in self.spans for _, tensor in span.tensors]
+
     def first(self) -> Moment:
         """The moment before a replay; :meth:`complete` has to follow after it."""
         gradients: list[torch.Tensor | None] = []

@@ -8,6 +8,7 @@ A checked call goes so:
 3. Everything is put back, and the callable runs plainly, in the caller's modes and with the caller's
    tensors: no tracer, no function mode, no graph. Wrappers inside are plain calls. (Autocast's cache of cast
    weights is off, as in a recording: what it keeps would outlive the call and hide the put-back weights.)
+   Version counters stay as the replay left them, for the sake of a backward that the caller still wants.
 4. Compared are: the result (values, shapes, strides, what shares memory, attributes set on tensors), the
    arguments, the external tensors written, every gradient slot, the random generators, and whether the plain
    call wrote a tensor, changed a slot of Python state or a mode that the replay left alone.
@@ -22,9 +23,6 @@ What it costs: one plain call, one copy of the arguments and of what the recordi
 and one after it, two to put them back, and a wait for the device. Twice the size of what a call changes is
 held meanwhile (for a training step: parameters, gradients and optimizer state). Where there is no memory for
 that, the call is not checked, and a warning is logged.
-
-What stays from both runs: the version counters of tensors that the call writes go up twice. Nothing reads
-them but autograd, which only asks whether they are the same.
 
 What it cannot see:
 
@@ -54,6 +52,7 @@ from ..hazards.rules import reason
 from ..signature.ambient import explain_ambient, read_ambient
 from ..signature.key import Call
 from ..signature.leaves import flatten
+from .compat import versions_kept
 from .entry import Entry
 from .locate import Located, Locator, Tensors
 from .mismatch import Mismatch, attributes_of, compare_attributes, compare_results, compare_tensors
@@ -212,7 +211,7 @@ class Check:
 
     def _run_plainly(self) -> tuple[Any, Exception | None]:
         args, kwargs = self._call.given or self._call.rebuild(list(self._call.leaves))
-        with plainly(self._backend):
+        with versions_kept(self._surface.tensors()), plainly(self._backend):
             try:
                 return self._function(*args, **kwargs), None
             except OUT_OF_MEMORY:

@@ -69,8 +69,6 @@ def _made(out: Any, operands: list[torch.Tensor]) -> Iterator[torch.Tensor]:
 class Witnessed:
     """A callable under a witness.
 
-    To a walk of the state it is what a bound method is: the callable behind it.
-
     Args:
         function: The callable.
 
@@ -79,14 +77,13 @@ class Witnessed:
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.__func__ = function
-        self.__self__ = None
+        self._function = function
         self.seen: list[tuple[str, Site]] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         """Call it; returns a copy of what each operation wrote, in order."""
         witness = Witness()
         with witness:
-            self.__func__(*args, **kwargs)
+            self._function(*args, **kwargs)
         self.seen = witness.seen
         return witness.values
