@@ -462,23 +462,23 @@ def test_attribute_of_an_argument(device, make, where):
     assert (error.output, error.where) == ("args[0].tag", where(fn, "x.tag"))
 
 
-def test_written_by_another_thread(device, make, where):
-    buffer = torch.zeros(3, device=device)
+def test_written_by_another_thread(make, where):
+    buffer = torch.zeros(3)
     with ThreadPoolExecutor(1) as pool:
 
         def fn(x):
             pool.submit(lambda: buffer.add_(1)).result()
             return x * 2 + buffer
 
-        error = failing(make(fn), batch(device, 3))
+        error = failing(make(fn), batch("cpu", 3))
     assert (error.output, error.operation) == ("result", "aten::add.Tensor")
     assert error.where == where(fn, "x * 2 + buffer")
     assert error.cause.startswith("RT326") and "buffer is written by the plain call" in error.cause
 
 
-def test_a_call_that_does_not_repeat_itself(device, make, where):
+def test_a_call_that_does_not_repeat_itself(make, where):
     """A write past every version counter: all that shows is that two plain calls differ."""
-    buffer = torch.zeros(3, device=device)
+    buffer = torch.zeros(3)
     with ThreadPoolExecutor(1) as pool:
 
         def fn(x):
@@ -486,7 +486,7 @@ def test_a_call_that_does_not_repeat_itself(device, make, where):
             pool.submit(lambda: buffer.data.add_(1)).result()
             return y + buffer
 
-        error = failing(make(fn), batch(device, 3))
+        error = failing(make(fn), batch("cpu", 3))
     assert (error.operation, error.where) == ("aten::add.Tensor", where(fn, "y + buffer"))
     assert error.cause.startswith("RT325") and "use_deterministic_algorithms" in error.cause
 
@@ -607,12 +607,12 @@ def test_the_plain_call_raises(device, make, where):
     assert error.where == where(fn, "raise ValueError") and isinstance(error.__cause__, ValueError)
 
 
-def test_other_way_when_observed(device, make):
+def test_other_way_when_observed(make):
     """PyTorch's fast path of attention looks for function modes, and is not taken below one."""
     torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).to(device).eval()
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
     with torch.no_grad():
-        error = failing(make(layer), batch(device, 2, 3, 8))
+        error = failing(make(layer), batch("cpu", 2, 3, 8))
     assert error.operation == "aten::_transformer_encoder_layer_fwd"
     assert error.cause.startswith("RT327")
 

@@ -91,10 +91,9 @@ class Surface:
         self._generators = tuple(variant.generators.values())
         self.spans = _argument_spans(variant, call) + _external_spans(variant)
         self.slots = variant.gradient_slots()
+        replaced = {id(effect.parameter()) for effect in variant.effects}
         self._replaced = frozenset(
-            position
-            for position, (_, reference) in enumerate(self.slots)
-            if any(effect.parameter() is reference() for effect in variant.effects)
+            position for position, (_, reference) in enumerate(self.slots) if id(reference()) in replaced
         )
         self.handles = {span.memory.untyped_storage()._cdata for span in self.spans}
 
@@ -129,10 +128,10 @@ class Surface:
         gradients = [parameter.grad if parameter is not None else None for parameter in parameters]
         return Moment(self._contents() if contents else [], gradients, frozenset(), self._random())
 
-    def replaces(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor is a gradient that the recording replaces."""
+    def replaced(self) -> set[int]:
+        """Identities of the gradients in the slots that the recording replaces."""
         parameters = [self.slots[position][1]() for position in self._replaced]
-        return any(parameter is not None and parameter.grad is tensor for parameter in parameters)
+        return {id(parameter.grad) for parameter in parameters if parameter is not None}
 
     def write(self, moment: Moment) -> None:
         """Put everything back as it was."""

@@ -194,19 +194,21 @@ class Check:
             raise
         if not found:
             surface.write(after)  # the same within the tolerance
+            self._backend.leave_call()
             return
         self._fail(found, plain, error, counted, site)
 
     def _count(self) -> Counted:
         """The version counters of reachable tensors whose writing would show nowhere else."""
         guard, surface = self._variant.guard, self._surface
+        replaced = surface.replaced()
         return [
             (name, tensor, tensor._version)
             for name, tensor in (guard.reachable() if guard is not None else ())
             if tensor.layout is torch.strided
             and not tensor.is_inference()
             and tensor.untyped_storage()._cdata not in surface.handles
-            and not surface.replaces(tensor)
+            and id(tensor) not in replaced
         ]
 
     def _run_plainly(self) -> tuple[Any, Exception | None]:
