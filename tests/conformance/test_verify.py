@@ -805,7 +805,9 @@ def test_backward_of_checked_calls(device):
     _, *expected = train(lambda fn: fn)
     assert_same(found, expected)
     report = g.report()
-    assert report.verified == report.replayed > 6 and report.backwards_replayed > 4, g.explain()
+    assert report.verified == report.replayed > 6, g.explain()
+    assert report.backwards_verified == report.backwards_replayed > 4, g.explain()
+    assert f"{report.backwards_replayed} replayed, {report.backwards_verified} verified" in g.explain()
     g.reset()
 
 
@@ -820,3 +822,27 @@ def test_version_counters_count_one_call(device):
         return total._version
 
     assert count(verify=1) == count(verify=0)
+
+
+def test_backward_that_a_recording_computes_differently(make, monkeypatch):
+    real, wrong = HostSession.run, torch.ops.aten.tanh_backward.default
+
+    def run(self, func, args, kwargs):
+        out = real(self, func, args, kwargs)
+        return real(self, torch.ops.aten.mul.Tensor, (out, 2), {}) if func is wrong else out
+
+    monkeypatch.setattr(HostSession, "run", run)
+    g = make(lambda x: (x * 2).tanh().sum())
+    with pytest.raises(VerificationError) as caught:
+        for _ in range(CALLS):
+            g(torch.randn(3, requires_grad=True)).backward()
+    error = caught.value
+    assert str(error).startswith("the replay of the backward of ")
+    assert (error.output, error.operation) == ("result[0]", "aten::tanh_backward")
+    monkeypatch.undo()
+    for _ in range(CALLS):
+        x = torch.randn(3, requires_grad=True)
+        g(x).backward()
+        y = x.detach().clone().requires_grad_()
+        (y * 2).tanh().sum().backward()
+        assert torch.equal(x.grad, y.grad)

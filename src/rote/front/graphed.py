@@ -59,11 +59,9 @@ class Graphed:
         self._tally = Tally()
         self._calls = self._replayed = self._recorded = 0
         self._warm = False
-        self._verifier = (
-            Verifier(function, options.verify, options.verify_tolerance) if options.verify else None
-        )
+        self._verifier, checks = _verifiers(options)
         self._last: tuple[Ticket, Entry] | None = None
-        self._backwards = BackwardLog(self._tally, self._strict)
+        self._backwards = BackwardLog(self._tally, self._strict, checks)
         self._subject = Subject(
             function,
             self._name,
@@ -227,6 +225,7 @@ class Graphed:
                 recorded=self._recorded,
                 backwards=self._backwards.calls,
                 backwards_replayed=self._backwards.replayed,
+                backwards_verified=self._backwards.verified,
                 verified=self._verifier.verified if self._verifier is not None else 0,
                 recordings=tuple(self._recordings()),
                 reasons=self._tally.reports(),
@@ -356,6 +355,14 @@ def _takes_any_keyword(function: Any) -> bool:
     except (TypeError, ValueError):
         return True
     return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _verifiers(options: Options) -> tuple[Verifier, Verifier] | tuple[None, None]:
+    """For calls, and for backward passes through them."""
+    if not options.verify:
+        return None, None
+    every, tolerance = options.verify, options.verify_tolerance
+    return Verifier(every, tolerance), Verifier(every, tolerance)
 
 
 def _name_of(function: Any) -> str:

@@ -79,6 +79,7 @@ class Report:
         recorded: Calls that made a recording or added a path to one.
         backwards: Backward passes through results of recordings.
         backwards_replayed: Those that were replayed.
+        backwards_verified: Those whose replay was compared with a plain one (``verify=``).
         verified: Replayed calls that were run plainly as well and found equal (``verify=``).
         recordings: The recordings there are now.
         reasons: Why calls were not replayed, most frequent first.
@@ -91,6 +92,7 @@ class Report:
     recorded: int
     backwards: int
     backwards_replayed: int
+    backwards_verified: int
     verified: int
     recordings: tuple[RecordingReport, ...]
     reasons: tuple[ReasonReport, ...]
@@ -142,7 +144,8 @@ def explain(report: Report) -> str:
         f"({report.recorded} of them recorded){checked}"
     ]
     if report.backwards:
-        lines.append(f"backward: {report.backwards} passes, {report.backwards_replayed} replayed")
+        checked = f", {report.backwards_verified} verified" if report.backwards_verified else ""
+        lines.append(f"backward: {report.backwards} passes, {report.backwards_replayed} replayed{checked}")
     for number, recording in enumerate(report.recordings, 1):
         lines.append(
             f"recording {number} for {recording.key}: {recording.operations} operations in "

@@ -81,17 +81,14 @@ class Locator:
     """Looks for the operation.
 
     Args:
-        function: The plain callable.
         entry: The key.
         variant: The recording, released.
         call: The arguments.
         backend: The device.
     """
 
-    def __init__(
-        self, function: Callable[..., Any], entry: Entry, variant: Variant, call: Call, backend: Backend
-    ) -> None:
-        self._function = function
+    def __init__(self, entry: Entry, variant: Variant, call: Call, backend: Backend) -> None:
+        self._function = entry.subject.function
         self._entry = entry
         self._variant = variant
         self._call = call
