@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy
@@ -567,7 +568,8 @@ def test_hidden_change_of_python_state(device, make, where):
         (numpy.random.rand, "the state of numpy.random"),
     ],
 )
-def test_hidden_random_numbers(device, make, draw, output):
+def test_hidden_random_numbers(device, make, draw, output, monkeypatch):
+    monkeypatch.setattr(threading, "active_count", lambda: 1)  # test runners have threads of their own
     values = hidden()
 
     def fn(x):
@@ -577,6 +579,22 @@ def test_hidden_random_numbers(device, make, draw, output):
 
     error = failing(make(fn), batch(device, 3))
     assert error.output == output
+
+
+def test_host_random_numbers_of_other_threads(device, make, monkeypatch):
+    """They are no reason to doubt a replay, and are never drawn twice."""
+    monkeypatch.setattr(threading, "active_count", lambda: 2)
+    drawn = []
+
+    def elsewhere():
+        drawn.append((random.random(), numpy.random.rand()))
+
+    values = iter([None] * 3 + [elsewhere] * 50)
+    g = make(lambda x: (next(values) or int)() or x * 2)
+    for args in batch(device, 3):
+        g(*args)
+    assert g.report().verified == g.report().replayed > 0
+    assert len(set(drawn)) == len(drawn) > 0
 
 
 def test_hidden_change_of_a_mode(device, make):

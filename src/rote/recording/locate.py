@@ -121,7 +121,7 @@ class Locator:
             text = f"the operation could not be found ({type(failure).__name__}: {failure})"
             return Located(reason(rules.STALE_RECORDING, text, site))
         finally:
-            surface.write(after)
+            surface.write(after, on_host=True)
 
     def _locate(
         self,
@@ -133,14 +133,14 @@ class Locator:
         site: Site,
     ) -> Located:
         recorded = {id(node): list(node.events) for node in self._variant.root.walk()}
-        surface.write(before)
+        surface.write(before, on_host=True)
         outcome = self._observe(site)
         found = self._other_operation(outcome, recorded) or _read_after(outcome, written)
         if found is not None:
             return found
         if _repeats(surface, leaves, after, outcome.value):
             return self._record_afresh(surface, before, site)
-        surface.write(before)
+        surface.write(before, on_host=True)
         again = self._run_plainly(self._function)
         if _repeats(surface, leaves, after, again):
             return self._unobserved(surface, before, outcome, site)
@@ -178,7 +178,7 @@ class Locator:
 
     def _unobserved(self, surface: Surface, before: Moment, outcome: Outcome, site: Site) -> Located:
         """The callable does something else when nobody looks: the first operation that only it has."""
-        surface.write(before)
+        surface.write(before, on_host=True)
         witnessed = Witnessed(self._function)
         self._run_plainly(witnessed)
         observed = {event.operation for node in outcome.tracer.nodes for event in node.events}
@@ -193,7 +193,7 @@ class Locator:
         runs: list[list[torch.Tensor]] = []
         witnessed = Witnessed(self._function)
         for _ in range(2):
-            surface.write(before)
+            surface.write(before, on_host=True)
             runs.append(self._run_plainly(witnessed))
         text = "two plain calls from the same start differ"
         return _first(rules.NOT_REPEATABLE, text, witnessed, *runs) or Located(
@@ -208,7 +208,7 @@ class Locator:
         afresh = Entry(subject, self._call)
         try:
             for _ in range(ATTEMPTS):
-                surface.write(before)
+                surface.write(before, on_host=True)
                 result = afresh.run(self._call, sys._getframe())
                 if result.how == REPLAYED:
                     break
@@ -217,7 +217,7 @@ class Locator:
                     "the operation could not be found: with its intermediate values the call does not replay"
                 )
                 return Located(reason(rules.STALE_RECORDING, text, site))
-            surface.write(before)
+            surface.write(before, on_host=True)
             plain = self._run_plainly(witnessed)
             text = "a fresh recording of it differs from the plain call too"
             found = _first(rules.STALE_RECORDING, text, witnessed, result.value, plain)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -46,23 +47,29 @@ class RandomState:
         array: Any = numpy.random.get_state(legacy=True)
         return cls(tensors, given, device, random.getstate(), array)
 
-    def restore(self) -> None:
-        """Set the generators to this state."""
+    def restore(self, *, on_host: bool = False) -> None:
+        """Set PyTorch's generators to this state, and Python's and numpy's if asked to."""
         host, *rest = self.tensors.values()
         torch.set_rng_state(host)
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(rest.pop(0), self.device)
         for generator, state in zip(self.generators, rest, strict=True):
             generator.set_state(state)
-        random.setstate(self.python)
-        numpy.random.set_state(self.array)
+        if on_host:
+            random.setstate(self.python)
+            numpy.random.set_state(self.array)
 
     def differing(self, other: RandomState) -> list[str]:
         """Names of PyTorch's generators whose state differs."""
         return [name for name, state in self.tensors.items() if not torch.equal(state, other.tensors[name])]
 
     def differing_on_host(self, other: RandomState) -> list[str]:
-        """Names of Python's and numpy's generators if their state differs."""
+        """Names of Python's and numpy's generators if their state differs.
+
+        Nothing while other threads are alive: they may have drawn.
+        """
+        if threading.active_count() > 1:
+            return []
         mine, theirs = self.array, other.array
         same = mine[1].tobytes() == theirs[1].tobytes() and mine[2:] == theirs[2:]
         found = ["the state of Python's random module"] if self.python != other.python else []

@@ -133,12 +133,15 @@ class Surface:
         parameters = [self.slots[position][1]() for position in self._replaced]
         return {id(parameter.grad) for parameter in parameters if parameter is not None}
 
-    def write(self, moment: Moment) -> None:
-        """Put everything back as it was."""
+    def write(self, moment: Moment, *, on_host: bool = False) -> None:
+        """Put everything back as it was; Python's and numpy's generators only if asked to.
+
+        A replay leaves those alone, and other threads may draw from them.
+        """
         for span, content in zip(self.spans, moment.contents, strict=False):
             span.memory.copy_(content)
         self.write_gradients(moment)
-        moment.random.restore()
+        moment.random.restore(on_host=on_host)
 
     def write_gradients(self, moment: Moment) -> None:
         """Put the gradients back as they were."""

@@ -27,6 +27,9 @@ and one after it, two to put them back, and a wait for the device. Twice the siz
 held meanwhile (for a training step: parameters, gradients and optimizer state). Where there is no memory for
 that, the call is not checked, and a warning is logged.
 
+Other threads must not use what the call changes while it is checked, PyTorch's random generators included:
+they would see the same numbers twice.
+
 What it cannot see:
 
 - calls that ran the callable (observed, recorded, eager): there is nothing to compare them with;
@@ -35,6 +38,7 @@ What it cannot see:
   them, as the plain callable would; the replays in between do not;
 - writes past version counters (``.data``, other libraries) into tensors that the recording does not write;
 - what a backward started by the caller does besides replaying (hooks, accumulation, the caller's own graph);
+- draws from Python's and numpy's generators while other threads are alive, which may have drawn as well;
 - a replay that raises, and a race that both runs win.
 """
 
