@@ -856,7 +856,7 @@ def test_backward_that_a_recording_computes_differently(make, monkeypatch):
             g(torch.randn(3, requires_grad=True)).backward()
     error = caught.value
     assert str(error).startswith("the replay of the backward of ")
-    assert (error.output, error.operation) == ("result[0]", "aten::tanh_backward")
+    assert error.output.startswith("result[0]") and error.operation == "aten::tanh_backward"
     monkeypatch.undo()
     for _ in range(CALLS):
         x = torch.randn(3, requires_grad=True)
