@@ -26,6 +26,9 @@ from .base.errors import (
 from .base.errors import (
     StaleOutputError as StaleOutputError,
 )
+from .base.errors import (
+    VerificationError as VerificationError,
+)
 from .front.graph import graph as graph
 from .front.graph import step as step
 from .front.graphed import Graphed as Graphed
@@ -34,6 +37,6 @@ from .front.report import Report as Report
 
 __all__ = [
     "CaptureError", "EnvironmentError_", "Graphed", "InternalError", "MisuseError", "NotReplayedError",
-    "OptionError", "Options", "Report", "RoteError", "StaleOutputError", "graph", "step",
+    "OptionError", "Options", "Report", "RoteError", "StaleOutputError", "VerificationError", "graph", "step",
 ]  # fmt: skip
 __version__ = "0.1.0"

@@ -25,6 +25,7 @@ from ..recording.log import BackwardLog
 from ..recording.result import PLAINLY, RECORDED, REPLAYED, Limits, Result
 from ..recording.run import tracing
 from ..recording.subject import Subject
+from ..recording.verify import Verifier
 from ..signature.compat import foreign_modes
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call, bind, explain_key
@@ -58,8 +59,9 @@ class Graphed:
         self._tally = Tally()
         self._calls = self._replayed = self._recorded = 0
         self._warm = False
+        self._verifier, checks = _verifiers(options)
         self._last: tuple[Ticket, Entry] | None = None
-        self._backwards = BackwardLog(self._tally, self._strict)
+        self._backwards = BackwardLog(self._tally, self._strict, checks)
         self._subject = Subject(
             function,
             self._name,
@@ -82,6 +84,7 @@ class Graphed:
 
         Raises:
             NotReplayedError: In strict mode, if the call would not be replayed wholly from graphs.
+            VerificationError: With ``verify``, if a replay did not give what the plain call gives.
             Exception: What the callable raises, unchanged.
         """
         if torch.compiler.is_compiling() or not self._enabled or tracing.get() or foreign_modes():
@@ -122,7 +125,9 @@ class Graphed:
             self._calls -= 1
             return self._call_plainly(self._beside(caller))
         try:
-            return self._finish(entry, entry.run(call, caller))
+            if self._verifier is None:
+                return self._finish(entry, entry.run(call, caller))
+            return self._finish(entry, self._verifier.run(entry, call, caller, self._entries.values()))
         finally:
             backend.lock.release()
 
@@ -215,6 +220,8 @@ class Graphed:
                 recorded=self._recorded,
                 backwards=self._backwards.calls,
                 backwards_replayed=self._backwards.replayed,
+                backwards_verified=self._backwards.verified,
+                verified=self._verifier.verified if self._verifier is not None else 0,
                 recordings=tuple(self._recordings()),
                 reasons=self._tally.reports(),
             )
@@ -259,6 +266,8 @@ class Graphed:
             self._backwards.clear()
             self._calls = self._replayed = self._recorded = 0
             self._warm = False
+            if self._verifier is not None:
+                self._verifier.verified = 0
 
     # ------------------------------------------------------------------ answering as the wrapped callable
 
@@ -341,6 +350,14 @@ def _takes_any_keyword(function: Any) -> bool:
     except (TypeError, ValueError):
         return True
     return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _verifiers(options: Options) -> tuple[Verifier, Verifier] | tuple[None, None]:
+    """For calls, and for backward passes through them."""
+    if not options.verify:
+        return None, None
+    every, tolerance = options.verify, options.verify_tolerance
+    return Verifier(every, tolerance), Verifier(every, tolerance)
 
 
 def _name_of(function: Any) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from ..base.errors import OptionError
 
 _CHOICES: dict[str, tuple[str, ...]] = {"backend": ("auto", "cuda", "host"), "outputs": ("safe", "borrow")}
-_COUNTS = {"warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1}
+_COUNTS = {"warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0}
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,16 @@ class Options:
         backend: ``"auto"`` takes CUDA when an argument or a reachable tensor is there, else the host.
         outputs: ``"safe"`` copies results into memory of their own. ``"borrow"`` hands out the graph's own
             memory; reading it after a later call overwrote it raises :class:`~rote.StaleOutputError`.
+        verify: Check the first replay of each recording, and every ``verify``-th one, by running the plain
+            callable as well, from the same state and with the same random numbers, and compare
+            everything a user can see; a difference raises :class:`~rote.VerificationError`. 0 checks nothing.
+            A checked call costs one plain call more, four copies of what the call changes (and of the
+            arguments), memory for two of them, and a wait for the device. It sees values, shapes, shared
+            memory, gradients, random state and Python state under guard; it does not see effects elsewhere
+            (queues, files), backward passes started later, or calls that were not checked.
+        verify_tolerance: Relative and absolute difference that floating-point values may have in such a
+            check. 0 compares bits (NaN equals NaN). Kernels with atomic additions on CUDA need it, or
+            ``torch.use_deterministic_algorithms(True)``.
         enabled: False makes the wrapper a plain call.
     """
 
@@ -39,6 +50,8 @@ class Options:
     max_keys: int = 256
     backend: Literal["auto", "cuda", "host"] = "auto"
     outputs: Literal["safe", "borrow"] = "safe"
+    verify: int = 0
+    verify_tolerance: float = 0.0
     enabled: bool = True
 
     def __post_init__(self) -> None:
@@ -50,6 +63,9 @@ class Options:
             value: Any = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise OptionError(f"{name}={value!r} must be a whole number of at least {least}")
+        tolerance: Any = self.verify_tolerance
+        if type(tolerance) not in (int, float) or not 0 <= tolerance < math.inf:
+            raise OptionError(f"verify_tolerance={tolerance!r} must be a finite number of at least 0")
         for name in ("strict", "enabled"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")

@@ -79,6 +79,8 @@ class Report:
         recorded: Calls that made a recording or added a path to one.
         backwards: Backward passes through results of recordings.
         backwards_replayed: Those that were replayed.
+        backwards_verified: Those whose replay was compared with a plain one (``verify=``).
+        verified: Replayed calls that were run plainly as well and found equal (``verify=``).
         recordings: The recordings there are now.
         reasons: Why calls were not replayed, most frequent first.
     """
@@ -90,6 +92,8 @@ class Report:
     recorded: int
     backwards: int
     backwards_replayed: int
+    backwards_verified: int
+    verified: int
     recordings: tuple[RecordingReport, ...]
     reasons: tuple[ReasonReport, ...]
 
@@ -134,12 +138,14 @@ def place(reason: Reason) -> str:
 
 def explain(report: Report) -> str:
     """The report as text for people: what replays, what does not, why, where, and what to do."""
+    checked = f", {report.verified} verified" if report.verified else ""
     lines = [
         f"{report.name}: {report.calls} calls, {report.replayed} replayed, {report.eager} eager "
-        f"({report.recorded} of them recorded)"
+        f"({report.recorded} of them recorded){checked}"
     ]
     if report.backwards:
-        lines.append(f"backward: {report.backwards} passes, {report.backwards_replayed} replayed")
+        checked = f", {report.backwards_verified} verified" if report.backwards_verified else ""
+        lines.append(f"backward: {report.backwards} passes, {report.backwards_replayed} replayed{checked}")
     for number, recording in enumerate(report.recordings, 1):
         lines.append(
             f"recording {number} for {recording.key}: {recording.operations} operations in "

@@ -147,6 +147,52 @@ TOO_MANY_PATHS = Rule(
 TOO_MANY_KEYS = Rule("RT305", "too many different arguments", "Call with fewer distinct shapes and values.")
 NEW_KEY = Rule("RT306", "arguments not seen before", "Call with these arguments during the warm-up.")
 NOT_YET = Rule("RT307", "still observing", "Make more calls before measuring, or lower warmup.")
+REPLAY_DIFFERS = Rule(
+    "RT321",
+    "replay differs from the plain call",
+    "See the VerificationError; once its cause is gone, reset() lets the callable be recorded again.",
+)
+HIDDEN_VALUE = Rule(
+    "RT322",
+    "value that cannot be seen",
+    "Pass the value in as an argument, keep it in an attribute of the module, or compute it on the device.",
+)
+HIDDEN_BRANCH = Rule(
+    "RT323",
+    "branch on something that cannot be seen",
+    "Make what the branch depends on an argument; do not replace functions or code after the first call.",
+)
+HIDDEN_STATE = Rule(
+    "RT324",
+    "Python state changed by some calls only",
+    "Keep what changes in a tensor that is updated in place, or change it outside of the callable.",
+)
+NOT_REPEATABLE = Rule(
+    "RT325",
+    "plain call does not repeat its own values",
+    "Use torch.use_deterministic_algorithms(True), or allow a difference with verify_tolerance.",
+)
+HIDDEN_WRITE = Rule(
+    "RT326",
+    "memory written out of sight",
+    "Write with PyTorch operations in the thread that calls, or outside of the callable.",
+)
+OBSERVER_DIFFERS = Rule(
+    "RT327",
+    "observation changes the way",
+    "Switch the fast path off that PyTorch takes only unobserved "
+    "(torch.backends.mha.set_fastpath_enabled(False)), or run it outside of the callable.",
+)
+STALE_RECORDING = Rule(
+    "RT328",
+    "recording no longer right",
+    "Nothing that rote can see has changed; please report it with the program.",
+)
+PLAIN_RAISES = Rule(
+    "RT329",
+    "plain call raises where the replay does not",
+    "Checks on values belong outside of the callable; a replay runs no Python.",
+)
 OUTPUT_GRADIENT = Rule(
     "RT401",
     "autograd graph that reaches outside of the call",

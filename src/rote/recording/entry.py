@@ -366,6 +366,7 @@ class Entry:
 
         Raises:
             NotReplayedError: In strict mode, after the warm-up, if it would not be replayed from graphs.
+            VerificationError: A replay of it was checked and is wrong.
         """
         if self.log.strict and self.calls >= self.limits.warmup + 2:
             variant, reasons = self.would_replay()
@@ -374,6 +375,8 @@ class Entry:
                 raise NotReplayedError(
                     f"{self.name} would not be replayed wholly from graphs (strict mode):\n  {listed}"
                 )
+        if self.log.checks is not None:
+            return self.log.checks.run(self, call, sys._getframe(1), ())
         return self.run(call, sys._getframe(1))
 
     def refuse(self, why: Reason) -> None:

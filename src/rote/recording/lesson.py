@@ -235,6 +235,8 @@ class Lesson:
                 if number in outcome.tracer.written_externals:
                     variant.writes[handle] = weakref.ref(tensor)
                 variant.readers[handle] = ledger.external_sites[number][1]
+            elif number in outcome.tracer.written_externals and self._plan.session is not None:
+                variant.written_arrays[tensor.data_ptr()] = tensor
         variant.generators.update(outcome.tracer.generators)
         variant.arrays |= set(outcome.tracer.arrays)
         variant.written |= outcome.tracer.written_inputs

@@ -207,6 +207,7 @@ class TracedCall:
         host.roots.clear()
         inputs = {id(leaf): i for i, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)}
         template, blockers = make_template(value, tracer.ledger, inputs, spent, self._site)
+        tracer.ledger.note_readers("the result", self._site)
         tracer.complete()
         written = (tracer.written_inputs, tracer.written_externals)
         blockers += gradient_blockers(

@@ -49,6 +49,11 @@ class Tracer(HostTensors, TorchDispatchMode):
         TorchDispatchMode.__init__(self)
         HostTensors.__init__(self, *args, **kwargs)
 
+    @property
+    def suspended(self) -> bool:
+        """Operations that run now are the recorder's own, no part of the call."""
+        return self._suspended
+
     # ------------------------------------------------------------------ dispatch
 
     def __torch_dispatch__(

@@ -256,6 +256,16 @@ class Guard:
             self._item_values[index] = now
         return True
 
+    def watched(self) -> list[tuple[str, torch.Tensor]]:
+        """The tensors that the recording reads in place, with their names."""
+        return [(item.name, tensor) for item in self._read if (tensor := item.reference()) is not None]
+
+    def reachable(self) -> list[tuple[str, torch.Tensor]]:
+        """Every tensor in the slots under guard, read in place or not."""
+        slots = [entry for entry in (*self._tensors, *self._slow) if isinstance(entry.value, TensorMark)]
+        found = [(self._snapshot.name_of(entry), _read(entry)) for entry in slots]
+        return [(name, tensor) for name, tensor in found if isinstance(tensor, torch.Tensor)]
+
     def explain(self) -> list[Difference]:
         """Every slot that differs from the recording, moved tensors first."""
         found: list[Difference] = []
