@@ -625,16 +625,6 @@ def test_the_plain_call_raises(device, make, where):
     assert error.where == where(fn, "raise ValueError") and isinstance(error.__cause__, ValueError)
 
 
-def test_other_way_when_observed(make):
-    """PyTorch's fast path of attention looks for function modes, and is not taken below one."""
-    torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
-    with torch.no_grad():
-        error = failing(make(layer), batch("cpu", 2, 3, 8))
-    assert error.operation == "aten::_transformer_encoder_layer_fwd"
-    assert error.cause.startswith("RT327")
-
-
 def test_operation_that_a_recording_computes_differently(make, monkeypatch, where):
     real = HostSession.run
 

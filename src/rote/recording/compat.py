@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -93,3 +94,30 @@ def saving_is_hooked() -> bool:
 
 def _same(value: Any) -> Any:
     return value
+
+
+_disabled: Any = getattr(torch._C, "_disabled_torch_function_impl", None)
+"""What a tensor class has that overrides nothing. Seen in torch 2.11 and 2.13."""
+
+
+@contextmanager
+def unseen_function_mode() -> Generator[None]:
+    """Let PyTorch's layers choose the kernels that they choose outside of a trace.
+
+    Attention asks ``torch.overrides.has_torch_function`` before it takes its fast path, and a function mode
+    counts. The name is replaced while a call is traced, under the backend's lock; the answer is that for the
+    tensors alone.
+    """
+    overrides: Any = torch.overrides
+    original = overrides.has_torch_function
+    overrides.has_torch_function = _has_overrides
+    try:
+        yield
+    finally:
+        overrides.has_torch_function = original
+
+
+def _has_overrides(arguments: Iterable[Any]) -> bool:
+    """Whether an argument is of a class that overrides functions of PyTorch."""
+    kinds = {type(argument) for argument in arguments} - {torch.Tensor}
+    return any(getattr(kind, "__torch_function__", _disabled) is not _disabled for kind in kinds)

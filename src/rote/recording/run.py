@@ -25,6 +25,7 @@ from ..hazards.rules import Reason, reason
 from ..signature.key import PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
 from .autograd import newest_age
+from .compat import unseen_function_mode
 from .cursor import Mode
 from .host_data import HostDataMode, consumed
 from .inputs import StaticInputs, base_offset, group_members
@@ -273,6 +274,7 @@ class TracedCall:
         with ExitStack() as stack:
             token = tracing.set(True)
             stack.callback(tracing.reset, token)
+            stack.enter_context(unseen_function_mode())
             cache = torch.is_autocast_cache_enabled()
             if cache:  # cached casts would outlive the call and hide the cast from the next one
                 torch.set_autocast_cache_enabled(False)
