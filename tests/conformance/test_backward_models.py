@@ -88,6 +88,7 @@ def deterministic(device, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*deterministic.*:UserWarning")
+@pytest.mark.filterwarnings("ignore:RNN module weights are not part of single contiguous chunk:UserWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_training(name, device, deterministic):
     build, batch, steps = MODELS[name]

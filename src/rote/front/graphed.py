@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 import threading
 import weakref
@@ -54,6 +55,7 @@ class Graphed:
         self._strict = options.strict or settings.strict
         self._name = _name_of(function)
         self._lock = threading.RLock()
+        self._process = os.getpid()
         self._executed = ExecutedCode()
         self._entries: OrderedDict[Any, Entry] = OrderedDict()
         self._tally = Tally()
@@ -83,12 +85,17 @@ class Graphed:
         """Call the callable, from a recording where there is one.
 
         Raises:
+            EnvironmentError_: In a forked process that cannot use the device.
             NotReplayedError: In strict mode, if the call would not be replayed wholly from graphs.
             VerificationError: With ``verify``, if a replay did not give what the plain call gives.
             Exception: What the callable raises, unchanged.
         """
         if torch.compiler.is_compiling() or not self._enabled or tracing.get() or foreign_modes():
             return self._function(*args, **kwargs)
+        if os.getpid() != self._process:
+            for made in PROCESS.made():
+                made.check_process()
+            self._process = os.getpid()
         if self._sorts and len(kwargs) > 1:
             kwargs = dict(sorted(kwargs.items()))
         if not PROCESS.take(self._lock):

@@ -57,8 +57,8 @@ class CudaBackend:
         """Wait for the current stream."""
         torch.cuda.current_stream(self.device).synchronize()
 
-    def enter_call(self) -> None:
-        """Wait, on the device, for the last replay if it ran on another stream.
+    def check_process(self) -> None:
+        """CUDA does not survive a fork.
 
         Raises:
             EnvironmentError_: The process was forked after recordings had been made.
@@ -69,6 +69,9 @@ class CudaBackend:
                 'Start processes with multiprocessing.set_start_method("spawn"), or fork before the first '
                 "CUDA call."
             )
+
+    def enter_call(self) -> None:
+        """Wait, on the device, for the last replay if it ran on another stream."""
         if self._waiting:
             self._release_waiting()
         self.streams.enter_call()
