@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import rote
+from rote.backends import select
 from rote.testing import count_recordings
 
 WARM = rote.Options().warmup + 1
@@ -162,8 +163,9 @@ def test_streams():
         assert torch.equal(out, (x @ x).relu() * 2)
 
 
-def test_eager_calls_hold_no_lock(device):
+def test_eager_calls_hold_no_lock(device, monkeypatch):
     """A callable that runs eagerly may wait for a thread that calls the same wrapper."""
+    monkeypatch.setattr(select, "PATIENCE_S", 0.05)
     counter = iter(range(1000))
 
     def fn(x):
