@@ -208,7 +208,7 @@ class Graphed:
     def _other_reasons(self, known: list[Reason]) -> list[str]:
         codes = {why.code for why in known}
         return [
-            f"earlier: {found.code} at {found.where or 'an unknown line'}: {found.message} "
+            f"earlier: {found.code} at {found.where or 'an unknown line'}: {found.message}. {found.remedy} "
             f"({found.count} calls)"
             for found in self._tally.reports()
             if found.code not in codes

@@ -233,6 +233,31 @@ SECOND_ORDER = Rule(
     "gradient of a gradient through a recording",
     "Compute it inside the callable (torch.autograd.grad(..., create_graph=True)), or call the plain one.",
 )
+OPTIMIZER_COUNT = Rule(
+    "RT411",
+    "optimizer that counts on the host",
+    "Make the optimizer with capturable=True (CUDA) or fused=True (host).",
+)
+HYPERPARAMETER = Rule(
+    "RT412",
+    "hyperparameter changes between calls",
+    "Make the optimizer with lr=torch.tensor(...) and fused=True or capturable=True.",
+)
+SCHEDULER_INSIDE = Rule(
+    "RT413",
+    "learning-rate scheduler stepped inside the call",
+    "Call scheduler.step() after the graphed callable, with lr=torch.tensor(...) in the optimizer.",
+)
+GRADIENT_MOVED = Rule(
+    "RT414",
+    "gradient replaced between calls",
+    "Keep gradients where they are: optimizer.zero_grad(set_to_none=False), and change them in place.",
+)
+AVERAGE_COUNT = Rule(
+    "RT415",
+    "average of weights that counts on the host",
+    "Make it as AveragedModel(model, avg_fn=torch.optim.swa_utils.get_swa_avg_fn()).",
+)
 OPAQUE_OUTPUT = Rule(
     "RT501",
     "output of a type that cannot be rebuilt",

@@ -10,7 +10,7 @@ import logging
 import sys
 import weakref
 from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -22,7 +22,6 @@ from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
-from ..signature.guards import Difference
 from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.state import Snapshot, StateWalk
 from .accumulators import renew_accumulators
@@ -30,6 +29,7 @@ from .autograd import GradientWalk
 from .borrow import Lease
 from .compat import saving_is_hooked
 from .gradients import GradientWatch
+from .guard_reasons import guard_reasons, island_reasons
 from .inputs import StaticInputs
 from .lesson import Lesson
 from .replay import Replayed, replay, result_of, start
@@ -72,6 +72,7 @@ class Entry:
         self._pick = subject.pick
         self._backend: Backend | None = None
         self.evictions = 0
+        self.replays_before = 0
         self._eager_reasons: list[Reason] = []
         self._anchors = [self._anchor(leaf) for leaf, kind in zip(call.leaves, call.kinds, strict=True)
                          if kind == OPAQUE or isinstance(leaf, torch.nn.Parameter)]  # fmt: skip
@@ -120,7 +121,7 @@ class Entry:
             return None, self._guard_reasons() or self._waiting()
         if not variant.recorded:
             return None, self._eager_reasons or [reason(rules.NOT_YET, "the key is still being observed")]
-        return variant, self.island_reasons(variant)
+        return variant, island_reasons(variant)
 
     def run(self, call: Call, caller: FrameType) -> Result:
         """Make one call: replay it, run it once while learning from it, or leave it to the caller."""
@@ -246,20 +247,22 @@ class Entry:
         return self._backend.open(exclusive=exclusive, generators=tuple(variant.generators.values()))
 
     def _execute(self, variant: Variant | None, call: Call, plan: Plan, site: Site) -> Result:
-        guards = self._guard_reasons() if variant is None else []
+        guards = self._guard_reasons(site) if variant is None else []
         if guards:
             self.last_mismatch = guards[0]
         if guards and self.life.state in (State.REPLAYING, State.RECORDING):
             self.life.happen(Event.GUARD_FAILED)
             _log.info("%s records again: %s", self.name, guards[0])
-        known = variant is not None and not plan.follow  # then the guard has just said that nothing changed
+        # A known variant's guard has just said that nothing changed, unless it ignores something.
+        known = variant is not None and not plan.follow and not variant.ignores
         before = None if known else self.walk(call)
         plan.backend = self.prepare(call)
         watch = variant.watch() if before is None and variant is not None else self._watch(before)
         dice = HostRandom.read()
+        plan.codes = len(self.executed.globals)
         traced = TracedCall(self._function, call, plan, site)
         try:
-            with nullcontext() if known else self.executed, _tracing(plan.backend):
+            with self.executed, _tracing(plan.backend):
                 outcome = self._run_traced(traced, variant, plan)
         except BaseException:
             traced.copy_back()
@@ -318,22 +321,9 @@ class Entry:
         text = f"{pending} results of this key are alive and their backward has not run"
         return [reason(rules.BACKWARD_PENDING, text)]
 
-    def _guard_reasons(self) -> list[Reason]:
-        """Why none of the recordings there are fits."""
-        recorded = [variant for variant in self.variants if variant.recorded]
-        if not recorded:
-            return []
-        return [guard_reason(difference) for difference in recorded[0].explain()[:3]]
-
-    def island_reasons(self, variant: Variant) -> list[Reason]:
-        """The islands and host reads of a recording, as reasons."""
-        by_code = {rule.code: rule for rule in rules.RULES}
-        found: list[Reason] = []
-        for part in (*variant.islands(), *variant.branches()):
-            why = reason(by_code[part.code], f"{part.operation} runs between two segments", part.site)
-            if why not in found:
-                found.append(why)
-        return found
+    def _guard_reasons(self, site: Site | None = None) -> list[Reason]:
+        """Why none of the recordings there are fits, or why this call is not the one observed last."""
+        return guard_reasons(self.variants, self.executed.globals, site)
 
     # ------------------------------------------------------------------ limits
 
@@ -392,12 +382,6 @@ class Entry:
         for variant in self.variants:
             variant.release()
         self.variants.clear()
-
-
-def guard_reason(difference: Difference) -> Reason:
-    """A guard that did not match, as a reason."""
-    rule = rules.TENSOR_MOVED if difference.moved else rules.VALUE_CHANGED
-    return reason(rule, str(difference), difference.site)
 
 
 @contextmanager

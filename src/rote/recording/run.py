@@ -55,6 +55,7 @@ class Plan:
         backend: The device, once it is known.
         session: The capture, if something may be recorded.
         inputs: Static inputs, if the call runs on them.
+        codes: Number of functions that the callable was seen to run before.
     """
 
     root: Node
@@ -64,6 +65,7 @@ class Plan:
     inputs: StaticInputs | None = None
     follow: bool = False
     path: list[Any] = field(default_factory=list[Any])
+    codes: int = 0
 
 
 @dataclass

@@ -89,6 +89,11 @@ class Variant:
         """Whether the start of the tree can be replayed."""
         return self.root.steps is not None
 
+    @property
+    def ignores(self) -> bool:
+        """Whether a call may change Python state that the guard does not look at."""
+        return self.guard is not None and self.guard.ignores
+
     def holds(self) -> bool:
         """Whether the Python state and the gradient slots are as they were."""
         return self._gradients_hold() and self.guard is not None and self.guard.holds()
