@@ -30,7 +30,7 @@ class Event:
         operation: Name of the operation.
         operands: Comparable form of the operands, tensors as tokens.
         results: Results in order: a token, the index of the tensor operand it is, or None.
-        shape: Structure of the results: ``"one"``, ``"tuple"``, ``"list"`` or ``"none"``; with a list inside a
+        shape: Structure of the results: ``"one"``, ``"tuple"``, ``"list"`` or ``"none"``; with lists inside a
             tuple (weight gradients of a recurrent layer), the outer one and the lengths of the inner ones.
         site: The user's line.
     """
