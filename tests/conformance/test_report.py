@@ -56,8 +56,9 @@ def test_json(used):
         "backwards_verified", "verified", "recordings", "reasons",
     }  # fmt: skip
     assert set(data["recordings"][0]) == {
-        "key", "segments", "operations", "paths", "islands", "bytes_held", "replays",
+        "key", "segments", "operations", "paths", "islands", "bytes_held", "replays", "inputs",
     }  # fmt: skip
+    assert set(data["recordings"][0]["inputs"][0]) == {"name", "kind", "placement", "mutated"}
     assert set(data["recordings"][0]["islands"][0]) == {"operation", "where", "code"}
 
 

@@ -19,6 +19,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
+from .aliases import OWNING, Aliases
+
 
 @dataclass(frozen=True)
 class Capabilities:
@@ -137,7 +139,9 @@ class Backend(Protocol):
         """Held (reentrant) from the first guard of a call until its outputs are handed out."""
         ...
 
-    def open(self, *, exclusive: bool, generators: tuple[torch.Generator, ...] = ()) -> Session:
+    def open(
+        self, *, exclusive: bool, generators: tuple[torch.Generator, ...] = (), aliases: Aliases = OWNING
+    ) -> Session:
         """Start a recording.
 
         Args:
@@ -145,6 +149,7 @@ class Backend(Protocol):
                 in it must outlive the call (gradients left in ``.grad``, borrowed outputs);
                 otherwise recordings share one pool.
             generators: Generators, besides the default one, that the callable draws from.
+            aliases: How the recording holds tensors that it did not make.
         """
         ...
 

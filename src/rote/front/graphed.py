@@ -21,6 +21,7 @@ from ..base.location import Site, user_site
 from ..base.settings import read_settings
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..recording.borrow import lend_again
 from ..recording.entry import Entry
 from ..recording.log import BackwardLog
 from ..recording.result import PLAINLY, RECORDED, REPLAYED, Limits, Result
@@ -33,7 +34,7 @@ from ..signature.key import Call, bind, explain_key
 from ..signature.ticket import Ticket
 from .bound import BoundWeakly, GraphedMethod
 from .options import Options
-from .report import IslandReport, RecordingReport, Report, Tally, explain
+from .report import InputReport, IslandReport, RecordingReport, Report, Tally, explain
 
 
 class Graphed:
@@ -68,7 +69,14 @@ class Graphed:
             function,
             self._name,
             self._executed,
-            Limits(options.warmup, options.max_recordings, options.max_paths, options.outputs == "borrow"),
+            Limits(
+                options.warmup,
+                options.max_recordings,
+                options.max_paths,
+                options.outputs == "borrow",
+                chain=options.chain,
+                guess=not self._strict,
+            ),
             functools.partial(PROCESS.choose, options.backend),  # not a method: that would be a cycle
             self._backwards,
             ((self._name, function),),
@@ -133,8 +141,10 @@ class Graphed:
             return self._call_plainly(self._beside(caller))
         try:
             if self._verifier is None:
-                return self._finish(entry, entry.run(call, caller))
-            return self._finish(entry, self._verifier.run(entry, call, caller, self._entries.values()))
+                value = self._finish(entry, entry.run(call, caller))
+            else:
+                value = self._finish(entry, self._verifier.run(entry, call, caller, self._entries.values()))
+            return lend_again(value, call.leaves, call.borrowed) if call.borrowed else value
         finally:
             backend.lock.release()
 
@@ -195,7 +205,7 @@ class Graphed:
             text = explain_key(known.key, call) if known is not None else "no key was seen before"
             reasons = [reason(rules.NEW_KEY, text, site)]
         else:
-            variant, reasons = entry.would_replay()
+            variant, reasons = entry.would_replay(call)
             if variant is not None and not reasons:
                 return
         self._tally.add(reasons)
@@ -252,6 +262,15 @@ class Graphed:
                         islands=tuple(parts),
                         bytes_held=variant.bytes_held(),
                         replays=variant.replays,
+                        inputs=tuple(
+                            InputReport(
+                                fact.name,
+                                fact.kind,
+                                "in place" if fact.in_place else "copied",
+                                str(fact.mutated) if fact.mutated is not None else "",
+                            )
+                            for fact in variant.facts
+                        ),
                     )
                 )
         return found

@@ -19,10 +19,10 @@ from ..signature.key import Call
 from ..signature.leaves import containers, flatten
 from .autograd import kept_storages
 from .gradients import GradientWatch
-from .inputs import group_members
 from .ledger import NEW, Ledger
 from .outputs import OWN
 from .pinpoint import line_that_calls, line_that_changes
+from .placement import group_members
 from .run import HostRandom, Outcome, parameters_of
 from .tracked import graph_ends
 

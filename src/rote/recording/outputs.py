@@ -271,6 +271,16 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
     return fresh.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
+def strip(template: Template) -> Template:
+    """A template that holds no tensor: enough to compare by, and it keeps nothing alive."""
+    leaves = tuple(_bare(leaf) for leaf in template.leaves)
+    return Template(template.spec, leaves)
+
+
+def _bare(leaf: OutputLeaf) -> OutputLeaf:
+    return replace(leaf, value=None, made="") if leaf.kind == OWN else leaf
+
+
 class _Spent(torch.autograd.Function):
     """Stands for a graph that was consumed inside the call."""
 

@@ -28,12 +28,16 @@ class Limits:
         max_recordings: Recordings alive at once, and replacements before giving up.
         max_paths: Ways through one recording.
         borrow: Outputs are handed out without a copy.
+        chain: Outputs that another recording lends are used in place.
+        guess: The place of an argument may be guessed (a wrong guess costs a recording).
     """
 
     warmup: int
     max_recordings: int
     max_paths: int
     borrow: bool
+    chain: bool = True
+    guess: bool = True
 
 
 class Result(NamedTuple):

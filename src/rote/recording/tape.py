@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ..backends.aliases import OWNING, Aliases
 from ..backends.base import Backend, Session
 from ..base.errors import CaptureError
 from ..hazards import rules
@@ -64,10 +65,12 @@ class SegmentTape:
     Args:
         backend: The device.
         session: The recording in progress.
+        aliases: How steps hold tensors that the recording did not make.
     """
 
-    def __init__(self, backend: Backend, session: Session) -> None:
+    def __init__(self, backend: Backend, session: Session, aliases: Aliases = OWNING) -> None:
         self.session = session
+        self.aliases = aliases
         self.place: Place | None = None
         self.checkpoint: Checkpoint | None = None
         self.recorded: list[Node] = []
@@ -152,14 +155,16 @@ class SegmentTape:
         else:
             out = func(*args, **kwargs)
         parts = results_of(out)[1]
-        kept, kept_kwargs = _keep(args), {key: _keep(value) for key, value in kwargs.items()}
+        again = kept_call(func, args, kwargs, self.aliases)
         results = [
-            part.detach() if isinstance(part, torch.Tensor) and not any(part is o for o in operands) else None
+            self.aliases.keep(part)
+            if isinstance(part, torch.Tensor) and not any(part is o for o in operands)
+            else None
             for part in parts
         ]
 
         def call() -> list[Any]:
-            return results_of(func(*kept, **kept_kwargs))[1]
+            return results_of(again())[1]
 
         self._steps.append(Island(call, results, event.operation, event.site, code))
         return out
@@ -201,15 +206,10 @@ class SegmentTape:
         self._steps = []
 
 
-def kept_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
+def kept_call(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], aliases: Aliases
+) -> Callable[[], Any]:
     """An operation bound to aliases of its operands, so that later changes of their metadata do no harm."""
-    kept, kept_kwargs = _keep(args), {key: _keep(value) for key, value in kwargs.items()}
+    kept = aliases.keep_all(args)
+    kept_kwargs = {key: aliases.keep_all(value) for key, value in kwargs.items()}
     return lambda: func(*kept, **kept_kwargs)
-
-
-def _keep(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.detach()
-    if isinstance(value, (list, tuple)):
-        return type(value)([_keep(item) for item in value])
-    return value

@@ -20,7 +20,7 @@ from ..hazards.rules import Reason
 from .backward import Backward
 from .events import Event
 from .gradients import GradientEffect
-from .outputs import Template
+from .outputs import Template, strip
 
 
 class Step(Protocol):
@@ -140,6 +140,21 @@ class Node:
         for child in self.edges.values():
             child.arrivals = []
             child.unrecord()
+
+    def bare(self) -> Node:
+        """A copy of what was observed from here on, to be recorded on its own."""
+        edges = {value: child.bare() for value, child in self.edges.items()}
+        template = strip(self.template) if self.template is not None else None
+        return Node(
+            events=list(self.events),
+            complete=self.complete,
+            seen=self.seen,
+            edges=edges,
+            template=template,
+            effects_key=self.effects_key,
+            refused=set(self.refused),
+            pure=self.pure,
+        )
 
     def paths(self) -> int:
         """Number of observed ways from here to an end."""

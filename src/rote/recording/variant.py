@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ from .backward import Backward, Occupancy
 from .borrow import Lease
 from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
+from .outputs import INPUT_VIEW, PASSED
+from .placement import OTHER, InputFacts, Regulars, Seen, Spot
 from .tree import Island, Node
 
 LONG_GUARD = 500
@@ -47,7 +50,14 @@ class Variant:
         self.effects: list[GradientEffect] = []
         self.replays = 0
         self.copies_gradients = False
+        self.keeps_graph = False
         self.starts_early = False
+        self.bound: tuple[Spot, ...] = ()
+        self.persistent: dict[int, Seen] = {}
+        self.regulars = Regulars()
+        self.sites: dict[tuple[str, int], Site] = {}
+        self.facts: tuple[InputFacts, ...] = ()
+        self._shared: set[int] = set()
         self._present: list[tuple[weakref.ref[torch.Tensor], GradientSlot]] = []
         self._leaves: list[tuple[str, weakref.ref[torch.Tensor]]] = []
 
@@ -67,6 +77,7 @@ class Variant:
             watch: The gradient slots before the call.
             concerned: The call reads or replaces some of them.
         """
+        self._shared = set(self.reach(snapshot, parameters, watch))
         externals = {
             handle: tensor for handle, ref in self.externals.items() if (tensor := ref()) is not None
         }
@@ -76,6 +87,11 @@ class Variant:
         self._present = watch.presence() if concerned else []
         self._leaves = watch.leaves()
 
+    @property
+    def may_meet_gradients(self) -> bool:
+        """Whether a way through the call that is still unseen may read a tensor that requires grad."""
+        return bool(self.root.edges and self._leaves)
+
     def watch(self) -> GradientWatch:
         """Watch the gradient slots that were known when the guard was made."""
         return GradientWatch([(name, tensor) for name, ref in self._leaves if (tensor := ref()) is not None])
@@ -83,6 +99,38 @@ class Variant:
     def gradient_slots(self) -> list[tuple[str, weakref.ref[torch.Tensor]]]:
         """The parameters that may get a gradient, with their names."""
         return self._leaves
+
+    @staticmethod
+    def reach(
+        snapshot: Snapshot, parameters: dict[int, tuple[str, torch.Tensor]], watch: GradientWatch
+    ) -> dict[int, torch.Tensor]:
+        """The tensors that the callable can reach besides its tensor arguments, by storage handle."""
+        found = {gradient.untyped_storage()._cdata: gradient for _, _, gradient in watch.gradients()}
+        found.update({handle: tensor for handle, (_, tensor) in parameters.items()})
+        found.update({handle: entries[0][1] for handle, entries in snapshot.tensors.items()})
+        return found
+
+    def sibling(self, spots: Iterable[Spot]) -> Variant:
+        """A variant with the same state and the same observations whose arguments may lie elsewhere.
+
+        Args:
+            spots: What lies where it lay.
+        """
+        other = Variant(self.root.bare())
+        other.guard, other.arrays, other.readers = self.guard, set(self.arrays), dict(self.readers)
+        other.written_arrays = dict(self.written_arrays)
+        other.written, other.sites = set(self.written), dict(self.sites)
+        other.externals, other.writes = dict(self.externals), dict(self.writes)
+        other.generators, other.copies_gradients = dict(self.generators), self.copies_gradients
+        other._shared, other._present, other._leaves = self._shared, self._present, self._leaves
+        other.bound = tuple(spot for spot in spots if spot in self.bound)
+        other.persistent = {spot.members[0]: spot.seen for spot in spots if spot.kind is OTHER}
+        return other
+
+    @property
+    def spots(self) -> tuple[Spot, ...]:
+        """The arguments that are used in place, or must be."""
+        return self.inputs.spots if self.inputs is not None else self.bound
 
     @property
     def recorded(self) -> bool:
@@ -124,6 +172,8 @@ class Variant:
         self.starts_early = (
             asynchronous and long and self.root.pure and first is not None and not self.effects
         )
+        if self.inputs is not None and self.inputs.writes_in_place:
+            self.starts_early = False
 
     def explain(self) -> list[Difference]:
         """What differs from the state the variant is valid in."""
@@ -133,14 +183,41 @@ class Variant:
         """Note the gradient slots that a newly recorded path replaces."""
         self.effects = [*self.effects, *fresh]
 
+    def fits(self, call: Call) -> bool:
+        """Whether the arguments lie where the variant needs them."""
+        leaves = call.leaves
+        return all([spot.holds(leaves) for spot in self.spots]) and not self.meets(call)
+
     def meets(self, call: Call) -> bool:
-        """Whether an argument shares memory with an external tensor while one of the two is written."""
-        if not self.writes and not self.written:
-            return False
-        known = self.externals
-        return any(
-            kind is TENSOR and leaf.untyped_storage()._cdata in known
-            for leaf, kind in zip(call.leaves, call.kinds, strict=True)
+        """Whether an argument that would be copied shares memory with state, where a copy is not the same."""
+        return (not self.recorded or self.depends_on_sharing) and bool(self.shared(call))
+
+    @property
+    def depends_on_sharing(self) -> bool:
+        """Whether an argument that shares memory with state is another call than one that does not.
+
+        It is if something is written, and may be while there are ways through the call still unseen.
+        """
+        return bool(self.writes or self.written or self.root.edges)
+
+    def shared(self, call: Call) -> list[int]:
+        """The arguments not in place that share memory with tensors the callable can reach."""
+        in_place = {member for spot in self.spots for member in spot.members}
+        shared, known = self._shared, self.externals
+        return [
+            index
+            for index, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True))
+            if kind is TENSOR
+            and index not in in_place
+            and ((handle := leaf.untyped_storage()._cdata) in shared or handle in known)
+            and leaf.numel()
+        ]
+
+    def hands_back(self) -> bool:
+        """Whether arguments are written, or are (views of them are) among the results."""
+        ends = [node.template for node in self.root.walk() if node.template is not None]
+        return bool(self.written) or any(
+            leaf.kind in (PASSED, INPUT_VIEW) for template in ends for leaf in template.leaves
         )
 
     def note_writes(self) -> None:

@@ -33,6 +33,7 @@ import torch
 from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
 
 from ..base.location import TORCH_NEEDS
+from .compat import plain_functions
 from .executed import ExecutedCode
 from .training import Training, is_empty_stage_table
 
@@ -141,7 +142,10 @@ class StateWalk:
         collecting = gc.isenabled()
         gc.disable()  # a walk makes tens of thousands of tuples, no garbage; collecting would double its time
         try:
-            self._take(roots)
+            with (
+                plain_functions()
+            ):  # a stale borrowed output may lie somewhere; looking at it is no use of it
+                self._take(roots)
         finally:
             if collecting:
                 gc.enable()
@@ -357,8 +361,12 @@ def _base(array: Any) -> Any:
 
 
 def _address(tensor: torch.Tensor) -> int:
-    plain = tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin)
-    return tensor.data_ptr() if plain else 0
+    if tensor.layout is not torch.strided or isinstance(tensor, UninitializedTensorMixin):
+        return 0
+    if hasattr(tensor, "__rote_plain__"):
+        with plain_functions():
+            return tensor.data_ptr()
+    return tensor.data_ptr()
 
 
 def _is_open(kind: type) -> bool:

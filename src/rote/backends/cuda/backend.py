@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ...base.errors import EnvironmentError_
+from ..aliases import OWNING, Aliases
 from ..base import Capabilities
 from .pool import Pool
 from .session import CudaSession
@@ -38,8 +39,11 @@ class CudaBackend:
         self._waiting: list[CudaSession] = []
         self._sessions: weakref.WeakSet[CudaSession] = weakref.WeakSet()
 
-    def open(self, *, exclusive: bool, generators: tuple[torch.Generator, ...] = ()) -> CudaSession:
+    def open(
+        self, *, exclusive: bool, generators: tuple[torch.Generator, ...] = (), aliases: Aliases = OWNING
+    ) -> CudaSession:
         """Start a recording, in a pool of its own if ``exclusive``."""
+        del aliases  # graphs hold addresses, no tensors
         self._release_waiting()
         pool = Pool(self.device) if exclusive else self._shared()
         own = tuple(found for found in generators if found.device.type == "cuda")

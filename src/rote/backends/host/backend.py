@@ -6,6 +6,7 @@ import threading
 
 import torch
 
+from ..aliases import OWNING, Aliases
 from ..base import Capabilities, Lock
 from .operations import Catalog
 from .pool import HostPool
@@ -45,15 +46,18 @@ class HostBackend:
         """Reentrant; shared by everything that uses the pool."""
         return self._lock
 
-    def open(self, *, exclusive: bool, generators: tuple[torch.Generator, ...] = ()) -> HostSession:
+    def open(
+        self, *, exclusive: bool, generators: tuple[torch.Generator, ...] = (), aliases: Aliases = OWNING
+    ) -> HostSession:
         """Start a recording.
 
         Args:
             exclusive: Give the recording's intermediates memory that no other recording writes.
             generators: Not needed here: replay draws from every generator as the plain operations do.
+            aliases: How the tape holds tensors that the session did not make.
         """
         del generators
-        return HostSession(self.pool, self._catalog, exclusive=exclusive)
+        return HostSession(self.pool, self._catalog, aliases, exclusive=exclusive)
 
     def synchronize(self) -> None:
         """Nothing is ever queued."""
