@@ -78,10 +78,12 @@ class StaticInputs:
 
     def copy_back(self, leaves: tuple[Any, ...]) -> None:
         """Give the caller's tensors the values that the callable wrote into the static ones."""
-        for spot in self.spots:
-            if spot.members[0] in self.written:
-                touched: list[torch.Tensor] = [leaves[member] for member in spot.members]
-                increment_version([tensor for tensor in touched if not tensor.is_inference()])
+        if self.spots:
+            members = [
+                member for spot in self.spots if spot.members[0] in self.written for member in spot.members
+            ]
+            touched: list[torch.Tensor] = [leaves[member] for member in members]
+            increment_version([tensor for tensor in touched if not tensor.is_inference()])
         for group in self.groups:
             if group.members[0] not in self.written:
                 continue

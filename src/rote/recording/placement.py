@@ -315,7 +315,9 @@ def describe_inputs(
             (``("external", storage handle)``) were written first.
     """
     groups = {member: members[0] for members in group_members(call) for member in members}
-    kinds = {member: spot.kind for spot in spots for member in spot.members}
+    kinds = dict.fromkeys([index for index, _ in call.borrowed], PRODUCED)
+    kinds.update({member: spot.kind for spot in spots for member in spot.members})
+    in_place = {member for spot in spots for member in spot.members}
     found: list[InputFacts] = []
     for index, (name, leaf, kind) in enumerate(zip(call.names(), call.leaves, call.kinds, strict=True)):
         if kind == PARAMETER:
@@ -325,6 +327,6 @@ def describe_inputs(
             first = groups.get(index, index)
             plain = OTHER if first in written else UNMUTATED
             found.append(
-                InputFacts(name, kinds.get(index, plain), index in kinds, sites.get(("input", first)))
+                InputFacts(name, kinds.get(index, plain), index in in_place, sites.get(("input", first)))
             )
     return tuple(found)
