@@ -142,9 +142,7 @@ class StateWalk:
         collecting = gc.isenabled()
         gc.disable()  # a walk makes tens of thousands of tuples, no garbage; collecting would double its time
         try:
-            with (
-                plain_functions()
-            ):  # a stale borrowed output may lie somewhere; looking at it is no use of it
+            with plain_functions():  # to look at a stale borrowed output is not to use it
                 self._take(roots)
         finally:
             if collecting:
@@ -361,12 +359,9 @@ def _base(array: Any) -> Any:
 
 
 def _address(tensor: torch.Tensor) -> int:
-    if tensor.layout is not torch.strided or isinstance(tensor, UninitializedTensorMixin):
-        return 0
-    if hasattr(tensor, "__rote_plain__"):
-        with plain_functions():
-            return tensor.data_ptr()
-    return tensor.data_ptr()
+    plain = tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin)
+    with plain_functions():
+        return tensor.data_ptr() if plain else 0
 
 
 def _is_open(kind: type) -> bool:
