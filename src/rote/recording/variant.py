@@ -11,6 +11,7 @@ from torch.autograd.graph import increment_version
 
 from ..base.location import Site
 from ..memory.holding import Holding
+from ..signature.compat import plain_functions
 from ..signature.guards import Difference, Guard
 from ..signature.key import TENSOR, Call
 from ..signature.state import Snapshot
@@ -57,7 +58,7 @@ class Variant:
         self.regulars = Regulars()
         self.sites: dict[tuple[str, int], Site] = {}
         self.facts: tuple[InputFacts, ...] = ()
-        self._shared: set[int] = set()
+        self._shared: dict[int, weakref.ref[torch.Tensor]] = {}
         self._present: list[tuple[weakref.ref[torch.Tensor], GradientSlot]] = []
         self._leaves: list[tuple[str, weakref.ref[torch.Tensor]]] = []
 
@@ -77,7 +78,8 @@ class Variant:
             watch: The gradient slots before the call.
             concerned: The call reads or replaces some of them.
         """
-        self._shared = set(self.reach(snapshot, parameters, watch))
+        reach = self.reach(snapshot, parameters, watch)
+        self._shared = {handle: weakref.ref(tensor) for handle, tensor in reach.items()}
         externals = {
             handle: tensor for handle, ref in self.externals.items() if (tensor := ref()) is not None
         }
@@ -175,6 +177,17 @@ class Variant:
         if self.inputs is not None and self.inputs.writes_in_place:
             self.starts_early = False
 
+    def _reaches(self, handle: int) -> bool:
+        """Whether a tensor that the callable can reach is on this storage, still."""
+        for table in (self._shared, self.externals):
+            reference = table.get(handle)
+            tensor = reference() if reference is not None else None
+            if tensor is not None:  # a gradient that died may have left its handle to somebody else
+                with plain_functions():
+                    if tensor.untyped_storage()._cdata == handle:
+                        return True
+        return False
+
     def explain(self) -> list[Difference]:
         """What differs from the state the variant is valid in."""
         return self.guard.explain() if self.guard is not None else []
@@ -203,13 +216,12 @@ class Variant:
     def shared(self, call: Call) -> list[int]:
         """The arguments not in place that share memory with tensors the callable can reach."""
         in_place = {member for spot in self.spots for member in spot.members}
-        shared, known = self._shared, self.externals
         return [
             index
             for index, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True))
             if kind is TENSOR
             and index not in in_place
-            and ((handle := leaf.untyped_storage()._cdata) in shared or handle in known)
+            and self._reaches(leaf.untyped_storage()._cdata)
             and leaf.numel()
         ]
 
