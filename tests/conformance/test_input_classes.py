@@ -700,6 +700,25 @@ def test_a_gradient_as_argument(device):
             assert torch.equal(g(layer.weight.grad), torch.full((3, 3), 0.5**n, device=device)), n
 
 
+def test_memory_of_a_gradient_that_died_is_anybodys(device):
+    """A fresh argument may get the storage of the last step's gradient: that is no sharing."""
+    layer = nn.Linear(4, 4, bias=False).to(device)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.01)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = (layer(x) - y).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    g = rote.graph(step)
+    for _ in range(60):
+        g(*(torch.randn(4, 4, device=device) for _ in range(2)))
+    assert not [found for found in g.report().reasons if found.code == "RT332"]
+    assert g.report().replayed >= 60 - WARM - 2
+
+
 def test_a_parameter_and_its_memory(device):
     weight = nn.Parameter(torch.ones(3, device=device), requires_grad=False)
 
