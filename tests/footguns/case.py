@@ -1,4 +1,4 @@
-"""What a case is: a small program that graphs its callables with ``wrap`` and yields all that its user sees."""
+"""What a case is: a small program that graphs callables with ``wrap`` and yields all that its user sees."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class Case:
     """One footgun.
 
     A line of the program that ends in a comment with a code (``# RT204``) states that rote's report has to
-    give this reason with this line, as a reason or as an island; ``# RT123 on cuda`` states it for one backend.
+    give this reason with this line, as a reason or as an island; ``# RT123 on cuda`` states it for one
+    backend.
 
     Attributes:
         program: Takes ``wrap`` and the device, yields what the user sees; the first line of its docstring is

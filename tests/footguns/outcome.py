@@ -51,12 +51,14 @@ class SeenTensor:
 
 
 def run(case: Case, way: Way, device: torch.device) -> Outcome:
-    """Run the case with the plain callable, then in the given way, with the same seeds; the first difference decides.
+    """Run the case with the plain callable, then in the given way, with the same seeds.
+
+    The first difference decides: what is wrong before an exception is wrong silently.
 
     Raises:
         Exception: What the plain run raises: a mistake in the case.
     """
-    expected = list(_observe(case, Eager().wrap, device))
+    expected = list(_observe(case, Eager(device).wrap, device))
     number = 0
     with opened(way):
         try:
@@ -82,7 +84,9 @@ def _observe(case: Case, wrap: Wrap, device: torch.device, *, exact: bool = True
     numpy.random.seed(0)
     with contextlib.closing(case.program(wrap, device)) as program:  # type: ignore[type-var]
         for item in program:
-            yield _see(item)
+            seen = _see(item)
+            del item  # a gradient that is held here would change what comes next
+            yield seen
     if exact:
         states = [torch.get_rng_state(), random.getstate(), numpy.random.get_state()[1]]
         if device.type == "cuda":
@@ -104,7 +108,7 @@ def _see_leaf(leaf: Any) -> Any:
         return SeenTensor(values, {**about, "strides": leaf.stride(), "leaf": leaf.is_leaf})
     if isinstance(leaf, numpy.ndarray):
         return torch.from_numpy(leaf.copy()).tolist()
-    if isinstance(leaf, BaseException) or isinstance(leaf, PLAIN):
+    if isinstance(leaf, (BaseException, *PLAIN)):
         return leaf
     raise TypeError(f"a case yielded a {type(leaf).__name__}, which cannot be compared")
 

@@ -1,4 +1,4 @@
-"""Every footgun: rote is right to the bit, replays where the case says so, and names code and line elsewhere."""
+"""Every footgun: rote is right to the bit, replays where a case says so, and else names code and line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _no_warnings_of_torch() -> Iterator[None]:
 
 @pytest.mark.parametrize("case", parameters())
 def test_every_value_is_right(case: Case, device: torch.device) -> None:
-    way = Rote()
+    way = Rote(device)
     outcome = run(case, way, device)
     assert outcome.kind is Kind.RIGHT, f"{outcome.kind.value}: {outcome.detail}"
     assert sum(report.calls for report in way.reports()) >= LEAST_CALLS
@@ -68,7 +68,8 @@ def check_reasons(case: Case, way: Rote, backend: str) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.group}-{case.program.__name__}")
 def test_a_graph_captured_by_hand_fails_as_stated(case: Case) -> None:
     """A silent footgun goes off on the host too: the case can fail."""
-    outcome = run(case, ByHand(), torch.device("cpu"))
+    host = torch.device("cpu")
+    outcome = run(case, ByHand(host), host)
     assert outcome.kind is case.by_hand, f"{outcome.kind.value}: {outcome.detail}"
 
 

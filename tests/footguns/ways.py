@@ -18,7 +18,7 @@ from rote.signature.leaves import flatten, unflatten
 
 
 class Way(Protocol):
-    """One way."""
+    """One way of graphing callables on one device."""
 
     exact: bool
     """Results have to equal the plain callable's to the bit and in every property; else nearly, in value."""
@@ -37,6 +37,9 @@ class Eager:
 
     exact = True
 
+    def __init__(self, device: torch.device) -> None:
+        """Works on every device."""
+
     def wrap(self, function: Callable[..., Any]) -> Any:
         """The callable itself."""
         return function
@@ -50,7 +53,7 @@ class Rote:
 
     exact = True
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
         self._graphs: list[weakref.ref[rote.Graphed]] = []  # a case may delete its wrapper
         self.history: list[list[Report]] = []
 
@@ -115,12 +118,13 @@ class ByHand:
 
     exact = False
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
+        self._capture = _capture_cuda if device.type == "cuda" else _capture_host
         self._made: list[_HandGraph] = []
 
     def wrap(self, function: Callable[..., Any]) -> Any:
         """Graph a callable."""
-        self._made.append(_HandGraph(function))
+        self._made.append(_HandGraph(function, self._capture))
         return self._made[-1]
 
     def close(self) -> None:
@@ -130,8 +134,9 @@ class ByHand:
 
 
 class _HandGraph:
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], capture: Callable[..., Any]) -> None:
         self._function = function
+        self._capture = capture
         self._calls = 0
         self._static: list[Any] = []
         self._out: Any = None
@@ -147,8 +152,7 @@ class _HandGraph:
         if self._calls == 2:
             self._static = [_clone(leaf) for leaf in leaves]
             args, kwargs = unflatten(spec, iter(self._static))
-            capture = _capture_cuda if torch.cuda.is_available() else _capture_host
-            self._out, self._replay, self.free = capture(lambda: self._function(*args, **kwargs))
+            self._out, self._replay, self.free = self._capture(lambda: self._function(*args, **kwargs))
             return self._out
         with torch.no_grad():
             for static, leaf in zip(self._static, leaves, strict=True):
@@ -213,6 +217,9 @@ class MakeGraphed:
 
     exact = False
 
+    def __init__(self, device: torch.device) -> None:
+        """There is no host version."""
+
     def wrap(self, function: Callable[..., Any]) -> Any:
         """Graph a callable."""
         calls, graphed = 0, function
@@ -238,6 +245,9 @@ class Compiled:
 
     exact = False
 
+    def __init__(self, device: torch.device) -> None:
+        """On the host it would have no graphs."""
+
     def wrap(self, function: Callable[..., Any]) -> Any:
         """Compile a callable."""
         return torch.compile(function, mode="reduce-overhead")
@@ -247,14 +257,15 @@ class Compiled:
         torch._dynamo.reset()
 
 
-WAYS: dict[str, Callable[[], Way]] = {
+WAYS: dict[str, Callable[[torch.device], Way]] = {
     "eager": Eager,
     "by hand": ByHand,
     "make_graphed_callables": MakeGraphed,
     "reduce-overhead": Compiled,
     "rote": Rote,
 }
-CUDA_ONLY = ("by hand", "make_graphed_callables", "reduce-overhead")
+PEERS = ("by hand", "make_graphed_callables", "reduce-overhead")
+"""Ways that need a GPU."""
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import signal
 import threading
 import warnings
 from collections.abc import Iterator
@@ -260,6 +261,7 @@ def fork_after_use(wrap: Wrap, device: torch.device) -> Items:
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
+        signal.alarm(30)  # a child that hangs ends here
         found = attempt(lambda: str(g(full(9, device)).tolist()))
         os.write(writer, (found if isinstance(found, str) else "an error").encode())
         os._exit(0)

@@ -193,10 +193,11 @@ def container_changed_by_the_caller(wrap: Wrap, device: torch.device) -> Items:
 @case(Kind.WRONG)
 def empty_tensors(wrap: Wrap, device: torch.device) -> Items:
     """Tensors without elements keep their shape and type."""
-    g, held = (
-        wrap(lambda x: (x[:0], x.new_empty((0, 3), dtype=torch.int64), x.view(-1, 1)[:, :0].sum(1) + x)),
-        [],
-    )
+
+    def fn(x):
+        return x[:0], x.new_empty((0, 3), dtype=torch.int64), x.view(-1, 1)[:, :0].sum(1) + x
+
+    g, held = wrap(fn), []
     for i in range(10):
         held.append(g(full(i, device)))
         yield held[-1]
