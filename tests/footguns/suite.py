@@ -16,3 +16,8 @@ CASES = sorted(
     (case for group in GROUPS for case in _of(group)), key=lambda case: list(Kind).index(case.by_hand)
 )
 """Silent failures of graphs captured by hand first, then loud ones, then what works there too."""
+
+
+def label(case: Case) -> str:
+    """The case's name in results."""
+    return f"{case.group}/{case.program.__name__}"
