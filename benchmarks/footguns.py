@@ -2,8 +2,8 @@
 
 Each case of ``tests/footguns`` is run by each way, in worker processes that work through a queue: a case that
 hangs or kills its process, or leaves CUDA or the random number generators broken, costs that process and
-nothing else. An outcome is ``right``, ``wrong`` (silently) or ``refused`` (an exception that the plain program
-does not raise, a hang, a crash). ``--table FILE.json`` writes ``docs/footguns.md`` from the results.
+nothing else. An outcome is ``right``, ``wrong`` (silently) or ``refused`` (an exception that is not the plain
+program's, a hang, a crash). ``--table FILE.json`` writes ``docs/footguns.md`` from the results.
 """
 
 from __future__ import annotations
