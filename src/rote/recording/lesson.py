@@ -17,7 +17,7 @@ from ..hazards.rules import Reason, reason
 from ..signature.guards import Difference, differences
 from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
-from ..signature.state import ATTRIBUTE, CELL, ITEM, Snapshot, TensorMark
+from ..signature.state import ATTRIBUTE, CELL, ITEM, VARIABLE, Snapshot, TensorMark
 from . import judge
 from .backward import Backward
 from .borrow import Lease
@@ -390,3 +390,5 @@ def _assign(kind: str, container: Any, key: Any, value: torch.Tensor) -> None:
         setattr(container, key, value)
     elif kind == CELL:
         container.cell_contents = value
+    elif kind == VARIABLE:
+        container.set(value)

@@ -8,7 +8,7 @@ failed identity check is looked at again before a recording is given up.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import eq, getitem, is_
 from typing import Any, NamedTuple
@@ -24,6 +24,8 @@ from .state import (
     ITEM,
     LENGTH,
     ORDER,
+    UNSET,
+    VARIABLE,
     Content,
     Entry,
     Snapshot,
@@ -377,7 +379,7 @@ def _read(entry: Entry) -> Any:
 
 
 def _bulk(container: Any) -> tuple[Any, ...]:
-    return tuple(container.items()) if isinstance(container, dict) else tuple(container)
+    return tuple(container.items()) if isinstance(container, Mapping) else tuple(container)
 
 
 _READERS: dict[str, Callable[[Entry], Any]] = {
@@ -387,4 +389,5 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     LENGTH: lambda entry: Content(len(entry.container)),
     BULK: lambda entry: Content(_bulk(entry.container)),
     ORDER: lambda entry: Content(tuple(entry.container)),
+    VARIABLE: lambda entry: entry.container.get(UNSET),
 }

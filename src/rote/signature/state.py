@@ -7,11 +7,12 @@ what a call changed; a walk at recording time becomes the guard.
 
 Descended into: dicts, lists, tuples, sets, deques, closures, defaults and attributes of functions, partials,
 modules, optimizers, instances of user classes (``__dict__`` and ``__slots__``), plain attributes of their
-classes, and Python modules of the user by the names the code mentions. Taken by identity: everything else.
+classes, context variables, and Python modules of the user by the names the code mentions; the environment,
+where the code mentions it. Taken by identity: everything else.
 
-What this does not see: state inside C extensions, files, the environment, properties that compute from a
-clock, and the contents of numpy arrays above 64 KiB. A value that comes from there and reaches an operation
-as an operand is still caught when two observed calls differ in it.
+What this does not see: state inside C extensions, files, properties that compute from a clock, and the
+contents of numpy arrays above 64 KiB. A value that comes from there and reaches an operation as an operand is
+still caught when two observed calls differ in it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import functools
 import gc
+import os
 import random
 import sys
 import threading
@@ -26,6 +28,7 @@ import types
 import weakref
 from collections import UserDict, UserList, deque
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy
@@ -37,7 +40,11 @@ from .compat import plain_functions
 from .executed import ExecutedCode
 from .training import Training, is_empty_stage_table
 
-ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER = "item", "attribute", "cell", "length", "bulk", "order"
+ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE = (
+    "item", "attribute", "cell", "length", "bulk", "order", "variable",
+)  # fmt: skip
+UNSET = object()
+"""Stands for a context variable without a value."""
 BULK_LENGTH = 4096
 ARRAY_BYTES = 1 << 16
 ORDERED_LENGTH = 64
@@ -47,6 +54,7 @@ _GLOBAL_HOOKS = (
     "_global_backward_pre_hooks",
 )  # fmt: skip
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
+_ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb"})
 _NAMESPACES = (types.SimpleNamespace, argparse.Namespace, UserDict, UserList)
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType, type)
 _SKIPPED_PACKAGES = (frozenset(sys.stdlib_module_names) - {"__main__"}) | frozenset(TORCH_NEEDS) | {"rote"}
@@ -163,6 +171,8 @@ class StateWalk:
         for namespace, name in self._executed.reads():
             module = namespace.get("__name__", "")
             self._note(ITEM, namespace, name, namespace[name], -1, f"{module}.{name}")
+        if not _ENVIRONMENT.isdisjoint(self._attribute_names):
+            self._note(BULK, os.environ, None, Content(tuple(os.environ.items())), -1, "os.environ")
         while self._queue:
             value, node = self._queue.popleft()
             self._expand(value, node)
@@ -222,6 +232,9 @@ class StateWalk:
             return
         elif isinstance(value, threading.local):
             self._expand_attributes(value.__dict__, node)
+            return
+        elif isinstance(value, ContextVar):
+            self._note(VARIABLE, value, None, value.get(UNSET), node, ".get()")
             return
         elif isinstance(value, types.ModuleType):
             self._expand_module(value)

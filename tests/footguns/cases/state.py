@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import types
+from collections import deque
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -13,6 +17,7 @@ from torch import nn
 
 Items = Iterator[Any]
 SCALE = 1.0
+TEMPERATURE: ContextVar[float] = ContextVar("temperature", default=1.0)
 
 
 def frozen(device: torch.device, *sizes: int) -> nn.Linear:
@@ -440,3 +445,163 @@ def method_replaced_on_the_instance(wrap: Wrap, device: torch.device) -> Items:
     block = types.SimpleNamespace(layer=frozen(device), activation=F.relu)
     g = wrap(lambda x: block.activation(block.layer(x)))
     yield from change_at(6, g, lambda: setattr(block, "activation", torch.tanh), lambda i: ramp(i, device))
+
+
+@case(Kind.WRONG)
+def context_variable_set(wrap: Wrap, device: torch.device) -> Items:
+    """A setting is kept in a context variable, set around some calls."""
+    g = wrap(lambda x: x * TEMPERATURE.get())
+    for i in range(20):
+        before = TEMPERATURE.set(1.0 + i // 7)
+        yield g(full(i, device))
+        TEMPERATURE.reset(before)
+
+
+@case(Kind.WRONG)
+def environment_variable_set(wrap: Wrap, device: torch.device) -> Items:
+    """The code asks for an environment variable, which is set later and removed again."""
+    g = wrap(lambda x: x * float(os.environ.get("ROTE_FOOTGUN_SCALE", "1")))
+    try:
+        for i in range(18):
+            if i == 6:
+                os.environ["ROTE_FOOTGUN_SCALE"] = "3"
+            if i == 12:
+                del os.environ["ROTE_FOOTGUN_SCALE"]
+            yield g(full(i, device))
+    finally:
+        os.environ.pop("ROTE_FOOTGUN_SCALE", None)
+
+
+@case(Kind.REFUSED)
+def table_by_length(wrap: Wrap, device: torch.device) -> Items:
+    """Positional encodings are cached in a dict by length, and the cache is cleared once."""
+    tables: dict[int, torch.Tensor] = {}
+
+    def fn(x):
+        n = len(x)
+        if n not in tables:
+            tables[n] = torch.arange(n, device=device).float().cos()
+        return x * tables[n]
+
+    g = wrap(fn)
+    for i in range(45):
+        if i == 15:
+            tables.clear()
+        yield g(full(i, device, size=3 + i % 3)), sorted(tables)
+
+
+@case(Kind.REFUSED, replays=False)
+def table_in_an_lru_cache(wrap: Wrap, device: torch.device) -> Items:
+    """Positional encodings are kept by ``functools.lru_cache``, where nobody can look them up."""
+
+    @functools.lru_cache
+    def table(n: int) -> torch.Tensor:
+        return torch.arange(n, device=device).float().cos()
+
+    g = wrap(lambda x: x * table(len(x)))  # RT206
+    for i in range(18):
+        if i == 12:
+            table.cache_clear()
+        yield g(full(i, device, size=3 + i % 3)), table.cache_info().currsize
+
+
+@case(Kind.WRONG)
+def weights_tied_and_untied(wrap: Wrap, device: torch.device) -> Items:
+    """Two layers share a weight that the callable updates; then one of them gets its own."""
+    a, b = frozen(device), frozen(device)
+    b.weight = a.weight
+
+    def fn(x):
+        a.weight.mul_(0.5)
+        return b(x)
+
+    g = wrap(fn)
+    for i in range(14):
+        if i == 7:
+            b.weight = nn.Parameter(torch.ones(3, 3, device=device), requires_grad=False)
+        yield g(ramp(i, device)), a.weight, b.weight
+
+
+@case(Kind.WRONG, replays=False)
+def buffers_swapped_inside(wrap: Wrap, device: torch.device) -> Items:
+    """Two buffers change places at every call."""
+    o = types.SimpleNamespace(a=torch.zeros(4, device=device), b=torch.ones(4, device=device))
+
+    def fn(x):
+        o.a, o.b = o.b, o.a  # RT201
+        o.a.add_(x)
+        return o.a * 2
+
+    g = wrap(fn)
+    for i in range(14):
+        yield g(full(i, device)), o.a, o.b
+
+
+@case(Kind.WRONG)
+def buffers_swapped_outside(wrap: Wrap, device: torch.device) -> Items:
+    """Two buffers change places between the calls."""
+    o = types.SimpleNamespace(a=torch.zeros(4, device=device), b=torch.ones(4, device=device))
+
+    def fn(x):
+        o.a.add_(x)
+        return o.a * 2
+
+    g = wrap(fn)
+    for i in range(14):
+        o.a, o.b = o.b, o.a
+        yield g(full(i, device)), o.a, o.b
+
+
+@case(Kind.WRONG, replays=False)
+def window_of_the_last_inputs(wrap: Wrap, device: torch.device) -> Items:
+    """The callable keeps the last three inputs in a deque."""
+    window: deque[torch.Tensor] = deque(maxlen=3)
+
+    def fn(x):
+        window.append(x * 1)  # RT201
+        return torch.stack(list(window)).mean(0)
+
+    g = wrap(fn)
+    for i in range(12):
+        yield g(full(i, device)), len(window)
+
+
+@case(Kind.WRONG)
+def recurrent_states(wrap: Wrap, device: torch.device) -> Items:
+    """An LSTM's state goes from call to call; a weight is replaced, which it keeps in a list as well."""
+    m, state, held = nn.LSTM(3, 4).to(device).requires_grad_(False), None, []
+    g = wrap(m)
+    for i in range(16):
+        if i == 8:
+            m.weight_hh_l0 = nn.Parameter(m.weight_hh_l0 * 2, requires_grad=False)
+        y, state = g(ramp(i, device) / 10) if state is None else g(ramp(i, device) / 10, state)
+        held.append((y, state))
+        yield held[-1]
+    yield held
+
+
+@case(Kind.WRONG)
+def parametrization_registered(wrap: Wrap, device: torch.device) -> Items:
+    """A weight becomes a function of another tensor, as with weight or spectral norm."""
+    m = frozen(device)
+
+    class Double(nn.Module):
+        def forward(self, weight):
+            return weight * 2
+
+    def change():
+        nn.utils.parametrize.register_parametrization(m, "weight", Double())
+
+    yield from change_at(6, wrap(m), change, lambda i: ramp(i, device))
+
+
+@case(Kind.WRONG)
+def parameters_passed_as_a_dict(wrap: Wrap, device: torch.device) -> Items:
+    """``functional_call`` with sets of parameters that are exchanged as a whole."""
+    m = frozen(device)
+    o = types.SimpleNamespace(parameters={name: p.clone() for name, p in m.named_parameters()})
+    g = wrap(lambda x: torch.func.functional_call(m, o.parameters, (x,)))
+    for i in range(16):
+        if i == 8:
+            o.parameters = {name: p * 3 for name, p in o.parameters.items()}
+        yield g(ramp(i, device))
