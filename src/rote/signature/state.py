@@ -17,16 +17,13 @@ still caught when two observed calls differ in it.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import gc
-import os
 import random
-import sys
 import threading
 import types
 import weakref
-from collections import UserDict, UserList, deque
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -35,16 +32,17 @@ import numpy
 import torch
 from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
 
-from ..base.location import TORCH_NEEDS
+from ..base.settings import ENVIRONMENT, READERS
 from .compat import plain_functions
 from .executed import ExecutedCode
+from .owners import is_open, is_user
 from .training import Training, is_empty_stage_table
+from .wrappers import WRAPPERS, is_bound_method, is_graphed, wrapped_functions
 
 ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE = (
     "item", "attribute", "cell", "length", "bulk", "order", "variable",
 )  # fmt: skip
-UNSET = object()
-"""Stands for a context variable without a value."""
+UNSET = object()  # a context variable without a value
 BULK_LENGTH = 4096
 ARRAY_BYTES = 1 << 16
 ORDERED_LENGTH = 64
@@ -54,11 +52,7 @@ _GLOBAL_HOOKS = (
     "_global_backward_pre_hooks",
 )  # fmt: skip
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
-_ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb"})
-_NAMESPACES = (types.SimpleNamespace, argparse.Namespace, UserDict, UserList)
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType, type)
-_SKIPPED_PACKAGES = (frozenset(sys.stdlib_module_names) - {"__main__"}) | frozenset(TORCH_NEEDS) | {"rote"}
-_SKIPPED_TORCH = ("torch._", "torch.fx", "torch.jit", "torch.distributed", "torch.cuda", "torch.autograd")
 _MODULE_INTERNALS = frozenset({
     "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_version",
     "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_is_full_backward_hook",
@@ -171,8 +165,8 @@ class StateWalk:
         for namespace, name in self._executed.reads():
             module = namespace.get("__name__", "")
             self._note(ITEM, namespace, name, namespace[name], -1, f"{module}.{name}")
-        if not _ENVIRONMENT.isdisjoint(self._attribute_names):
-            self._note(BULK, os.environ, None, Content(tuple(os.environ.items())), -1, "os.environ")
+        if not READERS.isdisjoint(self._attribute_names):
+            self._note(BULK, ENVIRONMENT, None, Content(tuple(ENVIRONMENT.items())), -1, "os.environ")
         while self._queue:
             value, node = self._queue.popleft()
             self._expand(value, node)
@@ -216,13 +210,21 @@ class StateWalk:
         elif isinstance(value, types.FunctionType):
             self._expand_function(value, node)
             return
-        elif hasattr(value, "__func__") and hasattr(value, "__self__"):  # bound methods, ours included
+        elif is_bound_method(value):
             self._descend(value.__self__, node)
             self._descend(value.__func__, node)
             return
         elif isinstance(value, functools.partial):
             for label, part in ((".func", value.func), (".args", value.args), (".keywords", value.keywords)):
                 self._descend(part, self.snapshot.node(node, label))
+            return
+        elif is_graphed(value):
+            self._descend(value.__wrapped__, node)
+            return
+        elif isinstance(value, WRAPPERS):
+            for function in wrapped_functions(value):
+                if function.__code__ in self._executed.globals:
+                    self._descend(function, node)
             return
         elif isinstance(value, types.MappingProxyType):
             self._expand_dict(value, node)
@@ -240,10 +242,11 @@ class StateWalk:
             self._expand_module(value)
             return
         elif isinstance(value, type):
-            if _is_user(value.__module__):
+            if is_user(value.__module__):
                 self._expand_class(value, node)
+                self._descend(type(value), node)
             return
-        if _is_open(kind):
+        if is_open(kind):
             self._expand_instance(value, node)
 
     def _expand_dict(self, value: Mapping[Any, Any], node: int) -> None:
@@ -252,6 +255,8 @@ class StateWalk:
             self._note(BULK, value, None, Content(tuple(value.items())), node, "")
             return
         self._note_order(value, node)
+        if isinstance(value, defaultdict):
+            self._note(ATTRIBUTE, value, "default_factory", value.default_factory, node, ".default_factory")
         for key in list(value):
             label = f"[{key!r}]" if type(key) in _PLAIN else f"[<{type(key).__name__}>]"
             self._note(ITEM, value, key, value[key], node, label)
@@ -272,7 +277,7 @@ class StateWalk:
             self._note(ITEM, value, index, item, node, f"[{index}]")
 
     def _expand_function(self, value: types.FunctionType, node: int) -> None:
-        if not _is_user(value.__module__ or ""):
+        if not is_user(value.__module__ or ""):
             return
         names = value.__code__.co_freevars
         for name, cell in zip(names, value.__closure__ or (), strict=True):
@@ -289,7 +294,7 @@ class StateWalk:
             self._expand_attributes(value.__dict__, node)
 
     def _expand_module(self, value: types.ModuleType) -> None:
-        if not _is_user(value.__name__):
+        if not is_user(value.__name__):
             return
         namespace = vars(value)
         for name in self._attribute_names & namespace.keys():
@@ -306,7 +311,7 @@ class StateWalk:
                 if hasattr(value, name):
                     self._note(ATTRIBUTE, value, name, getattr(value, name), node, f".{name}")
         for cls in type(value).__mro__:
-            if _is_user(cls.__module__):
+            if is_user(cls.__module__):
                 self._descend(cls, self.snapshot.node(-1, cls.__qualname__))
 
     def _expand_attributes(
@@ -375,29 +380,6 @@ def _address(tensor: torch.Tensor) -> int:
     plain = tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin)
     with plain_functions():
         return tensor.data_ptr() if plain else 0
-
-
-def _is_open(kind: type) -> bool:
-    """Whether instances of a class hold the user's state in attributes."""
-    if kind in (dict, list, tuple, deque):
-        return False
-    if kind in _NAMESPACES or issubclass(kind, (torch.nn.Module, torch.optim.Optimizer)):
-        return True
-    module = kind.__module__ or ""
-    package = _package(module)
-    if package == "torch":
-        return not module.startswith(_SKIPPED_TORCH) and hasattr(kind, "__dict__")
-    return package not in _SKIPPED_PACKAGES
-
-
-def _is_user(module: str) -> bool:
-    """Whether a module is the user's or a third party's, and not PyTorch's, Python's or ours."""
-    package = _package(module)
-    return package != "torch" and package not in _SKIPPED_PACKAGES
-
-
-def _package(module: str) -> str:
-    return module.partition(".")[0]
 
 
 def _slots(cls: type) -> tuple[str, ...]:

@@ -263,6 +263,21 @@ def one_inside_another(wrap: Wrap, device: torch.device) -> Items:
 
 
 @case(Kind.WRONG)
+def state_of_one_inside_another(wrap: Wrap, device: torch.device) -> Items:
+    """What only the inner of two graphed callables looks at changes: a number, then a weight."""
+    m = nn.Linear(4, 4).to(device).requires_grad_(False)
+    scale = [1.0]
+    layer, scaled = wrap(m), wrap(lambda x: x * scale[0])
+    g = wrap(lambda x: layer(x) + scaled(x))
+    for i in range(24):
+        if i == 8:
+            scale[0] = 5.0
+        if i == 16:
+            m.weight = nn.Parameter(m.weight * 2, requires_grad=False)
+        yield g(full(i, device))
+
+
+@case(Kind.WRONG)
 def changed_by_the_caller(wrap: Wrap, device: torch.device) -> Items:
     """The caller works in place on what was returned."""
     constant = torch.ones(4, device=device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import types
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -605,3 +605,61 @@ def parameters_passed_as_a_dict(wrap: Wrap, device: torch.device) -> Items:
         if i == 8:
             o.parameters = {name: p * 3 for name, p in o.parameters.items()}
         yield g(ramp(i, device))
+
+
+class Settings:
+    """A configuration that answers to every name, with a KeyError for those it does not have."""
+
+    def __init__(self, table: dict[str, Any]) -> None:
+        self.__dict__["table"] = table
+
+    def __getattr__(self, name: str) -> Any:
+        return self.table[name]
+
+
+@case(Kind.WRONG)
+def configuration_that_answers_to_every_name(wrap: Wrap, device: torch.device) -> Items:
+    """A configuration object looks attributes up in a dict, and raises KeyError for others."""
+    settings = Settings({"scale": 1.0})
+    change = lambda: settings.table.update(scale=4.0)  # noqa: E731
+    yield from change_at(6, wrap(lambda x: x * settings.scale), change, lambda i: full(i, device))
+
+
+@case(Kind.WRONG)
+def static_method_reads_a_closure(wrap: Wrap, device: torch.device) -> Items:
+    """Static methods, class methods and properties look at variables of the function around."""
+    scales = [1.0, 2.0, 3.0]
+
+    class Scales:
+        @staticmethod
+        def first():
+            return scales[0]
+
+        @classmethod
+        def second(cls):
+            return scales[1]
+
+        @property
+        def third(self):
+            return scales[2]
+
+    o = Scales()
+    g = wrap(lambda x: (x * o.first(), x * o.second(), x * o.third))
+    for i in range(24):
+        if i % 6 == 5:
+            scales[i // 6 % 3] += 10
+        yield g(full(i, device))
+
+
+@case(Kind.WRONG)
+def default_of_a_defaultdict(wrap: Wrap, device: torch.device) -> Items:
+    """The factory of a defaultdict reads a variable that changes."""
+    scale = [1.0]
+    scales: dict[str, float] = defaultdict(lambda: scale[0])
+
+    def fn(x):
+        y = x * scales["layer"]
+        scales.clear()
+        return y
+
+    yield from change_at(8, wrap(fn), lambda: scale.__setitem__(0, 4.0), lambda i: full(i, device), calls=18)

@@ -1,0 +1,39 @@
+"""Whose a class or a module is: the user's, PyTorch's, Python's or ours. Only the user's state is walked."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import types
+from collections import UserDict, UserList, deque
+
+import torch
+
+from ..base.location import TORCH_NEEDS
+
+_NAMESPACES = (types.SimpleNamespace, argparse.Namespace, UserDict, UserList)
+_SKIPPED_PACKAGES = (frozenset(sys.stdlib_module_names) - {"__main__"}) | frozenset(TORCH_NEEDS) | {"rote"}
+_SKIPPED_TORCH = ("torch._", "torch.fx", "torch.jit", "torch.distributed", "torch.cuda", "torch.autograd")
+
+
+def is_open(kind: type) -> bool:
+    """Whether instances of a class hold the user's state in attributes."""
+    if kind in (dict, list, tuple, deque):
+        return False
+    if kind in _NAMESPACES or issubclass(kind, (torch.nn.Module, torch.optim.Optimizer)):
+        return True
+    module = kind.__module__ or ""
+    package = _package(module)
+    if package == "torch":
+        return not module.startswith(_SKIPPED_TORCH) and hasattr(kind, "__dict__")
+    return package not in _SKIPPED_PACKAGES
+
+
+def is_user(module: str) -> bool:
+    """Whether a module is the user's or a third party's, and not PyTorch's, Python's or ours."""
+    package = _package(module)
+    return package != "torch" and package not in _SKIPPED_PACKAGES
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
