@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from tests.footguns.case import Kind, Wrap, case
+from tests.footguns.case import Kind, Wrap, attempt, case, full
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -276,6 +277,149 @@ def training_and_evaluation_in_turn(wrap: Wrap, device: torch.device) -> Items:
         yield loss
 
 
+@case(Kind.REFUSED)
+def backward_that_reads_python(wrap: Wrap, device: torch.device) -> Items:
+    """The backward of a custom function reads a variable that changes, also between forward and backward."""
+    factor = [3.0]
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * factor[0]
+
+    m = mlp(device)
+    g = wrap(lambda x: Scaled.apply(m(x)))
+    for i in range(24):
+        factor[0] = 3.0 if i < 8 else 5.0
+        m.zero_grad()
+        loss = g(batch(device)).sum()
+        if i >= 16:
+            factor[0] = 7.0
+        loss.backward()
+        yield grads(m)
+
+
+@case(Kind.REFUSED)
+def recurrent_over_three_steps(wrap: Wrap, device: torch.device) -> Items:
+    """A cell is called three times, each time with its last state, before one backward through all."""
+    cell = nn.GRUCell(3, 4).to(device)
+    g = wrap(cell)
+    for _ in range(8):
+        cell.zero_grad()
+        h = torch.zeros(2, 4, device=device)
+        for _ in range(3):
+            h = g(torch.randn(2, 3, device=device), h)
+        h.square().sum().backward()
+        yield h, grads(cell)
+
+
+@case(Kind.REFUSED)
+def dropout_in_the_forward(wrap: Wrap, device: torch.device) -> Items:
+    """Two forwards with dropout, then their backwards: each has the mask of its own forward."""
+    m = nn.Sequential(mlp(device), nn.Dropout(0.5))
+    g = wrap(m)
+    for _ in range(10):
+        m.zero_grad()
+        first, second = g(batch(device)), g(batch(device))
+        first.sum().backward()
+        second.sum().backward()
+        yield first, second, grads(m), torch.rand(1, device=device)
+
+
+@case(Kind.REFUSED)
+def result_changed_in_place(wrap: Wrap, device: torch.device) -> Items:
+    """The caller works in place on the result, and the gradient goes through that as well."""
+    weight = nn.Parameter(torch.ones(4, device=device))
+    g = wrap(lambda x: weight * x)
+    for i in range(12):
+        weight.grad = None
+        y = g(full(i + 1, device))
+        y.mul_(3)
+        y[:2] = 0
+        y.sum().backward()
+        yield y, weight.grad
+
+
+@case(Kind.REFUSED)
+def optimizer_in_a_hook(wrap: Wrap, device: torch.device) -> Items:
+    """Each parameter is stepped by a hook as soon as its gradient is there."""
+    m = mlp(device)
+    optimizers = {p: torch.optim.SGD([p], lr=0.1) for p in m.parameters()}
+
+    def hook(p):
+        optimizers[p].step()
+        optimizers[p].zero_grad()
+
+    for p in optimizers:
+        p.register_post_accumulate_grad_hook(hook)
+    g = wrap(m)
+    for _ in range(12):
+        g(batch(device)).square().mean().backward()
+        yield list(m.parameters()), grads(m)
+
+
+@case(Kind.REFUSED, replays=None)
+def hook_of_a_module(wrap: Wrap, device: torch.device) -> Items:
+    """A full backward hook on a layer inside sees the gradients of every step."""
+    m, seen = mlp(device), []
+    m[2].register_full_backward_hook(lambda module, inputs, outputs: seen.append(outputs[0]))
+    g = wrap(m)
+    for _ in range(10):
+        m.zero_grad()
+        g(batch(device)).square().mean().backward()
+        yield len(seen), seen[-1], grads(m)
+
+
+@case(Kind.REFUSED)
+def loss_scaled_outside(wrap: Wrap, device: torch.device) -> Items:
+    """A GradScaler around a graphed forward; one batch overflows."""
+    m = mlp(device)
+    o = torch.optim.SGD(m.parameters(), lr=0.1)
+    scaler, g = torch.amp.GradScaler(device.type, init_scale=64.0), wrap(m)
+    for i in range(14):
+        o.zero_grad()
+        x = batch(device)
+        scaler.scale(g(x * float("inf") if i == 8 else x).square().mean()).backward()
+        scaler.step(o)
+        scaler.update()
+        yield list(m.parameters()), scaler.get_scale()
+
+
+@case(Kind.REFUSED)
+def parameter_replaced_before_backward(wrap: Wrap, device: torch.device) -> Items:
+    """A parameter is replaced between forward and backward: the old one gets the gradient."""
+    m = mlp(device)
+    g = wrap(m)
+    for i in range(18):
+        m.zero_grad()
+        loss, old = g(batch(device)).sum(), m[0].weight
+        if i == 8:
+            m[0].weight = nn.Parameter(old.detach() * 2)
+        loss.backward()
+        yield grads(m), old.grad
+
+
+@case(
+    Kind.REFUSED,
+    broken="a recording saves its own copy: what eager refuses to differentiate, it differentiates",
+)
+def changed_before_backward(wrap: Wrap, device: torch.device) -> Items:
+    """The argument or the result, which backward needs, is changed in place: eager raises."""
+    weight = nn.Parameter(torch.ones(4, device=device))
+    g = wrap(lambda x: (weight * x).exp())
+    for i in range(16):
+        weight.grad = None
+        x = full(i / 8, device)
+        y = g(x)
+        if i % 4 > 1:
+            (x if i % 4 == 2 else y).add_(1)
+        yield attempt(y.sum().backward), weight.grad
+
+
 # ------------------------------------------------------------------ whole steps
 
 
@@ -523,3 +667,84 @@ def two_optimizers_in_turn(wrap: Wrap, device: torch.device) -> Items:
     ga, gb = wrap(lambda x: step(oa, 1.0, x)), wrap(lambda x: step(ob, -1.0, x))
     for _ in range(12):
         yield ga(batch(device)), gb(batch(device)), list(a.parameters()), list(b.parameters())
+
+
+@case(Kind.WRONG)
+def parameter_group_added(wrap: Wrap, device: torch.device) -> Items:
+    """A second network joins the optimizer after some whole steps."""
+    m, late = mlp(device), mlp(device)
+    o = torch.optim.SGD(m.parameters(), lr=0.1)
+
+    def step(x):
+        o.zero_grad()
+        loss = (m(x) + late(x)).square().mean()
+        loss.backward()
+        o.step()
+        return loss.detach()
+
+    g = wrap(step)
+    for i in range(16):
+        if i == 8:
+            o.add_param_group({"params": list(late.parameters()), "lr": 0.5})
+        yield g(batch(device)), m[0].weight, late[0].weight
+
+
+@case(Kind.WRONG)
+def training_resumed(wrap: Wrap, device: torch.device) -> Items:
+    """Optimizer and model go back to an earlier state in the middle of training."""
+    m = mlp(device)
+    o = torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9)
+    g, saved = wrap(step_of(m, o)), None
+    for i in range(20):
+        if i == 6:
+            saved = copy.deepcopy((o.state_dict(), m.state_dict()))
+        if i == 12:
+            o.load_state_dict(saved[0])
+            m.load_state_dict(saved[1])
+        yield g(batch(device)), m[0].weight
+
+
+@case(Kind.REFUSED)
+def step_skipped_when_the_norm_is_large(wrap: Wrap, device: torch.device) -> Items:
+    """The optimizer's step is left out when the gradient norm is above a bound."""
+    m = mlp(device)
+    o = torch.optim.SGD(m.parameters(), lr=0.1)
+
+    def step(x):
+        o.zero_grad()
+        m(x).square().mean().backward()
+        norm = nn.utils.clip_grad_norm_(m.parameters(), 1.0)
+        if norm < 0.35:  # RT101
+            o.step()
+        return norm
+
+    g = wrap(step)
+    for _ in range(24):
+        yield g(batch(device)), m[0].weight
+
+
+@case(Kind.REFUSED, replays=False)
+def lbfgs(wrap: Wrap, device: torch.device) -> Items:
+    """An optimizer that calls the loss several times and decides on the host."""
+    m = mlp(device)
+    o = torch.optim.LBFGS(m.parameters(), lr=0.1, max_iter=3)
+
+    def closure(x):
+        o.zero_grad()
+        loss = m(x).square().mean()
+        loss.backward()
+        return loss
+
+    g = wrap(lambda x: o.step(lambda: closure(x)).detach())
+    for _ in range(8):
+        yield g(batch(device)), list(m.parameters())  # RT201
+
+
+@case(Kind.REFUSED, replays=False)
+def loss_as_a_number(wrap: Wrap, device: torch.device) -> Items:
+    """Every whole step returns its loss as a Python number, another one each time."""
+    m = mlp(device)
+    step = step_of(m, torch.optim.SGD(m.parameters(), lr=0.1))
+    g = wrap(lambda x: step(x).item())  # RT304
+    for _ in range(30):
+        yield g(batch(device)), m[0].weight

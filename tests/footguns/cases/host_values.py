@@ -253,3 +253,55 @@ def schedule_in_python(wrap: Wrap, device: torch.device) -> Items:
     g = wrap(fn)
     for i in range(18):
         yield g(full(i, device), 4 if i % 6 < 3 else 2)
+
+
+@case(Kind.REFUSED)
+def comparison_of_tensors(wrap: Wrap, device: torch.device) -> Items:
+    """``allclose`` and ``equal`` return Python truth values."""
+    target = torch.zeros(4, device=device)
+
+    def fn(x):
+        if torch.equal(x, target):  # RT101
+            return x + 100
+        return x * 2 if torch.allclose(x, x.mean()) else x * 3
+
+    g = wrap(fn)
+    for i in range(24):
+        yield g(full(i // 2 % 3, device) if i % 2 else ramp(0, device, 4))
+
+
+@case(Kind.REFUSED)
+def tensor_in_a_text(wrap: Wrap, device: torch.device) -> Items:
+    """A message with a tensor's value in it is returned."""
+    g = wrap(lambda x: (x * 2, f"the sum is {x.sum():.2f}"))  # RT101
+    for i in range(18):
+        yield g(full(i % 3, device))
+
+
+@case(Kind.REFUSED)
+def tensor_iterated(wrap: Wrap, device: torch.device) -> Items:
+    """A loop over the rows of a tensor takes some of them."""
+    g = wrap(lambda x: [row.sum() for row in x if row[0] > 1])  # RT101
+    for i in range(24):
+        yield g(ramp(i % 3 - 1, device))
+
+
+@case(Kind.REFUSED)
+def table_looked_up(wrap: Wrap, device: torch.device) -> Items:
+    """A tensor's value is the index into a Python list, which changes once."""
+    table = [1.0, 5.0, 9.0]
+    g = wrap(lambda x: x * table[int(x[0])])  # RT101
+    for i in range(36):
+        if i == 15:
+            table[1] = -1.0
+        yield g(full(i % 3, device))
+
+
+@case(Kind.WRONG)
+def factorization_that_fails(wrap: Wrap, device: torch.device) -> Items:
+    """A Cholesky factorization raises for some inputs, and the next call is right again."""
+    g, held = wrap(lambda x: torch.linalg.cholesky(x) * 2), []
+    for i in range(14):
+        held.append(attempt(g, torch.eye(3, device=device) * (-1 if i % 5 == 4 else i + 1)))
+        yield held[-1]
+    yield held

@@ -302,3 +302,84 @@ def container_filled(wrap: Wrap, device: torch.device) -> Items:
     for i in range(10):
         g(full(i, device), table, items)  # RT207
         yield table, items
+
+
+@case(Kind.WRONG)
+def view_or_copy(wrap: Wrap, device: torch.device) -> Items:
+    """``reshape`` returns a view of some arguments and a copy of others; the caller writes to the result."""
+    g = wrap(lambda x: x.reshape(-1)[:2])
+    for i in range(12):
+        x = ramp(i, device) if i % 2 else ramp(i, device).t()
+        g(x).add_(100)
+        yield x
+
+
+@case(Kind.WRONG)
+def module_as_argument(wrap: Wrap, device: torch.device) -> Items:
+    """The module is an argument, two of them in turn; a weight of one is replaced."""
+    a, b = (nn.Linear(3, 3).to(device).requires_grad_(False) for _ in range(2))
+    g = wrap(lambda m, x: m(x))
+    for i in range(24):
+        if i == 10:
+            a.weight = nn.Parameter(a.weight * 2, requires_grad=False)
+        yield g(a if i % 4 < 2 else b, ramp(i, device))
+
+
+@case(Kind.RIGHT)
+def parameter_as_argument(wrap: Wrap, device: torch.device) -> Items:
+    """A parameter is an argument, two of them in turn; the memory of one is rebound."""
+    a, b = (nn.Parameter(torch.randn(3, 3, device=device), requires_grad=False) for _ in range(2))
+    g = wrap(lambda w, x: x @ w)
+    for i in range(24):
+        if i == 10:
+            a.data = a.data * 2
+        yield g(a if i % 4 < 2 else b, ramp(i, device))
+
+
+@case(Kind.WRONG)
+def slices_and_special_numbers(wrap: Wrap, device: torch.device) -> Items:
+    """A slice and a NaN are arguments: NaN is not equal to itself."""
+    g = wrap(lambda x, where, fill: x[where].masked_fill(x[where] > 2, fill))
+    for i in range(24):
+        where = slice(0, 2) if i % 4 < 2 else slice(1, None)
+        yield g(ramp(i % 3, device), where, float("nan") if i % 2 else float("inf"))
+
+
+@case(Kind.WRONG, replays=None)
+def function_as_argument(wrap: Wrap, device: torch.device) -> Items:
+    """A new lambda is an argument at every call, with another number in its closure now and then."""
+    g = wrap(lambda f, x: f(x))
+    for i in range(16):
+        yield g((lambda scale: lambda x: x * scale)(i // 4), full(i, device))
+
+
+@case(Kind.REFUSED)
+def empty_batch(wrap: Wrap, device: torch.device) -> Items:
+    """Every third batch is empty."""
+    m = nn.Linear(3, 3).to(device).requires_grad_(False)
+    g = wrap(lambda x: (m(x), x.sum()))
+    for i in range(18):
+        yield g(ramp(i, device, 0 if i % 3 == 2 else 2, 3))
+
+
+@case(Kind.WRONG)
+def freed_and_reused(wrap: Wrap, device: torch.device) -> Items:
+    """The argument is freed after the call, and another tensor takes its memory; results are held."""
+    g, held = wrap(lambda x: x * 2), []
+    for i in range(12):
+        x = full(i, device, size=1024)
+        held.append(g(x))
+        del x
+        other = full(-1, device, size=1024)
+        yield held[-1][:4], other[:4]
+    yield [y[:4] for y in held]
+
+
+@case(Kind.REFUSED)
+def window_of_tensors(wrap: Wrap, device: torch.device) -> Items:
+    """A list of the last three inputs is the argument: the tensors move through its places."""
+    window: list[torch.Tensor] = []
+    g = wrap(lambda xs: torch.stack(xs).mean(0))
+    for i in range(14):
+        window = [*window, full(i, device)][-3:]
+        yield g(window)

@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import threading
+import types
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -352,3 +353,80 @@ def mapped_over_a_batch(wrap: Wrap, device: torch.device) -> Items:
     g = wrap(lambda x: x * x.sum())
     for i in range(14):
         yield g(full(i, device)), torch.vmap(g)(ramp(i, device)) if i % 5 == 4 else None
+
+
+@case(Kind.WRONG)
+def generator_in_an_attribute(wrap: Wrap, device: torch.device) -> Items:
+    """Random numbers come from a generator outside that is seeded again and then replaced."""
+    o = types.SimpleNamespace(generator=torch.Generator(device).manual_seed(1))
+    g = wrap(lambda x: x + torch.rand(4, device=device, generator=o.generator))
+    for i in range(22):
+        if i == 6:
+            o.generator.manual_seed(1)
+        if i == 12:
+            o.generator = torch.Generator(device).manual_seed(9)
+        yield g(full(i, device)), torch.rand(1, device=device)
+
+
+@case(Kind.RIGHT)
+def modes_inside(wrap: Wrap, device: torch.device) -> Items:
+    """The callable switches gradients off and autocast on by itself; a weight changes in place."""
+    m = nn.Linear(3, 3).to(device)
+
+    def fn(x):
+        with torch.no_grad(), torch.autocast(device.type, torch.bfloat16):
+            return m(x)
+
+    g = wrap(fn)
+    for i in range(12):
+        if i == 6:
+            m.weight.data.mul_(2)
+        yield g(ramp(i, device))
+
+
+@case(Kind.RIGHT)
+def transforms_inside(wrap: Wrap, device: torch.device) -> Items:
+    """``torch.func.grad`` and ``vmap`` are used in the callable."""
+
+    def fn(x):
+        slope = torch.func.grad(lambda v: v.pow(3).sum())(x)
+        return slope.clone(), torch.func.vmap(lambda v: v * v.sum())(x[:, None])
+
+    g = wrap(fn)
+    for i in range(10):
+        yield g(full(i, device))
+
+
+@case(Kind.WRONG, replays=False)
+def generator_function(wrap: Wrap, device: torch.device) -> Items:
+    """The callable is a generator function: its body runs when the caller asks for values."""
+
+    def fn(x):
+        for n in range(3):
+            yield x * n
+
+    g = wrap(fn)
+    for i in range(10):
+        yield list(g(full(i, device)))  # RT501
+
+
+@case(Kind.WRONG)
+def side_stream_inside(wrap: Wrap, device: torch.device) -> Items:
+    """Half of the work is done on a stream of its own, forked from the current one and joined again."""
+    stream = torch.cuda.Stream() if device.type == "cuda" else None
+
+    def fn(x):
+        if stream is None:
+            return x * 2 + x.exp()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            half = x.exp()
+        y = x * 2
+        torch.cuda.current_stream().wait_stream(stream)
+        return y + half
+
+    g, held = wrap(fn), []
+    for i in range(12):
+        held.append(g(full(i / 4, device)))
+        yield held[-1]
+    yield held
