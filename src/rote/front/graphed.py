@@ -348,6 +348,11 @@ class GraphedModule(Graphed):
 
     _function: Any
 
+    @property
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """That of the module, for ``isinstance``: a graphed module can be a child of another one."""
+        return type(self.__dict__.get("_function", self))
+
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
         if "_built" not in own or name in own or name.startswith("__"):

@@ -277,6 +277,19 @@ def state_of_one_inside_another(wrap: Wrap, device: torch.device) -> Items:
         yield g(full(i, device))
 
 
+@case(Kind.REFUSED)
+def one_layer_of_a_model(wrap: Wrap, device: torch.device) -> Items:
+    """A layer is replaced by its graphed self; the model still has its parameters, modes and state."""
+    m = nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))).to(device)
+    m.requires_grad_(False)
+    m[1] = wrap(m[1])
+    for i in range(24):
+        m.train(i % 8 < 4)
+        if i == 16:
+            m.load_state_dict({name: value * 2 for name, value in m.state_dict().items()})
+        yield m(ramp(i, device)), len(list(m.parameters())), [name for name, _ in m.named_modules()]
+
+
 @case(Kind.WRONG)
 def changed_by_the_caller(wrap: Wrap, device: torch.device) -> Items:
     """The caller works in place on what was returned."""
