@@ -146,7 +146,8 @@ class _HandGraph:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._calls += 1
         if self._calls == 1:
-            return self._function(*args, **kwargs)
+            with _beside():
+                return self._function(*args, **kwargs)
         leaves: list[Any] = []
         spec = flatten((args, kwargs), leaves)
         if self._calls == 2:
@@ -160,6 +161,19 @@ class _HandGraph:
                     static.copy_(leaf)
         self._replay()
         return self._out
+
+
+@contextmanager
+def _beside() -> Iterator[None]:
+    """Warm up on a stream of its own, as the documentation of CUDA graphs asks."""
+    if not torch.cuda.is_available():
+        yield
+        return
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        yield
+    torch.cuda.current_stream().wait_stream(side)
 
 
 def _clone(leaf: Any) -> Any:

@@ -14,7 +14,7 @@ import gc
 import inspect
 import sys
 from collections.abc import Callable
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from torch.autograd.graph import saved_tensors_hooks
@@ -140,6 +140,13 @@ class ExecutedCode:
         for code in list(self.globals):
             found.update(constant for constant in code.co_consts if isinstance(constant, str))
         return found
+
+    def modules(self) -> list[ModuleType]:
+        """The Python modules that the executed code names: what it imports while it runs is no global."""
+        names = self.mentioned()
+        packages = {str(namespace.get("__package__") or "") for namespace in self.globals.values()}
+        names |= {f"{package}.{name}" for package in packages for name in names if package}
+        return [sys.modules[name] for name in names & sys.modules.keys()]
 
 
 def _called_by_us(frame: FrameType) -> bool:

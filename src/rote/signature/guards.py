@@ -23,6 +23,7 @@ from .state import (
     CELL,
     ITEM,
     LENGTH,
+    MEMBERS,
     ORDER,
     UNSET,
     VARIABLE,
@@ -152,7 +153,7 @@ class Guard:
     def _sort(self, entry: Entry) -> None:
         if self._is_reread(entry):
             entry = entry._replace(value=_read(entry))
-        if entry.kind == LENGTH:
+        if entry.kind in (LENGTH, MEMBERS):
             self._lengths.append(entry)
         elif entry.kind == ORDER:
             self._orders.append(entry)
@@ -387,6 +388,7 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     ATTRIBUTE: lambda entry: getattr(entry.container, entry.key),
     CELL: lambda entry: entry.container.cell_contents,
     LENGTH: lambda entry: Content(len(entry.container)),
+    MEMBERS: lambda entry: Content(len(entry.container)),
     BULK: lambda entry: Content(_bulk(entry.container)),
     ORDER: lambda entry: Content(tuple(entry.container)),
     VARIABLE: lambda entry: entry.container.get(UNSET),

@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 import types
-from collections import UserDict, UserList, deque
+import weakref
+from collections import ChainMap, UserDict, UserList, deque
 
 import torch
 
 from ..base.location import TORCH_NEEDS
 
-_NAMESPACES = (types.SimpleNamespace, argparse.Namespace, UserDict, UserList)
+_NAMESPACES = (
+    *(types.SimpleNamespace, argparse.Namespace, UserDict, UserList, ChainMap),
+    *(weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet),
+)
 _SKIPPED_PACKAGES = (frozenset(sys.stdlib_module_names) - {"__main__"}) | frozenset(TORCH_NEEDS) | {"rote"}
 _SKIPPED_TORCH = ("torch._", "torch.fx", "torch.jit", "torch.distributed", "torch.cuda", "torch.autograd")
 

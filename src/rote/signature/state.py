@@ -23,6 +23,7 @@ import random
 import threading
 import types
 import weakref
+from array import array
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -39,8 +40,8 @@ from .owners import is_open, is_user
 from .training import Training, is_empty_stage_table
 from .wrappers import WRAPPERS, is_bound_method, is_graphed, wrapped_functions
 
-ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE = (
-    "item", "attribute", "cell", "length", "bulk", "order", "variable",
+ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS = (
+    "item", "attribute", "cell", "length", "bulk", "order", "variable", "members",
 )  # fmt: skip
 UNSET = object()  # a context variable without a value
 BULK_LENGTH = 4096
@@ -52,7 +53,7 @@ _GLOBAL_HOOKS = (
     "_global_backward_pre_hooks",
 )  # fmt: skip
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
-_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType, type)
+_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
 _MODULE_INTERNALS = frozenset({
     "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_version",
     "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_is_full_backward_hook",
@@ -134,7 +135,7 @@ class StateWalk:
 
     def __init__(self, executed: ExecutedCode) -> None:
         self._executed = executed
-        self._attribute_names = executed.attribute_names()
+        self._names = executed.mentioned()
         self._seen: dict[int, Any] = {}
         self._queue: deque[tuple[Any, int]] = deque()
         self.snapshot = Snapshot(Training(executed.mentioned()))
@@ -165,7 +166,9 @@ class StateWalk:
         for namespace, name in self._executed.reads():
             module = namespace.get("__name__", "")
             self._note(ITEM, namespace, name, namespace[name], -1, f"{module}.{name}")
-        if not READERS.isdisjoint(self._attribute_names):
+        for module in self._executed.modules():
+            self._descend(module, -1)
+        if not READERS.isdisjoint(self._names):
             self._note(BULK, ENVIRONMENT, None, Content(tuple(ENVIRONMENT.items())), -1, "os.environ")
         while self._queue:
             value, node = self._queue.popleft()
@@ -184,6 +187,8 @@ class StateWalk:
         self.snapshot.entries[address] = entry
         if isinstance(value, torch.Tensor):
             self._note_tensor(entry, value)
+            if vars(value):
+                self._expand_attributes(vars(value), node)
         elif isinstance(value, numpy.ndarray):
             base = _base(value)
             self.snapshot.arrays.append((pointer_of(base), pointer_of(base) + base.nbytes))
@@ -207,6 +212,9 @@ class StateWalk:
             self._expand_dict(value, node)
         elif isinstance(value, (list, tuple, deque)):
             self._expand_sequence(value, node)
+        elif isinstance(value, (set, frozenset)):
+            for item in value if len(value) <= BULK_LENGTH else ():
+                self._descend(item, node)
         elif isinstance(value, types.FunctionType):
             self._expand_function(value, node)
             return
@@ -297,7 +305,7 @@ class StateWalk:
         if not is_user(value.__name__):
             return
         namespace = vars(value)
-        for name in self._attribute_names & namespace.keys():
+        for name in self._names & namespace.keys():
             self._note(ITEM, namespace, name, namespace[name], -1, f"{value.__name__}.{name}")
 
     def _expand_instance(self, value: Any, node: int) -> None:
@@ -332,9 +340,14 @@ class StateWalk:
 
     def _expand_class(self, cls: type, node: int) -> None:
         namespace = self._executed.holders.setdefault(id(cls), [vars(cls)])[0]  # a new proxy at each vars()
+        # Not LENGTH: that says that all members are noted, and of methods only those that ran are.
+        self._note(MEMBERS, namespace, None, Content(len(namespace)), node, " (number of attributes)")
         for name, value in list(namespace.items()):
             if isinstance(value, types.FunctionType):
                 if value.__code__ in self._executed.globals:
+                    self._note(ITEM, namespace, name, value, node, f".{name}")
+            elif isinstance(value, type):
+                if value.__qualname__ == f"{cls.__qualname__}.{name}":  # defined inside
                     self._note(ITEM, namespace, name, value, node, f".{name}")
             elif not name.startswith(("__", "_abc_")) and not isinstance(value, _DESCRIPTORS):
                 self._note(ITEM, namespace, name, value, node, f".{name}")
@@ -354,12 +367,14 @@ def mark(value: Any) -> Any:
         return (
             Content(frozenset((type(item), item) for item in items)) if len(items) <= BULK_LENGTH else value
         )
-    if isinstance(value, bytearray):
+    if isinstance(value, (bytearray, array)):
         return Content(bytes(value))
     if is_empty_stage_table(value):
         return Content("empty")
     if isinstance(value, random.Random):
         return Content(value.getstate())
+    if isinstance(value, numpy.random.RandomState):
+        return Content(repr(value.get_state()))
     if isinstance(value, numpy.random.Generator):
         return Content(repr(value.bit_generator.state))
     return value

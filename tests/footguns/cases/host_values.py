@@ -305,3 +305,12 @@ def factorization_that_fails(wrap: Wrap, device: torch.device) -> Items:
         held.append(attempt(g, torch.eye(3, device=device) * (-1 if i % 5 == 4 else i + 1)))
         yield held[-1]
     yield held
+
+
+@case(Kind.WRONG, replays=False)
+def random_state_of_numpy(wrap: Wrap, device: torch.device) -> Items:
+    """A rare branch is drawn from a ``numpy.random.RandomState`` of its own."""
+    dice = numpy.random.RandomState(1)
+    g = wrap(lambda x: x * 2 if dice.rand() < 0.8 else x)
+    for i in range(30):
+        yield g(full(i + 1, device))  # RT201

@@ -410,7 +410,7 @@ def generator_function(wrap: Wrap, device: torch.device) -> Items:
         yield list(g(full(i, device)))  # RT501
 
 
-@case(Kind.WRONG)
+@case(Kind.WRONG, replays=None)
 def side_stream_inside(wrap: Wrap, device: torch.device) -> Items:
     """Half of the work is done on a stream of its own, forked from the current one and joined again."""
     stream = torch.cuda.Stream() if device.type == "cuda" else None

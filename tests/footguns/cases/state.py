@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import types
-from collections import defaultdict, deque
+import weakref
+from array import array
+from collections import ChainMap, defaultdict, deque
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
+import numpy
 import torch
 import torch.nn.functional as F
 from tests.footguns.case import Kind, Wrap, case, full, ramp
@@ -663,3 +667,86 @@ def default_of_a_defaultdict(wrap: Wrap, device: torch.device) -> Items:
         return y
 
     yield from change_at(8, wrap(fn), lambda: scale.__setitem__(0, 4.0), lambda i: full(i, device), calls=18)
+
+
+@case(Kind.WRONG)
+def module_imported_inside(wrap: Wrap, device: torch.device) -> Items:
+    """The callable imports a configuration module when it runs, and a constant there changes."""
+    config = types.ModuleType("rote_footgun_config")
+    config.scale = 1.0
+
+    def fn(x):
+        import rote_footgun_config
+
+        return x * rote_footgun_config.scale
+
+    sys.modules[config.__name__] = config
+    try:
+        yield from change_at(6, wrap(fn), lambda: setattr(config, "scale", 4.0), lambda i: full(i, device))
+    finally:
+        del sys.modules[config.__name__]
+
+
+@case(Kind.WRONG)
+def objects_in_sets_and_weak_tables(wrap: Wrap, device: torch.device) -> Items:
+    """What is looked at lies in objects in a set, a WeakKeyDictionary and a ChainMap."""
+    o, defaults = types.SimpleNamespace, {"scale": 1.0}
+    group = frozenset([Settings({"scale": 1.0})])
+    (key,) = group
+    table = weakref.WeakKeyDictionary({key: o(scale=1.0)})
+    chain = ChainMap({}, defaults)
+
+    def fn(x):
+        return [x * each.scale for each in group] + [x * table[key].scale, x * chain["scale"]]
+
+    g = wrap(fn)
+    for i in range(28):
+        if i in (7, 14, 21):
+            (key.table, vars(table[key]), defaults)[i // 7 - 1]["scale"] = 3.0
+        yield g(full(i, device))
+
+
+@case(Kind.WRONG)
+def attribute_of_a_parameter(wrap: Wrap, device: torch.device) -> Items:
+    """A scale is kept as an attribute of the parameter it belongs to, as quantizers do."""
+    m = frozen(device)
+    m.weight.scale = 1.0
+    g = wrap(lambda x: m(x) * m.weight.scale)
+    yield from change_at(6, g, lambda: setattr(m.weight, "scale", 4.0), lambda i: ramp(i, device))
+
+
+@case(Kind.WRONG)
+def class_changed(wrap: Wrap, device: torch.device) -> Items:
+    """A class gets an attribute, then a method that overrides another; a class inside it changes."""
+
+    class Base:
+        def scaled(self, x):
+            return x * getattr(self, "scale", 1.0)
+
+    class Block(Base):
+        class Config:
+            shift = 0.0
+
+    block = Block()
+    g = wrap(lambda x: block.scaled(x) + block.Config.shift)
+    for i in range(28):
+        if i == 7:
+            Block.scale = 3.0
+        if i == 14:
+            Block.Config.shift = 5.0
+        if i == 21:
+            Block.scaled = lambda self, x: x * 7
+        yield g(full(i, device))
+
+
+@case(Kind.WRONG)
+def numbers_in_an_array(wrap: Wrap, device: torch.device) -> Items:
+    """A coefficient lies in an ``array.array``, then in a small numpy array."""
+    first, second = array("d", [1.0]), numpy.ones(2)
+    g = wrap(lambda x: x * first[0] + float(second[1]))
+    for i in range(21):
+        if i == 7:
+            first[0] = 3.0
+        if i == 14:
+            second[1] = 5.0
+        yield g(full(i, device))
