@@ -143,10 +143,12 @@ class ExecutedCode:
 
     def modules(self) -> list[ModuleType]:
         """The Python modules that the executed code names: what it imports while it runs is no global."""
-        names = self.mentioned()
-        packages = {str(namespace.get("__package__") or "") for namespace in self.globals.values()}
-        names |= {f"{package}.{name}" for package in packages for name in names if package}
-        return [sys.modules[name] for name in names & sys.modules.keys()]
+        found: set[str] = set()
+        for code, namespace in list(self.globals.items()):
+            names = {*code.co_names, *(text for text in code.co_consts if isinstance(text, str))}
+            package = namespace.get("__package__")
+            found |= names | ({f"{package}.{name}" for name in names} if package else set())
+        return [sys.modules[name] for name in found & sys.modules.keys()]
 
 
 def _called_by_us(frame: FrameType) -> bool:
