@@ -122,7 +122,7 @@ class ExecutedCode:
             self.globals.setdefault(code, function.__globals__)
 
     def reads(self) -> list[tuple[dict[str, Any], str]]:
-        """Every global name that the executed code mentions, as ``(globals, name)``."""
+        """Every global that the executed code mentions, by name or as a string, as ``(globals, name)``."""
         found: dict[tuple[int, str], tuple[dict[str, Any], str]] = {}
         for code, namespace in list(self.globals.items()):
             for name in _names(code):
@@ -161,4 +161,6 @@ def _names(code: CodeType) -> list[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             names.extend(_names(constant))
+        elif isinstance(constant, str):
+            names.append(constant)
     return names
