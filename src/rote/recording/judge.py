@@ -17,6 +17,7 @@ from ..signature.executed import ExecutedCode
 from ..signature.guards import Difference
 from ..signature.key import Call
 from ..signature.leaves import containers, flatten
+from ..signature.state import Snapshot
 from .autograd import kept_storages
 from .gradients import GradientWatch
 from .ledger import NEW, Ledger
@@ -89,6 +90,16 @@ def argument_reasons(outcome: Outcome, call: Call, site: Site) -> list[Reason]:
         text = "the result contains a container from the arguments"
         found.append(reason(rules.CONTAINER_RETURNED, text, site))
     return found
+
+
+def container_reasons(outcome: Outcome, after: Snapshot, site: Site) -> list[Reason]:
+    """A list, dict or dataclass of the state that is returned: a replay would make a new one."""
+    kept = {container for _, container, _ in after.entries}
+    for branch in containers(outcome.template.spec, outcome.value):
+        if not isinstance(branch, tuple) and id(getattr(branch, "__dict__", branch)) in kept:
+            text = f"the result contains a {type(branch).__name__} that the callable keeps"
+            return [reason(rules.CONTAINER_RETURNED, text, site)]
+    return []
 
 
 def device_reasons(outcome: Outcome, device: torch.device, site: Site) -> list[Reason]:

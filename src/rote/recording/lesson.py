@@ -17,7 +17,8 @@ from ..hazards.rules import Reason, reason
 from ..signature.guards import Difference, differences
 from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
-from ..signature.state import ATTRIBUTE, CELL, ITEM, VARIABLE, Snapshot, TensorMark
+from ..signature.marks import TensorMark
+from ..signature.state import ATTRIBUTE, CELL, ITEM, VARIABLE, Snapshot
 from . import judge
 from .backward import Backward
 from .borrow import Lease
@@ -109,6 +110,7 @@ class Lesson:
         if after is not None:
             restored = self._restore_arguments(after)
             found = found or restored
+            found += judge.container_reasons(outcome, after, site)
         found += judge.random_reasons(dice, site)
         found += judge.surroundings_reasons(self._pupil.executed, outcome, self._call, site)
         found += judge.argument_reasons(outcome, self._call, site)

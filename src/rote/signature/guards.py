@@ -17,6 +17,7 @@ import numpy
 import torch
 
 from ..base.location import Site
+from .marks import Content, TensorMark, mark, pointer_of
 from .state import (
     ATTRIBUTE,
     BULK,
@@ -27,12 +28,8 @@ from .state import (
     ORDER,
     UNSET,
     VARIABLE,
-    Content,
     Entry,
     Snapshot,
-    TensorMark,
-    mark,
-    pointer_of,
 )
 from .training import Group
 

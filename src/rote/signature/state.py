@@ -19,11 +19,9 @@ from __future__ import annotations
 
 import functools
 import gc
-import random
 import threading
 import types
 import weakref
-from array import array
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -36,8 +34,9 @@ from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[repor
 from ..base.settings import ENVIRONMENT, READERS
 from .compat import plain_functions
 from .executed import ExecutedCode
+from .marks import Content, base_of, mark, pointer_of
 from .owners import is_open, is_user
-from .training import Training, is_empty_stage_table
+from .training import Training
 from .wrappers import WRAPPERS, is_bound_method, is_graphed, wrapped_functions
 
 ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS = (
@@ -45,7 +44,6 @@ ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS = (
 )  # fmt: skip
 UNSET = object()  # a context variable without a value
 BULK_LENGTH = 4096
-ARRAY_BYTES = 1 << 16
 ORDERED_LENGTH = 64
 
 _GLOBAL_HOOKS = (
@@ -60,20 +58,6 @@ _MODULE_INTERNALS = frozenset({
     "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs",
     "call_super_init", "_compiled_call_impl", "_is_hf_initialized",
 })  # fmt: skip
-
-
-class TensorMark(NamedTuple):
-    """A tensor found in a slot; compared by identity and address."""
-
-    identity: int
-    address: int
-    requires_grad: bool
-
-
-class Content(NamedTuple):
-    """A value compared by a copy of its content."""
-
-    value: Any
 
 
 class Entry(NamedTuple):
@@ -190,9 +174,9 @@ class StateWalk:
             if vars(value):
                 self._expand_attributes(vars(value), node)
         elif isinstance(value, numpy.ndarray):
-            base = _base(value)
+            base = base_of(value)
             self.snapshot.arrays.append((pointer_of(base), pointer_of(base) + base.nbytes))
-        elif not isinstance(entry.value, Content):
+        elif not isinstance(entry.value, Content) or isinstance(value, (set, frozenset)):
             self._descend(value, node)
 
     def _note_tensor(self, entry: Entry, tensor: torch.Tensor) -> None:
@@ -351,50 +335,6 @@ class StateWalk:
                     self._note(ITEM, namespace, name, value, node, f".{name}")
             elif not name.startswith(("__", "_abc_")) and not isinstance(value, _DESCRIPTORS):
                 self._note(ITEM, namespace, name, value, node, f".{name}")
-
-
-def mark(value: Any) -> Any:
-    """The form in which a slot's content is kept: tensors by address, small arrays and sets by content."""
-    if isinstance(value, Content):
-        return value
-    if isinstance(value, torch.Tensor):
-        return TensorMark(id(value), _address(value), value.requires_grad)
-    if isinstance(value, numpy.ndarray):
-        small = value.nbytes <= ARRAY_BYTES and not value.dtype.hasobject
-        return Content((value.shape, value.dtype.str, value.tobytes())) if small else value
-    if isinstance(value, (set, frozenset)):
-        items: Any = value  # pyright: ignore[reportUnknownVariableType]
-        return (
-            Content(frozenset((type(item), item) for item in items)) if len(items) <= BULK_LENGTH else value
-        )
-    if isinstance(value, (bytearray, array)):
-        return Content(bytes(value))
-    if is_empty_stage_table(value):
-        return Content("empty")
-    if isinstance(value, random.Random):
-        return Content(value.getstate())
-    if isinstance(value, numpy.random.RandomState):
-        return Content(repr(value.get_state()))
-    if isinstance(value, numpy.random.Generator):
-        return Content(repr(value.bit_generator.state))
-    return value
-
-
-def pointer_of(array: Any) -> int:
-    """Address of a numpy array's memory."""
-    return int(array.__array_interface__["data"][0])
-
-
-def _base(array: Any) -> Any:
-    while isinstance(array.base, numpy.ndarray):
-        array = array.base
-    return array
-
-
-def _address(tensor: torch.Tensor) -> int:
-    plain = tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin)
-    with plain_functions():
-        return tensor.data_ptr() if plain else 0
 
 
 def _slots(cls: type) -> tuple[str, ...]:

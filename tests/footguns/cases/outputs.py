@@ -190,6 +190,21 @@ def container_changed_by_the_caller(wrap: Wrap, device: torch.device) -> Items:
         yield out.pop("loss"), sorted(out)
 
 
+@case(Kind.RIGHT, replays=False)
+def list_of_the_state_returned(wrap: Wrap, device: torch.device) -> Items:
+    """The callable returns a list that it keeps: the caller gets that list, not one like it."""
+    states = [torch.zeros(4, device=device)]
+
+    def fn(x):
+        states[0].add_(x)
+        return states
+
+    g = wrap(fn)
+    for i in range(10):
+        out = g(full(i, device))  # RT505
+        yield out, out is states
+
+
 @case(Kind.WRONG)
 def empty_tensors(wrap: Wrap, device: torch.device) -> Items:
     """Tensors without elements keep their shape and type."""

@@ -690,19 +690,18 @@ def module_imported_inside(wrap: Wrap, device: torch.device) -> Items:
 @case(Kind.WRONG)
 def objects_in_sets_and_weak_tables(wrap: Wrap, device: torch.device) -> Items:
     """What is looked at lies in objects in a set, a WeakKeyDictionary and a ChainMap."""
-    o, defaults = types.SimpleNamespace, {"scale": 1.0}
+    defaults = {"scale": 1.0}
     group = frozenset([Settings({"scale": 1.0})])
-    (key,) = group
-    table = weakref.WeakKeyDictionary({key: o(scale=1.0)})
+    table = weakref.WeakKeyDictionary({wrap: types.SimpleNamespace(scale=1.0)})
     chain = ChainMap({}, defaults)
 
     def fn(x):
-        return [x * each.scale for each in group] + [x * table[key].scale, x * chain["scale"]]
+        return [x * each.scale for each in (*group, *table.values())] + [x * chain["scale"]]
 
     g = wrap(fn)
     for i in range(28):
         if i in (7, 14, 21):
-            (key.table, vars(table[key]), defaults)[i // 7 - 1]["scale"] = 3.0
+            (next(iter(group)).table, vars(table[wrap]), defaults)[i // 7 - 1]["scale"] = 3.0
         yield g(full(i, device))
 
 
