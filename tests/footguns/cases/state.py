@@ -692,7 +692,8 @@ def objects_in_sets_and_weak_tables(wrap: Wrap, device: torch.device) -> Items:
     """What is looked at lies in objects in a set, a WeakKeyDictionary and a ChainMap."""
     defaults = {"scale": 1.0}
     group = frozenset([Settings({"scale": 1.0})])
-    table = weakref.WeakKeyDictionary({wrap: types.SimpleNamespace(scale=1.0)})
+    owner = Settings({})
+    table = weakref.WeakKeyDictionary({owner: types.SimpleNamespace(scale=1.0)})
     chain = ChainMap({}, defaults)
 
     def fn(x):
@@ -701,7 +702,7 @@ def objects_in_sets_and_weak_tables(wrap: Wrap, device: torch.device) -> Items:
     g = wrap(fn)
     for i in range(28):
         if i in (7, 14, 21):
-            (next(iter(group)).table, vars(table[wrap]), defaults)[i // 7 - 1]["scale"] = 3.0
+            (next(iter(group)).table, vars(table[owner]), defaults)[i // 7 - 1]["scale"] = 3.0
         yield g(full(i, device))
 
 
