@@ -57,6 +57,16 @@ def test_global_defined_later():
     check(scenario)
 
 
+@limit("a global whose name is computed is named by nothing in the code")
+def test_global_by_computed_name():
+    def scenario(wrap):
+        names: dict[str, Any] = {"K": 1.0}
+        exec("def fn(x): return x * globals()['k'.upper()]", names)
+        yield from drive(wrap(names["fn"]), change=lambda: names.__setitem__("K", 5.0))
+
+    check(scenario)
+
+
 @limit("a function is known by its identity: swapping its __code__ keeps that")
 def test_code_swapped():
     def scenario(wrap):

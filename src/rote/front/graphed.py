@@ -129,7 +129,7 @@ class Graphed:
             if call.foreign is not None:
                 why = reason(rules.UNSUPPORTED_TENSOR, f"an argument is {call.foreign}", user_site(caller))
                 return self._call_plainly(why)
-            entry = self._entry(call)
+            entry = self._entry(call, caller)
             ticket = Ticket.of(call, args, kwargs)
             self._last = (ticket, entry) if ticket is not None else None
         self._calls += 1
@@ -166,7 +166,7 @@ class Graphed:
             raise NotReplayedError(f"{self._name} would not be replayed (strict mode):\n  {why}")
         return PLAINLY
 
-    def _entry(self, call: Call) -> Entry:
+    def _entry(self, call: Call, caller: FrameType) -> Entry:
         entries = self._entries
         entry = entries.get(call.key)
         if entry is not None and not entry.dead:
@@ -174,6 +174,9 @@ class Graphed:
             return entry
         if entry is not None:
             entry.release()
+        other = next(reversed(entries.values()), None)
+        if other is not None and not self._strict:  # strict mode says so itself
+            self._tally.add([reason(rules.NEW_KEY, explain_key(other.key, call), user_site(caller))])
         entry = Entry(self._subject, call)
         entries[call.key] = entry
         while len(entries) > self._options.max_keys:

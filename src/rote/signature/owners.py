@@ -7,6 +7,7 @@ import sys
 import types
 import weakref
 from collections import ChainMap, UserDict, UserList, deque
+from typing import Any
 
 import torch
 
@@ -26,11 +27,17 @@ def is_open(kind: type) -> bool:
         return False
     if kind in _NAMESPACES or issubclass(kind, (torch.nn.Module, torch.optim.Optimizer)):
         return True
-    module = kind.__module__ or ""
+    module = module_of(kind)
     package = _package(module)
     if package == "torch":
         return not module.startswith(_SKIPPED_TORCH) and hasattr(kind, "__dict__")
     return package not in _SKIPPED_PACKAGES
+
+
+def module_of(value: Any) -> str:
+    """Name of a class's or function's module; some extension types say it for their instances only."""
+    module = value.__module__
+    return module if isinstance(module, str) else ""
 
 
 def is_user(module: str) -> bool:

@@ -35,7 +35,7 @@ from ..base.settings import ENVIRONMENT, READERS
 from .compat import plain_functions
 from .executed import ExecutedCode
 from .marks import Content, base_of, mark, pointer_of
-from .owners import is_open, is_user
+from .owners import is_open, is_user, module_of
 from .training import Training
 from .wrappers import WRAPPERS, is_bound_method, is_graphed, wrapped_functions
 
@@ -234,7 +234,7 @@ class StateWalk:
             self._expand_module(value)
             return
         elif isinstance(value, type):
-            if is_user(value.__module__):
+            if is_user(module_of(value)):
                 self._expand_class(value, node)
                 self._descend(type(value), node)
             return
@@ -269,7 +269,7 @@ class StateWalk:
             self._note(ITEM, value, index, item, node, f"[{index}]")
 
     def _expand_function(self, value: types.FunctionType, node: int) -> None:
-        if not is_user(value.__module__ or ""):
+        if not is_user(module_of(value)):
             return
         names = value.__code__.co_freevars
         for name, cell in zip(names, value.__closure__ or (), strict=True):
@@ -303,7 +303,7 @@ class StateWalk:
                 if hasattr(value, name):
                     self._note(ATTRIBUTE, value, name, getattr(value, name), node, f".{name}")
         for cls in type(value).__mro__:
-            if is_user(cls.__module__):
+            if is_user(module_of(cls)):
                 self._descend(cls, self.snapshot.node(-1, cls.__qualname__))
 
     def _expand_attributes(

@@ -6,6 +6,8 @@ import functools
 import types
 from typing import Any
 
+from .owners import module_of
+
 WRAPPERS = (
     *(staticmethod, classmethod, property, functools.cached_property),
     type(functools.lru_cache(print)),
@@ -35,4 +37,4 @@ def is_bound_method(value: Any) -> bool:
 
 
 def _is_ours(value: Any) -> bool:
-    return type(value).__module__.startswith("rote.")
+    return module_of(type(value)).startswith("rote.")

@@ -150,7 +150,7 @@ def many_shapes(wrap: Wrap, device: torch.device) -> Items:
     """Fifteen sequence lengths, each seen a few times."""
     g = wrap(lambda x: x.softmax(0))
     for i in range(60):
-        yield g(ramp(0, device, 1 + i % 15) / 4)
+        yield g(ramp(0, device, 1 + i % 15) / 4)  # RT306
 
 
 @case(Kind.REFUSED)
@@ -345,12 +345,12 @@ def slices_and_special_numbers(wrap: Wrap, device: torch.device) -> Items:
         yield g(ramp(i % 3, device), where, float("nan") if i % 2 else float("inf"))
 
 
-@case(Kind.WRONG, replays=None)
+@case(Kind.WRONG, replays=False)
 def function_as_argument(wrap: Wrap, device: torch.device) -> Items:
     """A new lambda is an argument at every call, with another number in its closure now and then."""
     g = wrap(lambda f, x: f(x))
     for i in range(16):
-        yield g((lambda scale: lambda x: x * scale)(i // 4), full(i, device))
+        yield g((lambda scale: lambda x: x * scale)(i // 4), full(i, device))  # RT306
 
 
 @case(Kind.REFUSED)
@@ -383,3 +383,11 @@ def window_of_tensors(wrap: Wrap, device: torch.device) -> Items:
     for i in range(14):
         window = [*window, full(i, device)][-3:]
         yield g(window)
+
+
+@case(Kind.WRONG, replays=False)
+def name_in_the_batch(wrap: Wrap, device: torch.device) -> Items:
+    """Every batch carries a name of its own, which the callable returns."""
+    g = wrap(lambda batch: (batch["x"] * 2, batch["name"]))
+    for i in range(14):
+        yield g({"x": full(i, device), "name": f"sample {i}"})  # RT306

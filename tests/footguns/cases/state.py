@@ -750,3 +750,23 @@ def numbers_in_an_array(wrap: Wrap, device: torch.device) -> Items:
         if i == 14:
             second[1] = 5.0
         yield g(full(i, device))
+
+
+@case(Kind.WRONG, replays=False)
+def mask_replaced_at_every_call(wrap: Wrap, device: torch.device) -> Items:
+    """The caller puts a new tensor into an attribute before every call."""
+    o = types.SimpleNamespace(mask=torch.ones(4, device=device))
+    g = wrap(lambda x: x * o.mask)  # RT301
+    for i in range(14):
+        o.mask = full(i % 2, device)
+        yield g(full(i, device))
+
+
+@case(Kind.WRONG, replays=False)
+def schedule_set_at_every_call(wrap: Wrap, device: torch.device) -> Items:
+    """The caller counts steps in an attribute, and the callable computes a factor from it."""
+    o = types.SimpleNamespace(step=0)
+    g = wrap(lambda x: x * min(1.0, o.step / 10))
+    for i in range(18):
+        o.step = i
+        yield g(full(i, device))  # RT302
