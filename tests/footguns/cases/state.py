@@ -226,7 +226,7 @@ def attribute_changed_from_outside(wrap: Wrap, device: torch.device) -> Items:
     """A temperature is set on the module between two calls, and set back later."""
     m = frozen(device)
     m.temperature = 1.0
-    g = wrap(lambda x: m(x) / m.temperature)
+    g = wrap(lambda x: m(x) / m.temperature)  # RT302
     for i in range(20):
         m.temperature = 0.5 if 6 <= i < 12 else 1.0
         yield g(ramp(i, device))
@@ -241,7 +241,8 @@ def closure_cell_changed(wrap: Wrap, device: torch.device) -> Items:
         nonlocal scale
         scale = 5.0
 
-    yield from change_at(6, wrap(lambda x: x * scale), change, lambda i: full(i, device))
+    g = wrap(lambda x: x * scale)  # RT302
+    yield from change_at(6, g, change, lambda i: full(i, device))
 
 
 @case(Kind.WRONG)
@@ -766,7 +767,7 @@ def mask_replaced_at_every_call(wrap: Wrap, device: torch.device) -> Items:
 def schedule_set_at_every_call(wrap: Wrap, device: torch.device) -> Items:
     """The caller counts steps in an attribute, and the callable computes a factor from it."""
     o = types.SimpleNamespace(step=0)
-    g = wrap(lambda x: x * min(1.0, o.step / 10))
+    g = wrap(lambda x: x * min(1.0, o.step / 10))  # RT302
     for i in range(18):
         o.step = i
-        yield g(full(i, device))  # RT302
+        yield g(full(i, device))
