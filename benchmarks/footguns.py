@@ -34,15 +34,17 @@ Results = dict[str, dict[str, dict[str, Any]]]
 class Board:
     """The jobs that are left and the answers that are there; shared by the threads that mind the workers."""
 
-    def __init__(self, ways: Iterable[str], cases: Iterable[str]) -> None:
+    def __init__(self, ways: Iterable[str], cases: Iterable[str], known: Results, limit_s: float) -> None:
         self._lock = threading.Lock()
-        self._jobs = {way: deque(cases) for way in ways}
-        self.results: Results = {case: {} for case in cases}
+        self._end = time.monotonic() + limit_s
+        self.results: Results = {case: dict(known.get(case, {})) for case in cases}
+        self._jobs = {way: deque(case for case in cases if way not in self.results[case]) for way in ways}
 
     def take(self, way: str) -> str | None:
-        """The next case of a way; None when there is none left."""
+        """The next case of a way; None when there is none left, or no time."""
         with self._lock:
-            return self._jobs[way].popleft() if self._jobs[way] else None
+            in_time = time.monotonic() < self._end
+            return self._jobs[way].popleft() if in_time and self._jobs[way] else None
 
     def put(self, way: str, case: str, answer: dict[str, Any]) -> None:
         """Keep an answer."""
@@ -65,9 +67,9 @@ def mind(board: Board, ways: Iterable[str], device: str, timeout_s: float) -> No
             worker.stop()
 
 
-def measure(ways: list[str], cases: list[str], options: argparse.Namespace) -> Results:
-    """All cases by all ways."""
-    board = Board(ways, cases)
+def measure(ways: list[str], cases: list[str], known: Results, options: argparse.Namespace) -> Results:
+    """All cases by all ways, less those that are known."""
+    board = Board(ways, cases, known, options.limit)
     arguments = (board, ways, options.device, options.timeout)
     minders = [threading.Thread(target=mind, args=arguments) for _ in range(options.workers)]
     for minder in minders:
@@ -87,16 +89,17 @@ def main(argv: list[str] | None = None) -> int:
     ways = [way for way in SLOWEST_FIRST if way in (options.way or WAYS)]
     ways = [way for way in ways if device.type == "cuda" or way not in PEERS]
     cases = [label(case) for case in CASES if not options.case or case.program.__name__ in options.case]
+    out: Path = options.out or footguns_page.RESULTS / common.folder_name(device) / "footguns.json"
+    earlier = json.loads(out.read_text()) if options.resume and out.exists() else {}
     start = time.perf_counter()
-    results = measure(ways, cases, options)
+    results = measure(ways, cases, earlier.get("cases", {}), options)
     document = {
         "date": datetime.now(UTC).date().isoformat(),
         "device": common.device_name(device),
         "versions": common.versions(),
-        "seconds": round(time.perf_counter() - start, 1),
+        "seconds": round(earlier.get("seconds", 0) + time.perf_counter() - start, 1),
         "cases": results,
     }
-    out = options.out or footguns_page.RESULTS / common.folder_name(device) / "footguns.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
     print(summary(results, ways))
@@ -108,7 +111,7 @@ def summary(results: Results, ways: list[str]) -> str:
     """Counts per way, then whatever the ways that have to be right got wrong."""
     lines = []
     for way in ways:
-        counted = Counter(each[way]["outcome"] for each in results.values())
+        counted = Counter(each[way]["outcome"] if way in each else "not run" for each in results.values())
         lines.append(f"{way:<24} {', '.join(f'{number} {what}' for what, number in sorted(counted.items()))}")
     for way in ("eager", "rote"):
         for case, each in results.items():
@@ -134,6 +137,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes at a time")
     parser.add_argument("--timeout", type=float, default=90.0, help="seconds for one case")
+    parser.add_argument("--limit", type=float, default=480.0, help="seconds after which no case is begun")
+    parser.add_argument("--resume", action="store_true", help="keep what the file has, run what it lacks")
     return parser.parse_args(argv)
 
 

@@ -42,6 +42,35 @@ def test_a_run_on_the_host(tmp_path: Path) -> None:
                      "codes": ["RT201"]},
         },
     }  # fmt: skip
+    resumed = [*command, "--case", *names, "--out", str(out), "--resume", "--limit", "0"]
+    document["cases"]["state/python_counter_beside"].pop("rote")
+    out.write_text(json.dumps(document))
+    again = subprocess.run(
+        resumed,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert again.returncode == 0, again.stderr
+    assert "1 not run, 1 right" in again.stdout  # what was there is kept, and no time was left for more
+    assert json.loads(out.read_text())["cases"] == document["cases"]
+
+
+def test_the_page_of_a_run(tmp_path: Path) -> None:
+    ours = {"outcome": "right", "detail": ""}
+    calls = {"calls": 12, "replayed": 0, "replays": False, "codes": ["RT201"]}
+    cases = {
+        "outputs/held_over_many_calls": {
+            "eager": ours,
+            "rote": {**ours, **calls, "replays": True, "codes": []},
+        },
+        "state/python_counter_beside": {"eager": ours, "rote": {**ours, **calls}},
+    }
+    versions = {"torch": "2.13", "python": "3.12", "cuda": None}
+    out = tmp_path / "footguns.json"
+    out.write_text(json.dumps({"date": "", "device": "CPU", "versions": versions, "cases": cases}))
     text = footguns_page.page(out)
     assert "| eager | 2 | 0 | 0 |\n| rote | 2 | 0 | 0 |\n\nIn 1 of 2 programs rote answers" in text
     assert "[state](../tests/footguns/cases/state.py) | right | right, eager: RT201 |" in text
