@@ -177,11 +177,9 @@ class Graphed:
         other = next(reversed(entries.values()), None)
         if other is not None and not self._strict:  # strict mode says so itself
             self._tally.add([reason(rules.NEW_KEY, explain_key(other.key, call), user_site(caller))])
-        entry = Entry(self._subject, call)
-        entries[call.key] = entry
+        entry = entries[call.key] = Entry(self._subject, call)
         while len(entries) > self._options.max_keys:
-            _, old = entries.popitem(last=False)
-            old.release()
+            entries.popitem(last=False)[1].release()
             self._tally.add([reason(rules.TOO_MANY_KEYS, f"more than {self._options.max_keys} keys")])
         return entry
 
