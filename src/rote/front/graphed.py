@@ -174,8 +174,7 @@ class Graphed:
             return entry
         if entry is not None:
             entry.release()
-        other = next(reversed(entries.values()), None)
-        if other is not None and not self._strict:  # strict mode says so itself
+        if not self._strict and (other := next(reversed(entries.values()), None)):  # or it says so itself
             self._tally.add([reason(rules.NEW_KEY, explain_key(other.key, call), user_site(caller))])
         entry = entries[call.key] = Entry(self._subject, call)
         while len(entries) > self._options.max_keys:
