@@ -711,19 +711,36 @@ def test_an_output_changed_in_place(device):
     replays_both(both(device, step, lambda: nn.Linear(4, 3)))
 
 
-def test_an_argument_changed_before_backward(device):
-    """The recording keeps its own copy: the gradient is that of the values the forward saw."""
-    layer = nn.Linear(4, 3).to(device)
+@pytest.mark.parametrize("which", ["argument", "result"])
+def test_what_backward_needs_is_changed(device, which):
+    """Eager refuses; the recording has copies of its own, and refuses too."""
+    weight = torch.full((3,), 2.0, device=device, requires_grad=True)
+    g = rote.graph(lambda x: (weight * x).exp())
+    for number in range(STEPS):
+        x = torch.full((3,), 0.5, device=device)
+        y = g(x)
+        if number % 2:
+            (x if which == "argument" else y).add_(1)
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                y.sum().backward()
+        else:
+            y.sum().backward()
+    assert g.report().replayed >= STEPS - 3
+
+
+def test_what_backward_does_not_need_is_changed(device):
+    layer = nn.Linear(4, 3).to(device).requires_grad_(False)
     g = rote.graph(layer)
     for _ in range(STEPS):
-        layer.zero_grad()
-        x = torch.randn(5, 4, device=device)
-        wanted = x.sum(0).expand(3, 4).clone()
-        out = g(x)
-        if g.report().replayed:
+        leaf = torch.randn(5, 4, device=device, requires_grad=True)
+        x = leaf * 1
+        y = g(x)
+        with torch.no_grad():
             x.zero_()
-        out.sum().backward()
-        assert torch.allclose(layer.weight.grad, wanted, atol=1e-5)
+            y.zero_()
+        y.sum().backward()
+        assert torch.allclose(leaf.grad, layer.weight.sum(0).expand(5, 4), atol=1e-5)
+    assert g.report().replayed == STEPS - 2
 
 
 def test_reset_between_forward_and_backward(device):

@@ -105,6 +105,23 @@ class Read(NamedTuple):
     alias: torch.Tensor
 
 
+class Saved(NamedTuple):
+    """What the graph of a recorded path saved, besides what the path made.
+
+    Eager refuses a backward if one of these was modified in place since the forward. The recording has its
+    own copies of arguments and results, and refuses all the same.
+
+    Attributes:
+        reads: Tensors made outside.
+        arguments: Argument leaves.
+        results: Results that require grad, by their number.
+    """
+
+    reads: list[Read]
+    arguments: list[int]
+    results: list[int]
+
+
 class Backward:
     """The graph of one recorded path, and the recordings of walking it.
 
@@ -112,7 +129,7 @@ class Backward:
         walk: Walks the graph.
         arguments: Positions of the argument leaves among the targets, which they come first of.
         tracked: Positions of the result leaves that require grad; several may be one tensor.
-        reads: Tensors made outside that the graph saved.
+        saved: What the graph saved, besides what the path made.
         occupancy: Of the recording's memory.
         owner: The key of the forward, weakly.
         log: Counts calls.
@@ -124,7 +141,7 @@ class Backward:
         walk: GradientWalk,
         arguments: list[int],
         tracked: list[list[int]],
-        reads: list[Read],
+        saved: Saved,
         occupancy: Occupancy,
         owner: weakref.ref[Owner],
         log: BackwardLog,
@@ -134,7 +151,7 @@ class Backward:
         self._arguments = arguments
         self._parameters = walk.leaves[len(arguments) :]
         self._tracked = tracked
-        self._reads = reads
+        self._saved = saved
         self._occupancy = occupancy
         self._owner = owner
         self._log = log
@@ -153,22 +170,24 @@ class Backward:
         """
         values = [copies[positions[0]] for positions in self._tracked]
         sources = [leaves[index] for index in self._arguments]
-        claim = Claim(self, [read.alias._version for read in self._reads])
+        given = [_note(leaves[index]) for index in self._saved.arguments]
+        claim = Claim(self, [read.alias._version for read in self._saved.reads], given)
         with torch.enable_grad():
             made = Recorded.apply(claim, self._occupancy.take(), values, *sources, *self._parameters)
         for positions, tensor in zip(self._tracked, made, strict=True):
             for position in positions:
                 copies[position] = tensor
+        given.extend([_note(made[number]) for number in self._saved.results])
 
     # ------------------------------------------------------------------ backward
 
     def gradients(
-        self, versions: list[int], gradients: tuple[Any, ...], needed: tuple[bool, ...]
+        self, claim: Claim, gradients: tuple[Any, ...], needed: tuple[bool, ...]
     ) -> tuple[Any, ...]:
         """The gradients of arguments and parameters.
 
         Args:
-            versions: Of the tensors made outside, when the forward had run.
+            claim: That of the forward.
             gradients: Of the results, None where there is none.
             needed: Whether each target needs one.
 
@@ -176,11 +195,11 @@ class Backward:
             MisuseError: A gradient of the gradient is asked for.
             NotReplayedError: A parameter was rebound to other memory after the forward; in strict mode also
                 if the walk would not be replayed.
-            RuntimeError: A parameter was modified in place after the forward, as in eager.
+            RuntimeError: What the graph saved was modified in place after the forward, as in eager.
         """
         if torch.is_grad_enabled():
             self._refuse_second_order()
-        self._check(versions)
+        self._check(claim)
         bits = sum(1 << number for number, wanted in enumerate(needed) if wanted)
         result = self._walked(bits, gradients)
         self._log.add(result)
@@ -217,11 +236,15 @@ class Backward:
         made = self._walkers[call.key] = owner.open_walk(self._walk, call)
         return made
 
-    def _check(self, versions: list[int]) -> None:
+    def _check(self, claim: Claim) -> None:
         """What the walk reads must be what the forward read."""
         if self._spoiled is not None:
             raise _modified(*self._spoiled)
-        for read, version in zip(self._reads, versions, strict=True):
+        for reference, version in claim.given:
+            given = reference()
+            if given is not None and given._version != version:
+                raise _modified(given, version)
+        for read, version in zip(self._saved.reads, claim.versions, strict=True):
             tensor, alias = read.tensor(), read.alias
             if alias._version != version:
                 raise _modified(alias, version)
@@ -263,10 +286,21 @@ def _modified(alias: torch.Tensor, version: int) -> RuntimeError:
 
 
 class Claim(NamedTuple):
-    """What one result needs for its backward: the graph, and the versions of what it read."""
+    """What one result needs for its backward.
+
+    Attributes:
+        backward: The graph.
+        versions: Of the tensors made outside, when the forward had run.
+        given: The caller's arguments and results that eager would have saved, with their versions.
+    """
 
     backward: Backward
     versions: list[int]
+    given: list[tuple[weakref.ref[torch.Tensor], int]]
+
+
+def _note(tensor: torch.Tensor) -> tuple[weakref.ref[torch.Tensor], int]:
+    return weakref.ref(tensor), tensor._version
 
 
 class Recorded(torch.autograd.Function):
@@ -286,6 +320,6 @@ class Recorded(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Walk the recorded graph."""
         _ = ctx.saved_tensors  # raises, in eager's words, if the graph was freed
-        backward, versions = ctx.claim
-        found = backward.gradients(versions, gradients, ctx.needs_input_grad[3:])
+        claim: Claim = ctx.claim
+        found = claim.backward.gradients(claim, gradients, ctx.needs_input_grad[3:])
         return (None, None, None, *found)

@@ -13,7 +13,7 @@ from ..hazards.rules import Reason, reason
 from ..signature.key import TENSOR, Call
 from ..signature.leaves import flatten
 from .autograd import GradientWalk, Node, kept_storages, leaves_below, older_node
-from .backward import Backward, Occupancy, Owner, Read
+from .backward import Backward, Occupancy, Owner, Read, Saved
 from .inputs import StaticInputs
 from .ledger import EXTERNAL, Ledger
 from .log import BackwardLog
@@ -188,14 +188,22 @@ def take_over(
     ends = leaves_below(results)
     placed = [node for node in ends if id(node.variable) in members]
     others = [node for node in ends if id(node.variable) not in members]
-    memory = kept_storages(results, frozenset()) | {
-        tensor.untyped_storage()._cdata for tensor in (*results, *use.saved)
-    }
+    needed = kept_storages(results, frozenset())
+    arguments = [
+        member
+        for group in inputs.groups
+        for member, static in zip(group.members, group.static, strict=True)
+        if static.untyped_storage()._cdata in needed
+        and group.members[0] not in inputs.written
+        and not static.is_inference()
+    ]
+    kept = [number for number, result in enumerate(results) if result.untyped_storage()._cdata in needed]
+    memory = needed | {tensor.untyped_storage()._cdata for tensor in (*results, *use.saved)}
     return Backward(
         GradientWalk(results, [*placed, *others], frozenset(memory)),
         [members[id(node.variable)] for node in placed],
         groups,
-        _reads(use.saved, ledger, written),
+        Saved(_reads(use.saved, needed, ledger, written), arguments, kept),
         occupancy,
         weakref.ref(owner),
         log,
@@ -203,10 +211,13 @@ def take_over(
     )
 
 
-def _reads(saved: list[torch.Tensor], ledger: Ledger, written: set[int]) -> list[Read]:
+def _reads(saved: list[torch.Tensor], needed: set[int], ledger: Ledger, written: set[int]) -> list[Read]:
+    """The tensors made outside that the graph of the results saved; the call may have saved others."""
     found: dict[int, Read] = {}
     for alias in saved:
         origin = ledger.origin(alias) if alias.layout is torch.strided else None
-        if origin is not None and origin[0] == EXTERNAL and origin[1] not in written:
+        if origin is None or alias.untyped_storage()._cdata not in needed:
+            continue
+        if origin[0] == EXTERNAL and origin[1] not in written:
             found.setdefault(origin[1], Read(weakref.ref(ledger.externals[origin[1]]), alias))
     return list(found.values())
