@@ -183,17 +183,23 @@ def escape_reasons(
     # The recording itself holds what its islands read; an observation has judged this path.
     if outcome.recorded:
         return []
-    left = set(ledger.alive()) - allowed
+    left = _unaccounted(ledger, allowed, tracked, call)
     if left:
         gc.collect()
-        left = set(ledger.alive()) - allowed
-    if left and tracked:
-        kept = kept_storages(tracked, graph_ends(call.leaves))
-        alive = ledger.alive()
-        left = {number for number in left if number in alive and alive[number]._cdata not in kept}
+        left = _unaccounted(ledger, allowed, tracked, call)
     found: list[Reason] = []
     for number in sorted(left)[:3]:
         operation, site = ledger.sites[number]
         text = f"a result of {operation} is still alive after the call"
         found.append(reason(rules.TENSOR_ESCAPES, text, site))
     return found
+
+
+def _unaccounted(ledger: Ledger, allowed: set[int], tracked: list[torch.Tensor], call: Call) -> set[int]:
+    """Numbers of the storages that are alive and neither allowed nor kept by the graph of a result."""
+    left = set(ledger.alive()) - allowed
+    if left and tracked:
+        kept = kept_storages(tracked, graph_ends(call.leaves))
+        alive = ledger.alive()
+        left = {number for number in left if number in alive and alive[number]._cdata not in kept}
+    return left

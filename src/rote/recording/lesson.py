@@ -25,7 +25,7 @@ from .borrow import Lease
 from .choice import bind, note_inputs
 from .gradients import GradientEffect, GradientWatch
 from .inputs import StaticInputs
-from .outputs import Template, spend, strip
+from .outputs import AGAIN, Template, spend, strip
 from .placement import describe_inputs
 from .pupil import Pupil
 from .replay import result_of
@@ -186,14 +186,17 @@ class Lesson:
         """The caller's result: from static memory it is copied, a consumed graph is replaced by a stub."""
         variant, plan, outcome = self._variant, self._plan, self._outcome
         if plan.inputs is not None:
-            plan.inputs.written |= outcome.tracer.written_inputs
-            if variant is not None:
-                variant.written |= plan.inputs.written
+            # Only what this call wrote goes back: an earlier one may have had a written buffer as an argument.
+            replayed = plan.inputs.written if plan.follow else set[int]()
+            plan.inputs.written = outcome.tracer.written_inputs | replayed
             lease = None
             if self._pupil.limits.borrow and variant is not None and self._node.recorded:
                 lease = variant.lease = Lease(self._pupil.name, self._site)
             self._backward = self._take_over(variant, plan.inputs)
             value = result_of(outcome.template, plan.inputs, self._call, lease, self._backward)
+            if variant is not None:
+                variant.written |= plan.inputs.written
+                plan.inputs.written = variant.written
             if self._backward is not None and not self._node.recorded:
                 self._backward.release()  # a way that is walked once
             # If the way ends unrecorded, what it left in .grad gets memory of its own.
@@ -205,10 +208,9 @@ class Lesson:
             return outcome.value
         leaves: list[Any] = []
         spec = flatten(outcome.value, leaves)
-        fresh = [
-            spend(part) if leaf.spent else part
-            for part, leaf in zip(leaves, outcome.template.leaves, strict=True)
-        ]
+        fresh: list[Any] = []
+        for part, leaf in zip(leaves, outcome.template.leaves, strict=True):
+            fresh.append(fresh[leaf.index] if leaf.kind == AGAIN else spend(part) if leaf.spent else part)
         return unflatten(spec, iter(fresh))
 
     def _take_over(self, variant: Variant | None, inputs: StaticInputs) -> Backward | None:

@@ -107,7 +107,11 @@ class SegmentTape:
         self.checkpoint = Checkpoint(
             place.node, place.index, len(self._steps), place.ledger.alive(), len(place.nodes) - 1
         )
-        self.session.begin()
+        try:
+            self.session.begin()
+        except BaseException:  # an interrupt may come when the capture has begun
+            self.session.abort()
+            raise
         self._open = True
 
     def close(self) -> None:
@@ -120,6 +124,9 @@ class SegmentTape:
         except CaptureError as error:
             self.failure = str(error)
             raise RestartError(self.failure) from None
+        except BaseException:  # an interrupt may come before the capture has ended
+            self.session.abort()
+            raise
         if segment is not None:
             self._steps.append(segment)
 
@@ -128,6 +135,11 @@ class SegmentTape:
         if self._open:
             self._open = False
             self.session.abort()
+
+    @property
+    def executes(self) -> bool:
+        """Whether operations have run when they are captured."""
+        return self._backend.capabilities.executes_while_capturing
 
     @property
     def is_open(self) -> bool:
