@@ -7,8 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-import rote
-
 from .play import check
 
 
@@ -43,18 +41,6 @@ def test_dropout_in_inference_mode(device):
             w.call(g, w.tensor(n))
 
     check(scene, device.type)
-
-
-def test_a_borrowed_argument_comes_back_borrowed():
-    g = rote.graph(lambda x: (x * 2, x, x[1:]), outputs="borrow")
-    for n in range(5):
-        out = g(torch.full((3,), float(n)))
-    lent = out[0]
-    _, same, view = g(lent)
-    assert same is lent
-    for stale in (same, view):
-        with pytest.raises(rote.StaleOutputError, match="overwrote it"):
-            stale.sum()
 
 
 def test_a_weight_used_twice_under_autocast(device):
