@@ -186,7 +186,7 @@ class Lesson:
         """The caller's result: from static memory it is copied, a consumed graph is replaced by a stub."""
         variant, plan, outcome = self._variant, self._plan, self._outcome
         if plan.inputs is not None:
-            # Only what this call wrote goes back: an earlier one may have had a written buffer as an argument.
+            # Only what this call wrote goes back: an earlier one may have had a buffer it writes as argument.
             replayed = plan.inputs.written if plan.follow else set[int]()
             plan.inputs.written = outcome.tracer.written_inputs | replayed
             lease = None
