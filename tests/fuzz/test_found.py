@@ -140,3 +140,24 @@ def test_a_composite_view_of_a_parameter_in_inference_mode():
             w.call(g, w.tensor(n))
 
     check(scene)
+
+
+def test_a_parameter_that_backward_does_not_need_is_written_before_it():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+
+        def forward(self, x):
+            self.norm(x)
+            return self.lin(x)
+
+    def scene(w):
+        m = w.make(Model)
+        g, saved = w.wrap(m), w.saved(m)
+        for n in range(6):
+            out = w.call(g, w.tensor(n))
+        m.load_state_dict(saved)
+        w.backward(out)
+
+    check(scene)

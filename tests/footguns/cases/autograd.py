@@ -403,7 +403,7 @@ def parameter_replaced_before_backward(wrap: Wrap, device: torch.device) -> Item
         yield grads(m), old.grad
 
 
-@case(Kind.REFUSED)
+@case(Kind.WRONG)
 def changed_before_backward(wrap: Wrap, device: torch.device) -> Items:
     """The argument or the result, which backward needs, is changed in place: eager raises."""
     weight = nn.Parameter(torch.ones(4, device=device))
