@@ -35,6 +35,8 @@ RECORDING = RecordingReport(
     islands=(IslandReport("aten::item", "a.py:1", "RT101"),),
     bytes_held=2_500_000,
     replays=2,
+    estimate=3_000_000,
+    evictions=1,
 )
 
 
@@ -62,9 +64,10 @@ def test_json():
         "recordings": [{
             "key": "(args[0]: float32[3])", "segments": 2, "operations": 7, "paths": 1,
             "islands": [{"operation": "aten::item", "where": "a.py:1", "code": "RT101"}],
-            "bytes_held": 2_500_000, "replays": 2,
+            "bytes_held": 2_500_000, "replays": 2, "estimate": 3_000_000, "evictions": 1,
         }],
         "reasons": [{"code": "RT1", "message": "m", "where": "a.py:1", "remedy": "r.", "count": 2}],
+        "budget": None,
     }  # fmt: skip
 
 
@@ -72,7 +75,8 @@ def test_text():
     value = report(recordings=(RECORDING,), reasons=(ReasonReport("RT1", "m", "", "r.", 2),))
     assert explain(value).splitlines() == [
         "act: 5 calls, 2 replayed, 3 eager (1 of them recorded)",
-        "recording 1 for (args[0]: float32[3]): 7 operations in 2 segments, 1 path, 2.5 MB, 2 replays",
+        "recording 1 for (args[0]: float32[3]): 7 operations in 2 segments, 1 path, 2.5 MB "
+        "(3.0 MB expected), 2 replays",
         "  island: aten::item at a.py:1 (RT101)",
         "RT1, 2 calls: m",
         "  r.",

@@ -13,6 +13,7 @@ in :class:`Capabilities`, never by ``isinstance``.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -32,6 +33,24 @@ class Capabilities:
 
     asynchronous: bool
     executes_while_capturing: bool
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """With which other recordings one shares memory.
+
+    Attributes:
+        tenant: Only recordings of one tenant share memory.
+        slab: Bytes from which a shared region takes no more recordings, where memory can only be given back
+            by the region; None for no bound.
+    """
+
+    tenant: Hashable = None
+    slab: int | None = None
+
+
+SHARED = Sharing()
+"""Memory is shared with every other recording of the process."""
 
 
 class Segment(Protocol):
@@ -83,6 +102,10 @@ class Session(Protocol):
         the others is planned and may be shared with other recordings of the same pool. Segments of
         this session must not be replayed before this.
         """
+        ...
+
+    def regions(self) -> tuple[Hashable, ...]:
+        """The regions of memory that the recording lies in; see :meth:`Backend.regions`."""
         ...
 
     def release(self) -> None:
@@ -137,7 +160,13 @@ class Backend(Protocol):
         """Held (reentrant) from the first guard of a call until its outputs are handed out."""
         ...
 
-    def open(self, *, exclusive: bool, generators: tuple[torch.Generator, ...] = ()) -> Session:
+    def open(
+        self,
+        *,
+        exclusive: bool,
+        generators: tuple[torch.Generator, ...] = (),
+        sharing: Sharing = SHARED,
+    ) -> Session:
         """Start a recording.
 
         Args:
@@ -145,6 +174,7 @@ class Backend(Protocol):
                 in it must outlive the call (gradients left in ``.grad``, borrowed outputs);
                 otherwise recordings share one pool.
             generators: Generators, besides the default one, that the callable draws from.
+            sharing: With which recordings memory is shared, if not ``exclusive``.
         """
         ...
 
@@ -158,6 +188,17 @@ class Backend(Protocol):
 
     def leave_call(self) -> None:
         """Note where on the current stream this call's work ends."""
+        ...
+
+    def regions(self) -> Mapping[Hashable, int]:
+        """Bytes of each region of pool memory that live recordings hold.
+
+        A region is memory that is given back as a whole, when the last recording in it is released.
+        """
+        ...
+
+    def trim(self) -> None:
+        """Give memory that no recording needs any more back to the device. May be slow."""
         ...
 
     def bytes_held(self) -> int:

@@ -20,6 +20,9 @@ from ..base.location import Site, user_site
 from ..base.settings import read_settings
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..memory.budget import LEDGERS
+from ..memory.holding import Account
+from ..memory.sizes import parse_size
 from ..recording.entry import Entry
 from ..recording.log import BackwardLog
 from ..recording.result import RECORDED, REPLAYED, Limits, Result
@@ -43,9 +46,12 @@ class Graphed:
     Args:
         function: What to graph.
         options: How.
+        account: Whose budget its recordings count against, if not one of its own.
     """
 
-    def __init__(self, function: Callable[..., Any], options: Options) -> None:
+    def __init__(
+        self, function: Callable[..., Any], options: Options, account: Account | None = None
+    ) -> None:
         settings = read_settings()
         self._function = function
         self._options = options
@@ -59,12 +65,14 @@ class Graphed:
         self._calls = self._replayed = self._recorded = 0
         self._warm = False
         self._last: tuple[Ticket, Entry] | None = None
+        self._account = account or Account(self._name, parse_size(options.budget, "budget"))
         self._backwards = BackwardLog(self._tally, self._strict)
+        borrow = options.outputs == "borrow"
         self._subject = Subject(
             function,
             self._name,
             self._executed,
-            Limits(options.warmup, options.max_recordings, options.max_paths, options.outputs == "borrow"),
+            Limits(options.warmup, options.max_recordings, options.max_paths, borrow, self._account),
             functools.partial(PROCESS.choose, options.backend),  # not a method: that would be a cycle
             self._backwards,
             ((self._name, function),),
@@ -188,7 +196,7 @@ class Graphed:
             text = explain_key(known.key, call) if known is not None else "no key was seen before"
             reasons = [reason(rules.NEW_KEY, text, site)]
         else:
-            variant, reasons = entry.would_replay()
+            variant, reasons = entry.would_replay(site)
             if variant is not None and not reasons:
                 return
         self._tally.add(reasons)
@@ -221,11 +229,13 @@ class Graphed:
                 backwards=self._backwards.calls,
                 backwards_replayed=self._backwards.replayed,
                 recordings=tuple(self._recordings()),
+                budget=self._account.limit,
                 reasons=self._tally.reports(),
             )
 
     def _recordings(self) -> list[RecordingReport]:
         found: list[RecordingReport] = []
+        held = self._bytes_held()
         for entry in self._entries.values():
             for variant in entry.variants:
                 if not variant.recorded:
@@ -241,10 +251,21 @@ class Graphed:
                         operations=variant.operations(),
                         paths=variant.recorded_paths(),
                         islands=tuple(parts),
-                        bytes_held=variant.bytes_held(),
+                        bytes_held=held.get(id(variant.holding), 0),
+                        estimate=variant.estimate,
+                        evictions=variant.evictions,
                         replays=variant.replays,
                     )
                 )
+        return found
+
+    def _bytes_held(self) -> dict[int, int]:
+        """Bytes of every recording of this wrapper, by identity of its holding."""
+        found: dict[int, int] = {}
+        for backend, ledger in LEDGERS.all():
+            with backend.lock:
+                parts = ledger.by_recording(self._account)
+                found.update({id(holding): nbytes for holding, nbytes in parts.items()})
         return found
 
     def explain(self) -> str:
@@ -287,7 +308,7 @@ class Graphed:
                 "weakly (it has __slots__ without __weakref__); graph the bound method: "
                 "rote.graph(instance.method)"
             ) from None
-        bound = Graphed(BoundWeakly(self._function, alive), self._options)
+        bound = Graphed(BoundWeakly(self._function, alive), self._options, self._account)
         table[key] = (alive, bound)
         return GraphedMethod(bound, instance)
 

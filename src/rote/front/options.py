@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from ..base.errors import OptionError
+from ..memory.sizes import parse_size
 
 _CHOICES: dict[str, tuple[str, ...]] = {"backend": ("auto", "cuda", "host"), "outputs": ("safe", "borrow")}
 _COUNTS = {"warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1}
@@ -29,6 +30,12 @@ class Options:
         backend: ``"auto"`` takes CUDA when an argument or a reachable tensor is there, else the host.
         outputs: ``"safe"`` copies results into memory of their own. ``"borrow"`` hands out the graph's own
             memory; reading it after a later call overwrote it raises :class:`~rote.StaleOutputError`.
+        budget: Bytes (or ``"2GiB"``, ``"500 MB"``) that the recordings of this wrapper may hold on each
+            device, static inputs included; None for no limit but that of :func:`rote.set_budget`. After a
+            recording that exceeds it, others are evicted, those first that save the fewest operations for
+            each byte, recent replays counting more; an evicted one is recorded again when it is asked for.
+            What alone would exceed the budget runs eagerly. A wrapper with a budget shares memory with no
+            other one.
         enabled: False makes the wrapper a plain call.
     """
 
@@ -39,6 +46,7 @@ class Options:
     max_keys: int = 256
     backend: Literal["auto", "cuda", "host"] = "auto"
     outputs: Literal["safe", "borrow"] = "safe"
+    budget: int | str | None = None
     enabled: bool = True
 
     def __post_init__(self) -> None:
@@ -50,6 +58,7 @@ class Options:
             value: Any = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise OptionError(f"{name}={value!r} must be a whole number of at least {least}")
+        parse_size(self.budget, "budget")
         for name in ("strict", "enabled"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")

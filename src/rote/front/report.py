@@ -35,8 +35,12 @@ class RecordingReport:
         operations: Captured operations on all paths.
         paths: Ways through it, by the values the host reads.
         islands: What runs between the segments, host reads included.
-        bytes_held: Bytes of pool memory and static inputs (a shared pool is counted in full).
+        bytes_held: Bytes of pool memory and static inputs. Of memory shared with other recordings it is the
+            part that its estimate is of all estimates, so the figures add up to what is held.
+        estimate: Bytes that the recording was expected to need alone, before it was made: the most that the
+            observed calls had at one time, what they left at the end, and the arguments.
         replays: Calls answered by it.
+        evictions: How often it gave its memory back for a budget, and was made again.
     """
 
     key: str
@@ -46,6 +50,8 @@ class RecordingReport:
     islands: tuple[IslandReport, ...]
     bytes_held: int
     replays: int
+    estimate: int = 0
+    evictions: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,7 @@ class Report:
         backwards: Backward passes through results of recordings.
         backwards_replayed: Those that were replayed.
         recordings: The recordings there are now.
+        budget: Bytes they may hold on each device by the wrapper's own budget; None for no such limit.
         reasons: Why calls were not replayed, most frequent first.
     """
 
@@ -92,6 +99,12 @@ class Report:
     backwards_replayed: int
     recordings: tuple[RecordingReport, ...]
     reasons: tuple[ReasonReport, ...]
+    budget: int | None = None
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes held by all recordings."""
+        return sum(recording.bytes_held for recording in self.recordings)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists and values."""
@@ -141,10 +154,11 @@ def explain(report: Report) -> str:
     if report.backwards:
         lines.append(f"backward: {report.backwards} passes, {report.backwards_replayed} replayed")
     for number, recording in enumerate(report.recordings, 1):
+        expected = f" ({recording.estimate / 1e6:.1f} MB expected)" if recording.estimate else ""
         lines.append(
             f"recording {number} for {recording.key}: {recording.operations} operations in "
             f"{recording.segments} segment{'s' * (recording.segments != 1)}, {recording.paths} "
-            f"path{'s' * (recording.paths != 1)}, {recording.bytes_held / 1e6:.1f} MB, "
+            f"path{'s' * (recording.paths != 1)}, {recording.bytes_held / 1e6:.1f} MB{expected}, "
             f"{recording.replays} replays"
         )
         lines.extend(

@@ -147,6 +147,18 @@ TOO_MANY_PATHS = Rule(
 TOO_MANY_KEYS = Rule("RT305", "too many different arguments", "Call with fewer distinct shapes and values.")
 NEW_KEY = Rule("RT306", "arguments not seen before", "Call with these arguments during the warm-up.")
 NOT_YET = Rule("RT307", "still observing", "Make more calls before measuring, or lower warmup.")
+EVICTED = Rule("RT311", "recording evicted", "Raise the budget, or call with fewer distinct arguments.")
+OVER_BUDGET = Rule(
+    "RT312",
+    "recording larger than the budget",
+    "Raise the budget and call reset(), or graph a smaller part.",
+)
+OUT_OF_MEMORY = Rule(
+    "RT313",
+    "out of memory while recording",
+    "Free memory, give other recordings a budget, or graph a smaller part; reset() tries again.",
+)
+PAUSED = Rule("RT314", "recording evicted again and again", "Raise the budget: more is in use than it holds.")
 OUTPUT_GRADIENT = Rule(
     "RT401",
     "autograd graph that reaches outside of the call",

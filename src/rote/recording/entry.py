@@ -6,6 +6,7 @@ module, whether gradients exist. They are tried in order of last use.
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 import weakref
@@ -21,6 +22,7 @@ from ..base.errors import NotReplayedError
 from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..memory.budget import LEDGERS
 from ..memory.holding import Holding
 from ..signature.guards import Difference
 from ..signature.key import OPAQUE, Call, describe_key
@@ -35,6 +37,7 @@ from .lesson import Lesson
 from .replay import Replayed, replay, result_of, start
 from .result import EAGER, REPLAYED, Result
 from .run import HostRandom, Outcome, Plan, TracedCall
+from .shortage import paused, room_maker, too_large, was_evicted, with_room
 from .states import Event, Life, State
 from .subject import Subject
 from .tree import Node
@@ -111,7 +114,7 @@ class Entry:
                 return variant
         return None
 
-    def would_replay(self) -> tuple[Variant | None, list[Reason]]:
+    def would_replay(self, site: Site) -> tuple[Variant | None, list[Reason]]:
         """For strict mode: the variant that would replay this call wholly from graphs, or reasons against."""
         if self.life.state is State.EAGER:
             return None, self._eager_reasons
@@ -119,7 +122,8 @@ class Entry:
         if variant is None:
             return None, self._guard_reasons() or self._waiting()
         if not variant.recorded:
-            return None, self._eager_reasons or [reason(rules.NOT_YET, "the key is still being observed")]
+            waiting = [reason(rules.NOT_YET, "the key is still being observed")]
+            return None, self._eager_reasons or was_evicted(variant, site) or waiting
         return variant, self.island_reasons(variant)
 
     def run(self, call: Call, caller: FrameType) -> Result:
@@ -215,22 +219,45 @@ class Entry:
         child = done.node.edges.get(done.unseen)
         if child is not None and child.seen >= self.limits.warmup and child.complete:
             plan.session = self._open(variant)
+            plan.make_room = room_maker(variant, variant.holding.backend) if variant.holding else None
         return self._execute(variant, call, plan, site)
 
     # ------------------------------------------------------------------ observe, record
 
     def _trace(self, variant: Variant | None, call: Call, site: Site) -> Result:
-        known = variant if variant is not None else None
-        root = known.root if known is not None else Node()
+        root = variant.root if variant is not None else Node()
         plan = Plan(root, self.limits.warmup, self._backend)
-        if known is not None and root.seen >= self.limits.warmup and self._backend is not None:
-            if known.holding is None:
-                known.holding = Holding(self._backend, self._exclusive(known, call))
-            self._backend.enter_call()
-            known.inputs = StaticInputs.like(call)
-            known.inputs.written = known.written
-            plan.session, plan.inputs = self._open(known), known.inputs
-        return self._execute(known, call, plan, site)
+        if variant is None or root.seen < self.limits.warmup or self._backend is None:
+            return self._execute(variant, call, plan, site)
+        why = paused(variant, site) or self._begin(variant, call, plan, site)
+        if why is not None:
+            return self._plain(call, why)
+        evicted, variant.evicted = was_evicted(variant, site), None
+        result = self._execute(variant, call, plan, site)
+        return result._replace(reasons=[*evicted, *result.reasons])
+
+    def _begin(self, variant: Variant, call: Call, plan: Plan, site: Site) -> Reason | None:
+        """Set a plan up to record; if there is no memory for it, give the key up and say why."""
+        assert self._backend is not None
+        why = too_large(variant, self._backend, self.limits.account, site)
+        if why is not None:
+            self.give_up(Event.LIMIT, why)
+            return why
+        if variant.holding is None:
+            exclusive, owner = self._exclusive(variant, call), weakref.ref(variant)
+            variant.holding = Holding(self._backend, exclusive, self.limits.account, owner, variant.estimate)
+        self._backend.enter_call()
+        plan.make_room = room_maker(variant, self._backend)
+        why = with_room(functools.partial(self._allocate, variant, call, plan), plan.make_room, site)
+        if why is not None:
+            self.give_up(Event.CAPTURE_FAILED, why)
+        return why
+
+    def _allocate(self, variant: Variant, call: Call, plan: Plan) -> None:
+        variant.inputs = None
+        variant.inputs = StaticInputs.like(call)
+        variant.inputs.written = variant.written
+        plan.session, plan.inputs = self._open(variant), variant.inputs
 
     def _exclusive(self, variant: Variant, call: Call) -> bool:
         """Whether values in the recording's memory outlive the call: lent, or kept for a backward."""
@@ -249,7 +276,9 @@ class Entry:
     def _open(self, variant: Variant) -> Session:
         assert self._backend is not None
         exclusive = variant.holding.exclusive if variant.holding is not None else False
-        return self._backend.open(exclusive=exclusive, generators=tuple(variant.generators.values()))
+        sharing = LEDGERS.of(self._backend).sharing(self.limits.account)
+        generators = tuple(variant.generators.values())
+        return self._backend.open(exclusive=exclusive, generators=generators, sharing=sharing)
 
     def _execute(self, variant: Variant | None, call: Call, plan: Plan, site: Site) -> Result:
         guards = self._guard_reasons() if variant is None else []
@@ -374,7 +403,7 @@ class Entry:
             NotReplayedError: In strict mode, after the warm-up, if it would not be replayed from graphs.
         """
         if self.log.strict and self.calls >= self.limits.warmup + 2:
-            variant, reasons = self.would_replay()
+            variant, reasons = self.would_replay(user_site())
             if variant is None or reasons:
                 listed = "\n  ".join(str(why) for why in reasons)
                 raise NotReplayedError(
@@ -386,9 +415,9 @@ class Entry:
         """Run eagerly from now on, for this reason."""
         self.give_up(Event.LIMIT, why)
 
-    def bytes_held(self) -> int:
-        """Bytes of all recordings of the key."""
-        return sum(variant.bytes_held() for variant in self.variants)
+    def holdings(self) -> list[Holding]:
+        """The memory of all recordings of the key."""
+        return [holding for variant in self.variants for holding in variant.holdings()]
 
     def release(self) -> None:
         """Free everything."""

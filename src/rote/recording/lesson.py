@@ -6,7 +6,6 @@ Runs after the callable has returned. Whatever it decides, the caller gets the r
 from __future__ import annotations
 
 import weakref
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,11 +22,12 @@ from .backward import Backward
 from .borrow import Lease
 from .gradients import GradientEffect, GradientWatch
 from .inputs import StaticInputs
-from .outputs import OWN, Template, spend
+from .outputs import Template, spend
 from .pupil import Pupil
 from .replay import result_of
 from .result import EAGER, RECORDED, Result
 from .run import HostRandom, Outcome, Plan, parameters_of
+from .shortage import estimate_of, keep, settle
 from .states import Event, State
 from .tracked import take_over, tracked_results
 from .variant import Variant
@@ -62,6 +62,7 @@ class Lesson:
         self._effects_key: Any = None
         self._results: list[torch.Tensor] = []
         self._backward: Backward | None = None
+        self._refused: Reason | None = None
 
     def learn(
         self, before: Snapshot | None, watch: GradientWatch, dice: HostRandom, guards: list[Reason]
@@ -227,6 +228,7 @@ class Lesson:
             for old in observed[MAX_OBSERVED:]:
                 self._pupil.variants.remove(old)
         ledger = outcome.ledger
+        variant.estimate = max(variant.estimate, estimate_of(ledger, self._call, self._plan.backend))
         ledger.note_readers("the result", self._site)
         for number, tensor in enumerate(ledger.externals):
             if number not in ledger.host_memory and not tensor.is_meta:
@@ -263,7 +265,7 @@ class Lesson:
         self._discard()
         for node in self._outcome.tracer.nodes:
             node.seen = 1
-        self._note_end(strip(self._outcome.template))
+        self._note_end(self._outcome.template.bare())
         self._pupil.rest(found)
         return Result(value, EAGER, found)
 
@@ -278,9 +280,12 @@ class Lesson:
         for node in outcome.tracer.nodes:
             node.seen += 1
         ends_recorded = self._node.recorded
-        self._note_end(outcome.template.prepared() if ends_recorded else strip(outcome.template))
+        self._note_end(outcome.template.prepared() if ends_recorded else outcome.template.bare())
         pupil.life.steady()
-        if not self._settle_session(variant):
+        settled = self._settle_session(variant)
+        if self._refused is not None:
+            return self._capture_failed(value, self._refused)
+        if not settled:
             if pupil.life.state is State.OBSERVING and plan.root.seen >= plan.warmup:
                 pupil.life.happen(Event.AGREED)
             result = Result(value, EAGER, guards or [], variant)
@@ -292,7 +297,7 @@ class Lesson:
                     effect.hand_out(copy=True)
             result = Result(value, RECORDED, guards, variant)
         self._enforce_limits(variant)
-        return result
+        return self._hold_budget(variant, result)
 
     def _settle_session(self, variant: Variant) -> bool:
         """Keep what was captured; whether anything was."""
@@ -302,7 +307,9 @@ class Lesson:
         if not self._outcome.recorded or variant.holding is None:
             session.release()
             return False
-        variant.holding.keep(session)
+        self._refused = keep(variant.holding, session, self._plan.make_room, self._site)
+        if self._refused is not None:
+            return False
         for effect in self._node.effects:
             effect.count_owners()
         if self._node.effects and len(self._outcome.tracer.nodes) > 1:
@@ -310,6 +317,14 @@ class Lesson:
         variant.collect_effects(self._node.effects)
         variant.decide_start(variant.holding.backend.capabilities.asynchronous)
         return True
+
+    def _hold_budget(self, variant: Variant, result: Result) -> Result:
+        """After a recording: evict others, or give the key up if it cannot be kept within a limit."""
+        why = settle(variant, self._site) if result.how == RECORDED else None
+        if why is None:
+            return result
+        self._pupil.give_up(Event.LIMIT, why)
+        return Result(result.value, EAGER, [why])
 
     def _note_end(self, template: Template) -> None:
         self._node.template = template
@@ -349,16 +364,6 @@ class Lesson:
     def _branch_site(self, variant: Variant) -> Site:
         widest = max(variant.root.walk(), key=lambda node: len(node.edges))
         return widest.events[-1].site if widest.events else self._site
-
-
-def strip(template: Template) -> Template:
-    """A template that holds no tensor: enough to compare by, and it keeps nothing alive."""
-    leaves = tuple(_bare(leaf) for leaf in template.leaves)
-    return Template(template.spec, leaves)
-
-
-def _bare(leaf: Any) -> Any:
-    return replace(leaf, value=None, made="") if leaf.kind == OWN else leaf
 
 
 def _assign(kind: str, container: Any, key: Any, value: torch.Tensor) -> None:

@@ -31,6 +31,7 @@ from .inputs import StaticInputs, base_offset, group_members
 from .ledger import Ledger
 from .outputs import Template, make_template
 from .saved import saving
+from .shortage import out_of_memory
 from .tape import RestartError, SegmentTape
 from .tracer import Tracer
 from .tracked import GradientUse, gradient_blockers
@@ -54,6 +55,7 @@ class Plan:
         backend: The device, once it is known.
         session: The capture, if something may be recorded.
         inputs: Static inputs, if the call runs on them.
+        make_room: Frees memory for what is recorded.
     """
 
     root: Node
@@ -61,6 +63,7 @@ class Plan:
     backend: Backend | None = None
     session: Session | None = None
     inputs: StaticInputs | None = None
+    make_room: Callable[[], None] | None = None
     follow: bool = False
     path: list[Any] = field(default_factory=list[Any])
 
@@ -106,7 +109,7 @@ class TracedCall:
         self._plan = plan
         self._site = site
         self._tape = (
-            SegmentTape(plan.backend, plan.session)
+            SegmentTape(plan.backend, plan.session, plan.make_room)
             if plan.session is not None and plan.backend is not None
             else None
         )
@@ -217,6 +220,8 @@ class TracedCall:
         node = tracer.node
         if tracer.mode is Mode.RECORD and self._tape is not None:
             self._tape.end_node(node, None)
+        if self._tape is not None and self._tape.shortage is not None and self._failed is None:
+            self._failed = out_of_memory(self._tape.shortage, self._site)
         recorded = [found for found in (self._tape.recorded if self._tape else []) if found.recorded]
         return Outcome(value, tracer, template, tracer.blockers, recorded, self._failed, tracer.ledger, use)
 
@@ -249,6 +254,8 @@ class TracedCall:
         tape.abort()
         if tape.failure is not None and self._failed is None:
             self._fail(tape.failure, NOWHERE)
+        if tape.shortage is not None and self._failed is None:
+            self._short_of_memory(tape, tape.shortage)
         if self._failed is not None:
             self._tape = None
         point = tape.checkpoint
@@ -260,6 +267,13 @@ class TracedCall:
             tape.start(point.node)
             return self._tracer(False, [], None)
         return self._tracer(True, tracer.path[: point.depth], (point.node, point.index))
+
+    def _short_of_memory(self, tape: SegmentTape, text: str) -> None:
+        """The open segment is gone: try again with more room, but once only."""
+        if tape.make_room():
+            tape.shortage = None
+        else:
+            self._failed = out_of_memory(text, self._site)
 
     def _fail(self, text: str, site: Site) -> None:
         first = text.strip().splitlines()[0] if text.strip() else "the device gave no reason"

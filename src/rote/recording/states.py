@@ -41,6 +41,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.GAVE_UP: State.EAGER,
         Event.LIMIT: State.EAGER,
         Event.GUARD_FAILED: State.OBSERVING,
+        Event.CAPTURE_FAILED: State.EAGER,
     },
     State.RECORDING: {
         Event.RECORDED: State.REPLAYING,

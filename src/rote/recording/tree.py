@@ -134,6 +134,9 @@ class Node:
         if self.backward is not None:
             self.backward.release()
             self.backward = None
+        self.effects = []
+        if self.template is not None:
+            self.template = self.template.bare()
         for child in self.edges.values():
             child.arrivals = []
             child.unrecord()

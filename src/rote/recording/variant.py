@@ -17,6 +17,7 @@ from .backward import Backward, Occupancy
 from .borrow import Lease
 from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
+from .shortage import pause_after
 from .tree import Island, Node
 
 LONG_GUARD = 500
@@ -45,6 +46,10 @@ class Variant:
         self.generators: dict[int, torch.Generator] = {}
         self.effects: list[GradientEffect] = []
         self.replays = 0
+        self.estimate = 0
+        self.evictions = 0
+        self.evicted: str | None = None
+        self.pause = 0
         self.copies_gradients = False
         self.starts_early = False
         self._present: list[tuple[weakref.ref[torch.Tensor], GradientSlot]] = []
@@ -149,11 +154,10 @@ class Variant:
         """The recorded graphs of its paths."""
         return [node.backward for node in self.root.walk() if node.backward is not None]
 
-    def bytes_held(self) -> int:
-        """Bytes of pool memory and static inputs, those of its backward included."""
-        held = self.holding.bytes_held if self.holding is not None else 0
-        held += self.inputs.nbytes() if self.inputs is not None else 0
-        return held + sum(backward.bytes_held() for backward in self.backwards())
+    def holdings(self) -> list[Holding]:
+        """Its memory, and that of its backward."""
+        own = [self.holding] if self.holding is not None else []
+        return own + [holding for backward in self.backwards() for holding in backward.holdings()]
 
     def islands(self) -> list[Island]:
         """All recorded islands."""
@@ -177,6 +181,23 @@ class Variant:
     def recorded_paths(self) -> int:
         """Number of recorded ways from the start to an end."""
         return sum(1 for node in self.root.walk() if node.steps is not None and node.branch is None)
+
+    # ------------------------------------------------------------------ what a budget asks
+
+    @property
+    def lent(self) -> bool:
+        """Outputs that may still be read lie in its memory."""
+        return self.lease is not None and self.lease.ended is None
+
+    def placed_bytes(self) -> int:
+        """Bytes of the static inputs."""
+        return self.inputs.nbytes() if self.inputs is not None else 0
+
+    def evict(self, why: str) -> None:
+        """Give the memory back, and be recorded again when asked for; at once the first time, later then."""
+        self.release()
+        self.evictions += 1
+        self.evicted, self.pause = why, pause_after(self.evictions)
 
     def release(self) -> None:
         """Drop the recorded form and give its memory back; what was observed stays."""
