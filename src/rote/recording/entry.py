@@ -247,7 +247,7 @@ class Entry:
             exclusive, owner = self._exclusive(variant, call), weakref.ref(variant)
             variant.holding = Holding(self._backend, exclusive, self.limits.account, owner, variant.estimate)
         self._backend.enter_call()
-        plan.make_room = room_maker(variant, self._backend)
+        plan.make_room, plan.abandon = room_maker(variant, self._backend), variant.release
         why = with_room(functools.partial(self._allocate, variant, call, plan), plan.make_room, site)
         if why is not None:
             self.give_up(Event.CAPTURE_FAILED, why)

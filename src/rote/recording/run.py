@@ -56,6 +56,7 @@ class Plan:
         session: The capture, if something may be recorded.
         inputs: Static inputs, if the call runs on them.
         make_room: Frees memory for what is recorded.
+        abandon: Gives back what the recording holds, static inputs included.
     """
 
     root: Node
@@ -64,6 +65,7 @@ class Plan:
     session: Session | None = None
     inputs: StaticInputs | None = None
     make_room: Callable[[], None] | None = None
+    abandon: Callable[[], None] | None = None
     follow: bool = False
     path: list[Any] = field(default_factory=list[Any])
 
@@ -272,8 +274,12 @@ class TracedCall:
         """The open segment is gone: try again with more room, but once only."""
         if tape.make_room():
             tape.shortage = None
-        else:
-            self._failed = out_of_memory(text, self._site)
+            return
+        self._failed = out_of_memory(text, self._site)
+        point, plan = tape.checkpoint, self._plan
+        if point is not None and not point.depth and not point.index and plan.abandon is not None:
+            plan.abandon()  # nothing has run yet: begin anew on the caller's own tensors, as eager would
+            plan.inputs, self._leaves = None, self._call.leaves
 
     def _fail(self, text: str, site: Site) -> None:
         first = text.strip().splitlines()[0] if text.strip() else "the device gave no reason"
