@@ -67,7 +67,7 @@ def test_json():
             "bytes_held": 2_500_000, "replays": 2, "estimate": 3_000_000, "evictions": 1,
         }],
         "reasons": [{"code": "RT1", "message": "m", "where": "a.py:1", "remedy": "r.", "count": 2}],
-        "budget": None,
+        "padded": 0, "budget": None,
     }  # fmt: skip
 
 

@@ -20,7 +20,6 @@ from ..base.location import Site, user_site
 from ..base.settings import read_settings
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..memory.budget import LEDGERS
 from ..memory.holding import Account
 from ..memory.sizes import parse_size
 from ..recording.entry import Entry
@@ -34,7 +33,10 @@ from ..signature.key import Call, bind, explain_key
 from ..signature.ticket import Ticket
 from .bound import BoundWeakly, GraphedMethod
 from .options import Options
-from .report import IslandReport, RecordingReport, Report, Tally, explain
+from .padding import Source
+from .recordings import recording_reports
+from .report import Report, Tally, explain
+from .shapes import ShapePolicy
 
 
 class Graphed:
@@ -62,7 +64,7 @@ class Graphed:
         self._executed = ExecutedCode()
         self._entries: OrderedDict[Any, Entry] = OrderedDict()
         self._tally = Tally()
-        self._calls = self._replayed = self._recorded = 0
+        self._calls = self._replayed = self._recorded = self._padded = 0
         self._warm = False
         self._last: tuple[Ticket, Entry] | None = None
         self._account = account or Account(self._name, parse_size(options.budget, "budget"))
@@ -79,6 +81,9 @@ class Graphed:
         )
         self._sorts = not _takes_any_keyword(function)  # then their order cannot matter
         self._bound: dict[int, tuple[weakref.ref[Any], Graphed]] = {}
+        self._shapes = (
+            ShapePolicy(function, options.buckets, options.bucket_tolerance) if options.buckets else None
+        )
         self._executed.add_function(inspect.unwrap(getattr(function, "__func__", function)))
         functools.update_wrapper(self, function, updated=())
         self._built = True
@@ -99,11 +104,13 @@ class Graphed:
         if not PROCESS.take(self._lock):
             return self._call_beside(args, kwargs, user_site(sys._getframe(1)))
         try:
-            return self._call(args, kwargs, sys._getframe(1))
+            if self._shapes is not None:
+                return self._shapes.call(self, args, kwargs, sys._getframe(1))
+            return self.call_exactly(args, kwargs, sys._getframe(1))
         finally:
             self._lock.release()
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
+    def call_exactly(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
         """One call, with the wrapper's lock held."""
         known = self._last
         call = known[0].admit(args, kwargs) if known is not None else None
@@ -115,7 +122,9 @@ class Graphed:
             except RecursionError:  # a container that contains itself
                 return self._function(*args, **kwargs)
             if call.foreign is not None:
-                return self._call_foreign(call, args, kwargs, user_site(caller))
+                text = f"an argument is {call.foreign}"  # a tensor without plain memory
+                why = reason(rules.UNSUPPORTED_TENSOR, text, user_site(caller))
+                return self._call_plainly(args, kwargs, why)
             entry = self._entry(call)
             ticket = Ticket.of(call, args, kwargs)
             self._last = (ticket, entry) if ticket is not None else None
@@ -131,26 +140,42 @@ class Graphed:
         finally:
             backend.lock.release()
 
+    def call_padded(
+        self,
+        given: tuple[tuple[Any, ...], dict[str, Any]],
+        padded: Call,
+        sources: list[Source],
+        caller: FrameType,
+    ) -> Any:
+        """A call in the shapes of a bucket, or, while that is being checked, in its own."""
+        assert self._shapes is not None
+        entry = self._entry(padded)
+        if self._strict and not entry.calls:
+            self._check_strict(entry, padded, user_site(caller))
+        backend = entry.prepare(padded)
+        if not PROCESS.take(backend.lock):
+            return self._call_beside(*given, user_site(caller))
+        try:
+            self._calls += 1
+            cut = self._shapes.cut_for(entry, padded, sources)
+            if cut is None:
+                return self._shapes.check(self, bind(*given), entry, sources, caller)
+            self._padded += 1
+            return cut.apply(self._finish(entry, entry.run(padded, caller)), sources)
+        finally:
+            backend.lock.release()
+
     def _call_beside(self, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site) -> Any:
-        """A call that does not wait for another thread's traced call any longer runs as it is.
-
-        Raises:
-            NotReplayedError: In strict mode, after the warm-up.
-        """
+        """A call that does not wait for another thread's traced call any longer runs as it is."""
         why = reason(rules.NOT_YET, "another thread runs a callable that is being traced", site)
-        self._calls += 1
-        self._tally.add([why])
-        if self._strict and self._warm:
-            raise NotReplayedError(f"{self._name} would not be replayed (strict mode):\n  {why}")
-        return self._function(*args, **kwargs)
+        return self._call_plainly(args, kwargs, why)
 
-    def _call_foreign(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site) -> Any:
-        """A call with a tensor that has no plain memory runs as it is.
+    def _call_plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any], why: Reason) -> Any:
+        """A call that neither records nor replays.
 
         Raises:
             NotReplayedError: In strict mode, after the warm-up.
         """
-        why = reason(rules.UNSUPPORTED_TENSOR, f"an argument is {call.foreign}", site)
         self._calls += 1
         self._tally.add([why])
         if self._strict and self._warm:
@@ -165,13 +190,20 @@ class Graphed:
             return entry
         if entry is not None:
             entry.release()
-        entry = Entry(self._subject, call)
-        entries[call.key] = entry
+        entry = entries[call.key] = self.new_entry(call)
         while len(entries) > self._options.max_keys:
             _, old = entries.popitem(last=False)
             old.release()
             self._tally.add([reason(rules.TOO_MANY_KEYS, f"more than {self._options.max_keys} keys")])
         return entry
+
+    def new_entry(self, call: Call) -> Entry:
+        """A key about which nothing is known yet."""
+        return Entry(self._subject, call)
+
+    def note(self, why: Reason) -> None:
+        """Count a reason."""
+        self._tally.add([why])
 
     def _finish(self, entry: Entry, result: Result) -> Any:
         if result.how == REPLAYED:
@@ -228,45 +260,11 @@ class Graphed:
                 recorded=self._recorded,
                 backwards=self._backwards.calls,
                 backwards_replayed=self._backwards.replayed,
-                recordings=tuple(self._recordings()),
+                padded=self._padded,
+                recordings=recording_reports(self._entries.values(), self._account),
                 budget=self._account.limit,
                 reasons=self._tally.reports(),
             )
-
-    def _recordings(self) -> list[RecordingReport]:
-        found: list[RecordingReport] = []
-        held = self._bytes_held()
-        for entry in self._entries.values():
-            for variant in entry.variants:
-                if not variant.recorded:
-                    continue
-                parts = [
-                    IslandReport(part.operation, str(part.site), part.code)
-                    for part in (*variant.islands(), *variant.branches())
-                ]
-                found.append(
-                    RecordingReport(
-                        key=entry.description,
-                        segments=variant.segments(),
-                        operations=variant.operations(),
-                        paths=variant.recorded_paths(),
-                        islands=tuple(parts),
-                        bytes_held=held.get(id(variant.holding), 0),
-                        estimate=variant.estimate,
-                        evictions=variant.evictions,
-                        replays=variant.replays,
-                    )
-                )
-        return found
-
-    def _bytes_held(self) -> dict[int, int]:
-        """Bytes of every recording of this wrapper, by identity of its holding."""
-        found: dict[int, int] = {}
-        for backend, ledger in LEDGERS.all():
-            with backend.lock:
-                parts = ledger.by_recording(self._account)
-                found.update({id(holding): nbytes for holding, nbytes in parts.items()})
-        return found
 
     def explain(self) -> str:
         """What replays, what does not, why, where, and what to do about it."""
@@ -283,8 +281,10 @@ class Graphed:
                 bound.reset()
             self._tally.clear()
             self._backwards.clear()
-            self._calls = self._replayed = self._recorded = 0
+            self._calls = self._replayed = self._recorded = self._padded = 0
             self._warm = False
+            if self._shapes is not None:
+                self._shapes.clear()
 
     # ------------------------------------------------------------------ answering as the wrapped callable
 

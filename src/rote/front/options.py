@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from ..base.errors import OptionError
 from ..memory.sizes import parse_size
+from .buckets import Axes, check_buckets
 
-_CHOICES: dict[str, tuple[str, ...]] = {"backend": ("auto", "cuda", "host"), "outputs": ("safe", "borrow")}
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "backend": ("auto", "cuda", "host"), "outputs": ("safe", "borrow"), "shapes": ("exact", "buckets"),
+}  # fmt: skip
 _COUNTS = {"warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1}
 
 
@@ -36,6 +40,16 @@ class Options:
             each byte, recent replays counting more; an evicted one is recorded again when it is asked for.
             What alone would exceed the budget runs eagerly. A wrapper with a budget shares memory with no
             other one.
+        shapes: ``"exact"`` records every shape by itself. ``"buckets"`` pads the arguments named in
+            ``buckets``, so that many sizes share the recordings of a few; only where the first calls, run
+            both ways, show that the valid rows come out equal, and exactly as they are everywhere else. What
+            is padded with are copies of the last row; see :mod:`rote.front.shapes`.
+        buckets: For each argument, by the name of its parameter, the axes to pad and their sizes:
+            ``{"x": {0: [1, 2, 4, 8]}}``. Instead of a list, ``"powers"`` takes powers of two and ``"learn"``
+            also the sizes met most often, 8 at most. Larger calls than the last size run exactly.
+        bucket_tolerance: Largest difference of a padded call's valid rows that counts as equal, as a part of
+            the largest value of that result. With 0 they have to be equal bit by bit, which kernels that add
+            up in another order for another shape (matrix products, often) are not.
         enabled: False makes the wrapper a plain call.
     """
 
@@ -47,6 +61,9 @@ class Options:
     backend: Literal["auto", "cuda", "host"] = "auto"
     outputs: Literal["safe", "borrow"] = "safe"
     budget: int | str | None = None
+    shapes: Literal["exact", "buckets"] = "exact"
+    buckets: Mapping[str, Axes] | None = None
+    bucket_tolerance: float = 0.0
     enabled: bool = True
 
     def __post_init__(self) -> None:
@@ -59,6 +76,11 @@ class Options:
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise OptionError(f"{name}={value!r} must be a whole number of at least {least}")
         parse_size(self.budget, "budget")
+        check_buckets(self.shapes, self.buckets)
+        if type(self.bucket_tolerance) not in (int, float) or not 0 <= self.bucket_tolerance < 1:
+            raise OptionError(
+                f"bucket_tolerance={self.bucket_tolerance!r} must be at least 0 and less than 1"
+            )
         for name in ("strict", "enabled"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")

@@ -86,6 +86,7 @@ class Report:
         backwards: Backward passes through results of recordings.
         backwards_replayed: Those that were replayed.
         recordings: The recordings there are now.
+        padded: Calls among the replayed that were padded to a bucket.
         budget: Bytes they may hold on each device by the wrapper's own budget; None for no such limit.
         reasons: Why calls were not replayed, most frequent first.
     """
@@ -99,6 +100,7 @@ class Report:
     backwards_replayed: int
     recordings: tuple[RecordingReport, ...]
     reasons: tuple[ReasonReport, ...]
+    padded: int = 0
     budget: int | None = None
 
     @property

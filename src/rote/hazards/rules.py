@@ -159,6 +159,16 @@ OUT_OF_MEMORY = Rule(
     "Free memory, give other recordings a budget, or graph a smaller part; reset() tries again.",
 )
 PAUSED = Rule("RT314", "recording evicted again and again", "Raise the budget: more is in use than it holds.")
+BUCKET_CHECKED = Rule(
+    "RT315", "padding still being checked", "Make more calls of each bucket before measuring."
+)
+NO_BUCKET = Rule("RT316", "larger than the largest bucket", "Add a bucket of that size.")
+PADDING_SHOWS = Rule(
+    "RT317",
+    "padding changes the results",
+    "Pad along an axis on which rows do not meet, or allow rounding with bucket_tolerance.",
+)
+NOT_PADDED = Rule("RT318", "cannot be padded", 'Use shapes="exact", or call with the sizes of buckets.')
 OUTPUT_GRADIENT = Rule(
     "RT401",
     "autograd graph that reaches outside of the call",

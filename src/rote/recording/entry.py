@@ -247,7 +247,8 @@ class Entry:
             exclusive, owner = self._exclusive(variant, call), weakref.ref(variant)
             variant.holding = Holding(self._backend, exclusive, self.limits.account, owner, variant.estimate)
         self._backend.enter_call()
-        plan.make_room, plan.abandon = room_maker(variant, self._backend), variant.release
+        plan.make_room = room_maker(variant, self._backend)
+        plan.abandon = functools.partial(_abandon, variant, plan)
         why = with_room(functools.partial(self._allocate, variant, call, plan), plan.make_room, site)
         if why is not None:
             self.give_up(Event.CAPTURE_FAILED, why)
@@ -430,6 +431,13 @@ def guard_reason(difference: Difference) -> Reason:
     """A guard that did not match, as a reason."""
     rule = rules.TENSOR_MOVED if difference.moved else rules.VALUE_CHANGED
     return reason(rule, str(difference), difference.site)
+
+
+def _abandon(variant: Variant, plan: Plan) -> None:
+    """Give back all that a recording in progress holds."""
+    if plan.session is not None:
+        plan.session.release()
+    variant.release()
 
 
 @contextmanager

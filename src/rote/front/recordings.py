@@ -1,0 +1,51 @@
+"""What a report says of each recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..memory.budget import LEDGERS
+from ..memory.holding import Account
+from ..recording.entry import Entry
+from ..recording.variant import Variant
+from .report import IslandReport, RecordingReport
+
+
+def recording_reports(entries: Iterable[Entry], account: Account) -> tuple[RecordingReport, ...]:
+    """The recordings of all keys.
+
+    Args:
+        entries: The keys.
+        account: Whose budget they count against.
+    """
+    held = _bytes_held(account)
+    return tuple(
+        _report(entry, variant, sum(held.get(id(holding), 0) for holding in variant.holdings()))
+        for entry in entries
+        for variant in entry.variants
+        if variant.recorded
+    )
+
+
+def _report(entry: Entry, variant: Variant, nbytes: int) -> RecordingReport:
+    parts = (*variant.islands(), *variant.branches())
+    return RecordingReport(
+        key=entry.description,
+        segments=variant.segments(),
+        operations=variant.operations(),
+        paths=variant.recorded_paths(),
+        islands=tuple(IslandReport(part.operation, str(part.site), part.code) for part in parts),
+        bytes_held=nbytes,
+        replays=variant.replays,
+        estimate=variant.estimate,
+        evictions=variant.evictions,
+    )
+
+
+def _bytes_held(account: Account) -> dict[int, int]:
+    """Bytes of every recording of an account, by identity of its holding."""
+    found: dict[int, int] = {}
+    for backend, ledger in LEDGERS.all():
+        with backend.lock:
+            found.update({id(holding): nbytes for holding, nbytes in ledger.by_recording(account).items()})
+    return found

@@ -1,0 +1,270 @@
+"""``shapes="buckets"``: calls of many sizes share the recordings of a few.
+
+An argument is padded up to the next bucket along the axes that the user names, the padded call is replayed,
+and the results are cut back to the valid rows. That is only done where it was seen to make no difference:
+
+1. The first calls of a bucket run as they are, observed. A call that writes an argument or a tensor made
+   outside, draws random numbers, reads a value on the host, hands out a view of an argument or part of an
+   autograd graph, or changes Python state, is never padded.
+2. The same call then runs padded, with three kinds of padding, and the valid rows have to equal the exact
+   results (bit by bit, unless ``bucket_tolerance`` allows for rounding: kernels may add up in another order
+   for another shape). Which dimensions of a result follow the padded axis is seen by comparing shapes.
+3. After two such calls the *recording* is approved, not the callable: if a guard fails later and another
+   recording is made, that one is checked as well.
+
+What this cannot see: a dependence between rows that no kind of padding shows on the values of the checked
+calls. A branch taken for single values inside a kernel (``where(x > 1000, x.mean(), x)``) is one.
+
+Padding costs a copy of the padded arguments and of the results that are cut, on every call.
+"""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Mapping
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..base.errors import OptionError
+from ..base.location import Site, user_site
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
+from ..recording.entry import Entry
+from ..recording.outputs import INPUT_VIEW, OWN, PASSED
+from ..recording.result import REPLAYED, Result
+from ..recording.variant import Variant
+from ..signature.key import Call, bind, is_plain
+from ..signature.leaves import flatten
+from .bound import BoundWeakly
+from .buckets import Axes, Sizes
+from .padding import VARIATIONS, CannotCutError, Cut, Source, difference, find_cut, pad
+
+if TYPE_CHECKING:
+    from .graphed import Graphed
+
+CHECKS = 2
+"""Calls of a bucket that are checked before its recording is used."""
+
+TRIES = 6
+"""Checked calls of a bucket after which it is not tried any more, if there is no recording by then."""
+
+
+class ShapePolicy:
+    """Pads the calls of one wrapper.
+
+    Args:
+        function: The callable.
+        buckets: For each argument the axes and their sizes.
+        tolerance: See ``bucket_tolerance`` in :class:`rote.Options`.
+
+    Raises:
+        OptionError: ``buckets`` names something that is no parameter.
+    """
+
+    def __init__(self, function: Any, buckets: Mapping[str, Axes], tolerance: float) -> None:
+        self._positions = _positions(function, list(buckets))
+        self._sizes = {
+            name: {axis: Sizes(sizes) for axis, sizes in axes.items()} for name, axes in buckets.items()
+        }
+        self._tolerance = tolerance
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all checks."""
+        self._verdict: Reason | None = None
+        self._tries: dict[Any, int] = {}
+        self._approved: weakref.WeakKeyDictionary[Variant, Cut] = weakref.WeakKeyDictionary()
+        self._checked: weakref.WeakKeyDictionary[Variant, tuple[int, Cut]] = weakref.WeakKeyDictionary()
+
+    # ------------------------------------------------------------------ a call
+
+    def call(self, graphed: Graphed, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
+        """Make a call, padded if that was seen to make no difference. The wrapper's lock is held."""
+        sources, why = self._sources(args, kwargs, caller)
+        if why is None and sources and self._verdict is not None:
+            why = self._verdict
+        if why is not None:
+            graphed.note(why)
+        if why is not None or not sources:
+            return graphed.call_exactly(args, kwargs, caller)
+        call = bind(*pad(args, kwargs, sources))
+        if call.foreign is not None or call.key[2] or self._tries.get(call.key, 0) > TRIES:
+            return graphed.call_exactly(args, kwargs, caller)
+        return graphed.call_padded((args, kwargs), call, sources, caller)
+
+    def cut_for(self, entry: Entry, call: Call, sources: list[Source]) -> Cut | None:
+        """How to cut the results of a padded call that can be replayed; None if it cannot, or not yet."""
+        variant = entry.find()
+        if variant is None or not variant.recorded or variant.meets(call):
+            return None
+        cut = self._approved.get(variant)
+        return cut if cut is not None and cut.fits(sources) else None
+
+    def _sources(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType
+    ) -> tuple[list[Source], Reason | None]:
+        """The axes that are smaller than their buckets, and why the call cannot be padded."""
+        found: list[Source] = []
+        for name, axes in self._sizes.items():
+            place = name if name in kwargs else self._positions[name]
+            given = kwargs.get(name) if isinstance(place, str) else args[place] if place < len(args) else None
+            if not isinstance(given, torch.Tensor):
+                continue
+            for axis, sizes in axes.items():
+                source, why = _source(name, place, axis, given, sizes, caller)
+                if why is not None:
+                    return [], why
+                if source is not None:
+                    found.append(source)
+        return found, None
+
+    # ------------------------------------------------------------------ checking
+
+    def check(
+        self, graphed: Graphed, exact: Call, entry: Entry, sources: list[Source], caller: FrameType
+    ) -> Any:
+        """Run a call as it is, for its result, and padded, to see whether that makes a difference.
+
+        Args:
+            graphed: The wrapper.
+            exact: The call.
+            entry: The key of the padded call.
+            sources: What is padded.
+            caller: The caller's frame.
+        """
+        site = user_site(caller)
+        observer = graphed.new_entry(exact)
+        result = observer.run(exact, caller)
+        self._tries[entry.key] = self._tries.get(entry.key, 0) + 1
+        why: Reason | None = None
+        if result.variant is not None:
+            why = _against(result, site) or self._compare(exact, result, entry, sources, caller)
+        elif self._tries[entry.key] > TRIES and result.reasons:
+            why = reason(rules.NOT_PADDED, f"its calls are not steady: {result.reasons[0].message}", site)
+        observer.release()
+        if why is not None:
+            self._verdict = why
+        text = f"{sources[0]}: the call ran as it is, to be compared with the padded one"
+        graphed.note(why or reason(rules.BUCKET_CHECKED, text, site))
+        return result.value
+
+    def _compare(
+        self, exact: Call, result: Result, entry: Entry, sources: list[Source], caller: FrameType
+    ) -> Reason | None:
+        """Run the padded call with every kind of padding; why it must not take the exact one's place."""
+        assert result.variant is not None and result.variant.root.template is not None
+        site, template = user_site(caller), result.variant.root.template
+        args, kwargs = exact.given or exact.rebuild(list(exact.leaves))
+        cut: Cut | None = None
+        last: Result | None = None
+        for variation in range(VARIATIONS):
+            try:
+                last = entry.run(bind(*pad(args, kwargs, sources, variation)), caller)
+            except Exception as error:
+                return reason(rules.NOT_PADDED, f"{sources[0]}: {type(error).__name__}: {error}", site)
+            why = _against(last, site) if last.variant is not None else None
+            if why is not None:
+                return why
+            try:
+                cut = find_cut(template, result.value, last.value, sources)
+            except CannotCutError as error:
+                return reason(rules.NOT_PADDED, f"{sources[0]}: {error}", site)
+            if cut.fits(sources):
+                text = difference(result.value, cut.apply(last.value, sources), self._tolerance)
+                if text is not None:
+                    return reason(rules.PADDING_SHOWS, f"{text} when {sources[0]}", site)
+            else:
+                return reason(rules.NOT_PADDED, f"{sources[0]}: the results' axes are ambiguous", site)
+        if last is not None and last.how == REPLAYED and last.variant is not None and cut is not None:
+            return self._approve(last.variant, cut, sources, site)
+        return None
+
+    def _approve(self, variant: Variant, cut: Cut, sources: list[Source], site: Site) -> Reason | None:
+        count, before = self._checked.get(variant, (0, cut))
+        both = before.both(cut)
+        if both is None:
+            return reason(
+                rules.NOT_PADDED, f"{sources[0]}: the results' axes follow other axes by turns", site
+            )
+        self._checked[variant] = (count + 1, both)
+        if count + 1 >= CHECKS:
+            self._approved[variant] = both
+        return None
+
+
+def _against(result: Result, site: Site) -> Reason | None:
+    """What speaks against padding a call that was observed, recorded or replayed."""
+    variant = result.variant
+    assert variant is not None
+    nodes = variant.root.walk()
+    template = variant.root.template
+    kinds = {leaf.kind for leaf in template.leaves} if template is not None else set[str]()
+    owned = [leaf.index for leaf in template.leaves if leaf.kind == OWN] if template is not None else []
+    text: str | None = None
+    if variant.written:
+        text = "the call writes an argument"
+    elif variant.writes:
+        text = "the call writes a tensor made outside"
+    elif len(nodes) > 1 or template is None:
+        text = "the host reads a value of the call"
+    elif not variant.root.pure and not variant.islands():
+        text = "the call draws random numbers"
+    elif any(node.effects_key for node in nodes):
+        text = "the call leaves gradients behind"
+    elif PASSED in kinds or INPUT_VIEW in kinds:
+        text = "a result is an argument or a view of one"
+    elif len(set(owned)) < len(owned):
+        text = "two results share memory"
+    elif any(leaf.spent for leaf in template.leaves) or _requires_grad(result.value):
+        text = "a result requires grad"
+    return reason(rules.NOT_PADDED, text, site) if text is not None else None
+
+
+def _requires_grad(value: Any) -> bool:
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves)
+
+
+def _source(
+    name: str, place: int | str, axis: int, tensor: torch.Tensor, sizes: Sizes, caller: FrameType
+) -> tuple[Source | None, Reason | None]:
+    if axis >= tensor.dim():
+        text = f"{name} has {tensor.dim()} dimensions, so there is no axis {axis}"
+        return None, reason(rules.NOT_PADDED, text, user_site(caller))
+    size = tensor.shape[axis]
+    bucket = sizes.bucket(size)
+    if bucket is None:
+        text = f"axis {axis} of {name} is {size}, the largest bucket is {sizes.largest}"
+        return None, reason(rules.NO_BUCKET, text, user_site(caller))
+    if bucket == size:
+        return None, None
+    why: str | None = None
+    if not is_plain(tensor) or tensor.requires_grad or type(tensor) is not torch.Tensor:
+        why = f"{name} requires grad or is no plain tensor"
+    elif not tensor.is_contiguous() or not tensor.numel():
+        why = f"{name} is empty or not contiguous"
+    if why is not None:
+        return None, reason(rules.NOT_PADDED, why, user_site(caller))
+    return Source(name, place, axis, size, bucket), None
+
+
+def _positions(function: Any, names: list[str]) -> dict[str, int]:
+    """Where each named parameter is given positionally; beyond the end if it is never."""
+    skip = isinstance(function, BoundWeakly)
+    target: Any = function.forward if isinstance(function, torch.nn.Module) else function
+    try:
+        parameters = list(inspect.signature(target.__func__ if skip else target).parameters.values())[skip:]
+    except (TypeError, ValueError):
+        parameters = []
+    ordered = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    positional = [each.name for each in parameters if each.kind in ordered]
+    known = {each.name for each in parameters if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)}
+    anything = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    for name in names:
+        if name not in known and not anything:
+            raise OptionError(f"buckets names {name!r}, which is no parameter; those are {sorted(known)}")
+    return {name: positional.index(name) if name in positional else 1 << 30 for name in names}
