@@ -142,7 +142,7 @@ class Graphed:
 
     def call_padded(
         self,
-        given: tuple[tuple[Any, ...], dict[str, Any]],
+        exact: Call,
         padded: Call,
         sources: list[Source],
         caller: FrameType,
@@ -154,12 +154,12 @@ class Graphed:
             self._check_strict(entry, padded, user_site(caller))
         backend = entry.prepare(padded)
         if not PROCESS.take(backend.lock):
-            return self._call_beside(*given, user_site(caller))
+            return self._call_beside(*exact.arguments(), user_site(caller))
         try:
             self._calls += 1
             cut = self._shapes.cut_for(entry, padded, sources)
             if cut is None:
-                return self._shapes.check(self, bind(*given), entry, sources, caller)
+                return self._shapes.check(self, exact, entry, sources, caller)
             self._padded += 1
             return cut.apply(self._finish(entry, entry.run(padded, caller)), sources)
         finally:

@@ -10,7 +10,8 @@ and the results are cut back to the valid rows. That is only done where it was s
    results (bit by bit, unless ``bucket_tolerance`` allows for rounding: kernels may add up in another order
    for another shape). Which dimensions of a result follow the padded axis is seen by comparing shapes.
 3. After two such calls the *recording* is approved, not the callable: if a guard fails later and another
-   recording is made, that one is checked as well.
+   recording is made, that one is checked as well. And every size is compared once before it is padded, since
+   Python code may do something else for one size than for its neighbours.
 
 What this cannot see: a dependence between rows that no kind of padding shows on the values of the checked
 calls. A branch taken for single values inside a kernel (``where(x > 1000, x.mean(), x)``) is one.
@@ -49,7 +50,37 @@ CHECKS = 2
 """Calls of a bucket that are checked before its recording is used."""
 
 TRIES = 6
-"""Checked calls of a bucket after which it is not tried any more, if there is no recording by then."""
+"""Checked calls of a bucket that lead nowhere (no steady call, no recording) after which none is padded."""
+
+
+class Checked:
+    """What checks of a recording have shown so far.
+
+    Args:
+        cut: How its results are cut.
+    """
+
+    def __init__(self, cut: Cut) -> None:
+        self.cut = cut
+        self.count = 0
+        self._sizes: set[tuple[int, ...]] = set()
+
+    def covers(self, sources: list[Source]) -> bool:
+        """Whether calls of these sizes may be padded."""
+        return self.count >= CHECKS and _sizes(sources) in self._sizes and self.cut.fits(sources)
+
+    def add(self, cut: Cut, sources: list[Source]) -> bool:
+        """Note a check that found no difference; False if it contradicts earlier ones."""
+        both = self.cut.both(cut)
+        if both is None:
+            return False
+        self.cut, self.count = both, self.count + 1
+        self._sizes.add(_sizes(sources))
+        return True
+
+
+def _sizes(sources: list[Source]) -> tuple[int, ...]:
+    return tuple(source.size for source in sources)
 
 
 class ShapePolicy:
@@ -76,8 +107,7 @@ class ShapePolicy:
         """Forget all checks."""
         self._verdict: Reason | None = None
         self._tries: dict[Any, int] = {}
-        self._approved: weakref.WeakKeyDictionary[Variant, Cut] = weakref.WeakKeyDictionary()
-        self._checked: weakref.WeakKeyDictionary[Variant, tuple[int, Cut]] = weakref.WeakKeyDictionary()
+        self._checked: weakref.WeakKeyDictionary[Variant, Checked] = weakref.WeakKeyDictionary()
 
     # ------------------------------------------------------------------ a call
 
@@ -90,18 +120,21 @@ class ShapePolicy:
             graphed.note(why)
         if why is not None or not sources:
             return graphed.call_exactly(args, kwargs, caller)
-        call = bind(*pad(args, kwargs, sources))
-        if call.foreign is not None or call.key[2] or self._tries.get(call.key, 0) > TRIES:
+        exact = bind(args, kwargs)
+        if exact.foreign is not None or exact.key[2]:  # arguments that share memory may be one object
             return graphed.call_exactly(args, kwargs, caller)
-        return graphed.call_padded((args, kwargs), call, sources, caller)
+        call = bind(*pad(args, kwargs, sources))
+        if self._tries.get(call.key, 0) > TRIES:
+            return graphed.call_exactly(args, kwargs, caller)
+        return graphed.call_padded(exact, call, sources, caller)
 
     def cut_for(self, entry: Entry, call: Call, sources: list[Source]) -> Cut | None:
         """How to cut the results of a padded call that can be replayed; None if it cannot, or not yet."""
         variant = entry.find()
         if variant is None or not variant.recorded or variant.meets(call):
             return None
-        cut = self._approved.get(variant)
-        return cut if cut is not None and cut.fits(sources) else None
+        checked = self._checked.get(variant)
+        return checked.cut if checked is not None and checked.covers(sources) else None
 
     def _sources(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType
@@ -138,11 +171,11 @@ class ShapePolicy:
         site = user_site(caller)
         observer = graphed.new_entry(exact)
         result = observer.run(exact, caller)
-        self._tries[entry.key] = self._tries.get(entry.key, 0) + 1
         why: Reason | None = None
+        tries = self._tries[entry.key] = self._tries.get(entry.key, 0) + 1
         if result.variant is not None:
             why = _against(result, site) or self._compare(exact, result, entry, sources, caller)
-        elif self._tries[entry.key] > TRIES and result.reasons:
+        elif tries > TRIES and result.reasons:
             why = reason(rules.NOT_PADDED, f"its calls are not steady: {result.reasons[0].message}", site)
         observer.release()
         if why is not None:
@@ -157,10 +190,12 @@ class ShapePolicy:
         """Run the padded call with every kind of padding; why it must not take the exact one's place."""
         assert result.variant is not None and result.variant.root.template is not None
         site, template = user_site(caller), result.variant.root.template
-        args, kwargs = exact.given or exact.rebuild(list(exact.leaves))
+        args, kwargs = exact.arguments()
+        known = entry.find()
+        checked = self._checked.get(known) if known is not None and known.recorded else None
         cut: Cut | None = None
         last: Result | None = None
-        for variation in range(VARIATIONS):
+        for variation in range(1 if checked is not None and checked.count >= CHECKS else VARIATIONS):
             try:
                 last = entry.run(bind(*pad(args, kwargs, sources, variation)), caller)
             except Exception as error:
@@ -179,19 +214,11 @@ class ShapePolicy:
             else:
                 return reason(rules.NOT_PADDED, f"{sources[0]}: the results' axes are ambiguous", site)
         if last is not None and last.how == REPLAYED and last.variant is not None and cut is not None:
-            return self._approve(last.variant, cut, sources, site)
-        return None
-
-    def _approve(self, variant: Variant, cut: Cut, sources: list[Source], site: Site) -> Reason | None:
-        count, before = self._checked.get(variant, (0, cut))
-        both = before.both(cut)
-        if both is None:
-            return reason(
-                rules.NOT_PADDED, f"{sources[0]}: the results' axes follow other axes by turns", site
-            )
-        self._checked[variant] = (count + 1, both)
-        if count + 1 >= CHECKS:
-            self._approved[variant] = both
+            self._tries.pop(entry.key, None)
+            checked = self._checked.setdefault(last.variant, Checked(cut))
+            if not checked.add(cut, sources):
+                text = f"{sources[0]}: the results' axes follow other axes by turns"
+                return reason(rules.NOT_PADDED, text, site)
         return None
 
 

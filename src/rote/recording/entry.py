@@ -130,7 +130,7 @@ class Entry:
         """Make one call: replay it, or run it once while learning from it."""
         self.calls += 1
         if self.life.state is State.EAGER and self.life.rest():
-            args, kwargs = call.given or call.rebuild(list(call.leaves))
+            args, kwargs = call.arguments()
             return Result(self._function(*args, **kwargs), EAGER, self._eager_reasons)
         if torch.is_grad_enabled() and saving_is_hooked():
             text = "saved-tensor hooks are in force around the call"
@@ -151,7 +151,7 @@ class Entry:
 
     def _plain(self, call: Call, why: Reason) -> Result:
         """Run a call as it is."""
-        args, kwargs = call.given or call.rebuild(list(call.leaves))
+        args, kwargs = call.arguments()
         return Result(self._function(*args, **kwargs), EAGER, [why])
 
     def _start_early(self, call: Call, caller: FrameType) -> Variant | None:

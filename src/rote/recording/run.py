@@ -115,15 +115,18 @@ class TracedCall:
             if plan.session is not None and plan.backend is not None
             else None
         )
-        leaves = call.leaves if plan.inputs is None else plan.inputs.substitute(call.leaves)
-        self._leaves = tuple(leaves)
-        self._watched = frozenset(
-            id(leaf)
-            for leaf, kind in zip(leaves, call.kinds, strict=True)
-            if kind == TENSOR and leaf.requires_grad
-        )
+        self._run_on(call.leaves if plan.inputs is None else tuple(plan.inputs.substitute(call.leaves)))
         self._failed: Reason | None = None
         self._last: Tracer | None = None
+
+    def _run_on(self, leaves: tuple[Any, ...]) -> None:
+        """Give the callable these argument leaves."""
+        self._leaves = leaves
+        self._watched = frozenset(
+            id(leaf)
+            for leaf, kind in zip(leaves, self._call.kinds, strict=True)
+            if kind == TENSOR and leaf.requires_grad
+        )
 
     def run(self) -> Outcome:
         """Run until the callable has returned.
@@ -279,7 +282,8 @@ class TracedCall:
         point, plan = tape.checkpoint, self._plan
         if point is not None and not point.depth and not point.index and plan.abandon is not None:
             plan.abandon()  # nothing has run yet: begin anew on the caller's own tensors, as eager would
-            plan.inputs, self._leaves = None, self._call.leaves
+            plan.inputs = None
+            self._run_on(self._call.leaves)
 
     def _fail(self, text: str, site: Site) -> None:
         first = text.strip().splitlines()[0] if text.strip() else "the device gave no reason"
