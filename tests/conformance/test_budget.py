@@ -236,6 +236,50 @@ def test_what_is_busy_never_goes(scale, monkeypatch, reason):
     assert "with this recording" in reason(g, "RT312").message
 
 
+def test_a_result_that_waits_for_its_backward_keeps_its_recording(scale):
+    weight, plain = (torch.nn.Parameter(scale.rows(4, 2.0)) for _ in range(2))
+    g = rote.graph(lambda x: (x * weight).relu() * 3)
+
+    def step(n, meanwhile=lambda: None):
+        x = scale.rows(4, n + 1)
+        out = g(x)
+        meanwhile()
+        (out * 2).sum().backward()
+        ((x * plain).relu() * 3 * 2).sum().backward()
+        assert torch.equal(weight.grad, plain.grad)
+
+    for n in range(CALLS + 4):
+        step(n)
+    assert g.report().replayed > 0 and g.report().backwards_replayed > 0
+
+    def squeeze():
+        rote.set_budget(1)
+        assert count_recordings(g) == 1
+        rote.set_budget(None)
+
+    for n in range(4):
+        step(n, squeeze)
+    rote.set_budget(1)
+    assert count_recordings(g) == 0
+    rote.set_budget(None)
+    replayed = g.report().replayed, g.report().backwards_replayed
+    for n in range(CALLS + 6):
+        step(n)
+    assert g.report().replayed > replayed[0] and g.report().backwards_replayed > replayed[1]
+
+
+def test_training_under_a_ceiling(scale, ledger):
+    weight, plain = (torch.nn.Parameter(scale.rows(1, 2.0)) for _ in range(2))
+    g = rote.graph(lambda x: (x * weight).relu(), budget=scale.one * 2)
+    for n in range(60):
+        x = scale.rows(1 + n % 5, 1.0 + n)
+        g(x).sum().backward()
+        (x * plain).relu().sum().backward()
+        assert torch.equal(weight.grad, plain.grad)
+        assert g.report().bytes_held <= scale.one * 2
+        assert ledger.bytes_held() <= scale.one * 2
+
+
 def test_gradients_left_behind_stay(scale):
     weight = torch.nn.Parameter(scale.rows(4))
     plain = torch.nn.Parameter(scale.rows(4))

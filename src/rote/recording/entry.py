@@ -6,7 +6,6 @@ module, whether gradients exist. They are tried in order of last use.
 
 from __future__ import annotations
 
-import functools
 import logging
 import sys
 import weakref
@@ -17,12 +16,11 @@ from typing import Any
 
 import torch
 
-from ..backends.base import Backend, Session
+from ..backends.base import Backend
 from ..base.errors import NotReplayedError
 from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..memory.budget import LEDGERS
 from ..memory.holding import Holding
 from ..signature.guards import Difference
 from ..signature.key import OPAQUE, Call, describe_key
@@ -32,12 +30,12 @@ from .autograd import GradientWalk
 from .borrow import Lease
 from .compat import saving_is_hooked
 from .gradients import GradientWatch
-from .inputs import StaticInputs
 from .lesson import Lesson
+from .opening import extend, prepare
 from .replay import Replayed, replay, result_of, start
 from .result import EAGER, REPLAYED, Result
 from .run import HostRandom, Outcome, Plan, TracedCall
-from .shortage import paused, room_maker, too_large, was_evicted, with_room
+from .shortage import paused, was_evicted
 from .states import Event, Life, State
 from .subject import Subject
 from .tree import Node
@@ -218,8 +216,7 @@ class Entry:
         plan = Plan(root, warmup, self._backend, inputs=inputs, follow=True, path=done.path)
         child = done.node.edges.get(done.unseen)
         if child is not None and child.seen >= self.limits.warmup and child.complete:
-            plan.session = self._open(variant)
-            plan.make_room = room_maker(variant, variant.holding.backend) if variant.holding else None
+            extend(variant, plan, self.limits.account)
         return self._execute(variant, call, plan, site)
 
     # ------------------------------------------------------------------ observe, record
@@ -229,36 +226,17 @@ class Entry:
         plan = Plan(root, self.limits.warmup, self._backend)
         if variant is None or root.seen < self.limits.warmup or self._backend is None:
             return self._execute(variant, call, plan, site)
-        why = paused(variant, site) or self._begin(variant, call, plan, site)
+        why = paused(variant, site)
+        if why is None:
+            refused = prepare(variant, call, plan, self.limits.account, self._exclusive(variant, call), site)
+            if refused is not None:
+                event, why = refused
+                self.give_up(event, why)
         if why is not None:
             return self._plain(call, why)
         evicted, variant.evicted = was_evicted(variant, site), None
         result = self._execute(variant, call, plan, site)
         return result._replace(reasons=[*evicted, *result.reasons])
-
-    def _begin(self, variant: Variant, call: Call, plan: Plan, site: Site) -> Reason | None:
-        """Set a plan up to record; if there is no memory for it, give the key up and say why."""
-        assert self._backend is not None
-        why = too_large(variant, self._backend, self.limits.account, site)
-        if why is not None:
-            self.give_up(Event.LIMIT, why)
-            return why
-        if variant.holding is None:
-            exclusive, owner = self._exclusive(variant, call), weakref.ref(variant)
-            variant.holding = Holding(self._backend, exclusive, self.limits.account, owner, variant.estimate)
-        self._backend.enter_call()
-        plan.make_room = room_maker(variant, self._backend)
-        plan.abandon = functools.partial(_abandon, variant, plan)
-        why = with_room(functools.partial(self._allocate, variant, call, plan), plan.make_room, site)
-        if why is not None:
-            self.give_up(Event.CAPTURE_FAILED, why)
-        return why
-
-    def _allocate(self, variant: Variant, call: Call, plan: Plan) -> None:
-        variant.inputs = None
-        variant.inputs = StaticInputs.like(call)
-        variant.inputs.written = variant.written
-        plan.session, plan.inputs = self._open(variant), variant.inputs
 
     def _exclusive(self, variant: Variant, call: Call) -> bool:
         """Whether values in the recording's memory outlive the call: lent, or kept for a backward."""
@@ -273,13 +251,6 @@ class Entry:
         leaves = call.leaves if call is not None else ()
         arguments = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         return any(tensor.requires_grad for tensor in (*tensors, *arguments))
-
-    def _open(self, variant: Variant) -> Session:
-        assert self._backend is not None
-        exclusive = variant.holding.exclusive if variant.holding is not None else False
-        sharing = LEDGERS.of(self._backend).sharing(self.limits.account)
-        generators = tuple(variant.generators.values())
-        return self._backend.open(exclusive=exclusive, generators=generators, sharing=sharing)
 
     def _execute(self, variant: Variant | None, call: Call, plan: Plan, site: Site) -> Result:
         guards = self._guard_reasons() if variant is None else []
@@ -431,13 +402,6 @@ def guard_reason(difference: Difference) -> Reason:
     """A guard that did not match, as a reason."""
     rule = rules.TENSOR_MOVED if difference.moved else rules.VALUE_CHANGED
     return reason(rule, str(difference), difference.site)
-
-
-def _abandon(variant: Variant, plan: Plan) -> None:
-    """Give back all that a recording in progress holds."""
-    if plan.session is not None:
-        plan.session.release()
-    variant.release()
 
 
 @contextmanager

@@ -84,7 +84,9 @@ class Template:
 
     def bare(self) -> Template:
         """A template that holds no memory of a recording: enough to compare by."""
-        leaves = tuple(replace(leaf, value=None, made="") if leaf.kind == OWN else leaf for leaf in self.leaves)
+        leaves = tuple(
+            replace(leaf, value=None, made="") if leaf.kind == OWN else leaf for leaf in self.leaves
+        )
         return Template(self.spec, leaves)
 
     def difference(self, other: Template) -> str:

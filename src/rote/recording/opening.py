@@ -1,0 +1,78 @@
+"""Opening a capture for a variant: its static inputs, its session, and what if there is no memory."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+
+from ..backends.base import Backend, Session
+from ..base.location import Site
+from ..hazards.rules import Reason
+from ..memory.budget import LEDGERS
+from ..memory.holding import Account, Holding
+from ..signature.key import Call
+from .inputs import StaticInputs
+from .run import Plan
+from .shortage import room_maker, too_large, with_room
+from .states import Event
+from .variant import Variant
+
+
+def prepare(
+    variant: Variant, call: Call, plan: Plan, account: Account, exclusive: bool, site: Site
+) -> tuple[Event, Reason] | None:
+    """Set a plan up to record a variant from its start.
+
+    Args:
+        variant: What is to be recorded.
+        call: The call that records it.
+        plan: How the call will run; its backend is known.
+        account: Whose budget counts.
+        exclusive: Give the recording memory that no other one writes.
+        site: The caller's line.
+
+    Returns:
+        Why the key has to run eagerly instead, if it has.
+    """
+    backend = plan.backend
+    assert backend is not None
+    why = too_large(variant, backend, account, site)
+    if why is not None:
+        return Event.LIMIT, why
+    if variant.holding is None:
+        variant.holding = Holding(backend, exclusive, account, weakref.ref(variant), variant.estimate)
+    backend.enter_call()
+    plan.make_room = room_maker(variant, backend)
+    plan.abandon = functools.partial(_abandon, variant, plan)
+    why = with_room(functools.partial(_allocate, variant, call, plan, backend), plan.make_room, site)
+    return (Event.CAPTURE_FAILED, why) if why is not None else None
+
+
+def extend(variant: Variant, plan: Plan, account: Account) -> None:
+    """Set a plan up to record another path of a variant."""
+    backend = plan.backend
+    assert backend is not None
+    plan.session = _open(variant, backend, account)
+    plan.make_room = room_maker(variant, backend)
+
+
+def _allocate(variant: Variant, call: Call, plan: Plan, backend: Backend) -> None:
+    assert variant.holding is not None
+    variant.inputs = None  # those of a first try
+    variant.inputs = StaticInputs.like(call)
+    variant.inputs.written = variant.written
+    plan.session, plan.inputs = _open(variant, backend, variant.holding.account), variant.inputs
+
+
+def _open(variant: Variant, backend: Backend, account: Account) -> Session:
+    exclusive = variant.holding.exclusive if variant.holding is not None else False
+    sharing = LEDGERS.of(backend).sharing(account)
+    generators = tuple(variant.generators.values())
+    return backend.open(exclusive=exclusive, generators=generators, sharing=sharing)
+
+
+def _abandon(variant: Variant, plan: Plan) -> None:
+    """Give back all that a recording in progress holds."""
+    if plan.session is not None:
+        plan.session.release()
+    variant.release()
