@@ -21,7 +21,7 @@ import torch
 from . import common
 from .common import Outcome, Settings
 
-CASES = ("overhead", "linear_sgd", "adamw", "host_mlp", "host_decoder", "pi0")  # the heaviest last
+CASES = ("overhead", "linear_sgd", "adamw", "host_mlp", "host_decoder", "soak", "pi0")  # the heaviest last
 
 
 def main(argv: list[str] | None = None) -> int:
