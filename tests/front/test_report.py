@@ -82,3 +82,5 @@ def test_text():
         "  r.",
     ]
     assert explain(report()).splitlines()[1] == "no recording yet"
+    limited = report(recordings=(RECORDING,), budget=5_000_000)
+    assert explain(limited).splitlines()[1] == "budget: 2.5 of 5.0 MB held"

@@ -116,10 +116,11 @@ def test_room_is_made_only_as_far_as_needed(backend):
 
 def test_what_shares_and_how_large_slabs_are(backend):
     ledger, own, others = Ledger(backend), Account("f", 800), Account("g")
-    assert ledger.sharing(others) == Sharing()
-    assert ledger.sharing(own) == Sharing(id(own), 800 // SLABS)
+    assert ledger.sharing(others, 0) == Sharing() and not ledger.sharing(others, 10**9).too_large
+    assert ledger.sharing(own, 7) == Sharing(id(own), 800 // SLABS, 7)
     ledger.limit = 80
-    assert ledger.sharing(others) == Sharing(None, 80 // SLABS)
+    assert ledger.sharing(others, 0) == Sharing(None, 80 // SLABS)
+    assert [ledger.sharing(others, n).too_large for n in (10, 11)] == [False, True]
     assert ledger.smallest_limit(own) == (80, "rote.set_budget")
 
 

@@ -43,10 +43,17 @@ class Sharing:
         tenant: Only recordings of one tenant share memory.
         slab: Bytes from which a shared region takes no more recordings, where memory can only be given back
             by the region; None for no bound.
+        demand: Bytes that the recording is expected to need.
     """
 
     tenant: Hashable = None
     slab: int | None = None
+    demand: int = 0
+
+    @property
+    def too_large(self) -> bool:
+        """Whether the recording would fill a slab by itself."""
+        return self.slab is not None and self.demand > self.slab
 
 
 SHARED = Sharing()

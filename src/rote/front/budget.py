@@ -17,7 +17,8 @@ def set_budget(limit: int | str | None, *, device: torch.device | str | None = N
     """Bound the memory that all recordings of the process hold on a device.
 
     What counts is pool memory and static inputs. If more is held now, recordings are evicted at once; from
-    then on after every recording that exceeds the limit. See ``budget`` in :class:`rote.Options` for the
+    then on after every recording that exceeds the limit (so it is if this is called from inside of a graphed
+    call). See ``budget`` in :class:`rote.Options` for the
     limit of one wrapper, and for which recordings go.
 
     Args:
@@ -36,7 +37,8 @@ def set_budget(limit: int | str | None, *, device: torch.device | str | None = N
     for backend, ledger in LEDGERS.all():
         if ledger.limit is not None and backend.lock.acquire(timeout=PATIENCE_S):
             try:
-                ledger.trim()
+                if not backend.tracing:  # called from inside a call: its own recording may be half made
+                    ledger.trim()
             finally:
                 backend.lock.release()
     return before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..backends.select import PROCESS
 from ..memory.budget import LEDGERS
 from ..memory.holding import Account
 from ..recording.entry import Entry
@@ -46,6 +47,10 @@ def _bytes_held(account: Account) -> dict[int, int]:
     """Bytes of every recording of an account, by identity of its holding."""
     found: dict[int, int] = {}
     for backend, ledger in LEDGERS.all():
-        with backend.lock:
+        taken = PROCESS.take(backend.lock)  # not if another thread traces a call: it may wait for this one
+        try:
             found.update({id(holding): nbytes for holding, nbytes in ledger.by_recording(account).items()})
+        finally:
+            if taken:
+                backend.lock.release()
     return found

@@ -155,6 +155,8 @@ def explain(report: Report) -> str:
     ]
     if report.backwards:
         lines.append(f"backward: {report.backwards} passes, {report.backwards_replayed} replayed")
+    if report.budget is not None:
+        lines.append(f"budget: {report.bytes_held / 1e6:.1f} of {report.budget / 1e6:.1f} MB held")
     for number, recording in enumerate(report.recordings, 1):
         expected = f" ({recording.estimate / 1e6:.1f} MB expected)" if recording.estimate else ""
         lines.append(

@@ -14,8 +14,9 @@ How memory comes back differs. On the host a recording frees its outputs at once
 user. CUDA's allocator gives a pool back only as a whole, when no graph uses it; evicting one recording of a
 shared pool frees nothing on the device. So where there is a limit, pools are *slabs*: once a shared pool has
 grown past an eighth of the limit, the next recording opens a new one, and what is evicted is a slab with all
-its recordings. Within a slab recordings still share their intermediates. A wrapper with a budget of its own
-shares with no other, or its neighbours' memory would stay on its bill.
+its recordings. A recording that needs more than a slab has a pool to itself. Within a slab recordings still
+share their intermediates. A wrapper with a budget of its own shares with no other, or its neighbours' memory
+would stay on its bill.
 
 What this does not count: what the driver takes for an instantiated graph (about 100 KB for some hundred
 nodes), cuBLAS's workspace, results that were handed out and Python's own memory. A pool that a recording has
@@ -73,10 +74,10 @@ class Ledger:
         """A recording has memory from now on."""
         self._holdings[holding] = None
 
-    def sharing(self, account: Account) -> Sharing:
-        """How the memory of an account's next recording is to be shared."""
+    def sharing(self, account: Account, demand: int) -> Sharing:
+        """How the memory of an account's next recording is to be shared, by the bytes it may need."""
         limits = [limit for limit in (self.limit, account.limit) if limit is not None]
-        return Sharing(account.tenant, min(limits) // SLABS if limits else None)
+        return Sharing(account.tenant, min(limits) // SLABS if limits else None, demand)
 
     def smallest_limit(self, account: Account) -> tuple[int, str] | None:
         """The least that a recording of an account may hold, and whose limit that is."""

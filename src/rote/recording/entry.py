@@ -35,7 +35,7 @@ from .opening import extend, prepare
 from .replay import Replayed, replay, result_of, start
 from .result import EAGER, REPLAYED, Result
 from .run import HostRandom, Outcome, Plan, TracedCall
-from .shortage import paused, was_evicted
+from .shortage import was_evicted
 from .states import Event, Life, State
 from .subject import Subject
 from .tree import Node
@@ -112,7 +112,7 @@ class Entry:
                 return variant
         return None
 
-    def would_replay(self, site: Site) -> tuple[Variant | None, list[Reason]]:
+    def would_replay(self, site: Site | None = None) -> tuple[Variant | None, list[Reason]]:
         """For strict mode: the variant that would replay this call wholly from graphs, or reasons against."""
         if self.life.state is State.EAGER:
             return None, self._eager_reasons
@@ -226,13 +226,11 @@ class Entry:
         plan = Plan(root, self.limits.warmup, self._backend)
         if variant is None or root.seen < self.limits.warmup or self._backend is None:
             return self._execute(variant, call, plan, site)
-        why = paused(variant, site)
-        if why is None:
-            refused = prepare(variant, call, plan, self.limits.account, self._exclusive(variant, call), site)
-            if refused is not None:
-                event, why = refused
+        refused = prepare(variant, call, plan, self.limits.account, self._exclusive(variant, call), site)
+        if refused is not None:
+            event, why = refused
+            if event is not None:
                 self.give_up(event, why)
-        if why is not None:
             return self._plain(call, why)
         evicted, variant.evicted = was_evicted(variant, site), None
         result = self._execute(variant, call, plan, site)
@@ -375,7 +373,7 @@ class Entry:
             NotReplayedError: In strict mode, after the warm-up, if it would not be replayed from graphs.
         """
         if self.log.strict and self.calls >= self.limits.warmup + 2:
-            variant, reasons = self.would_replay(user_site())
+            variant, reasons = self.would_replay()
             if variant is None or reasons:
                 listed = "\n  ".join(str(why) for why in reasons)
                 raise NotReplayedError(

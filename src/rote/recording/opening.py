@@ -13,14 +13,14 @@ from ..memory.holding import Account, Holding
 from ..signature.key import Call
 from .inputs import StaticInputs
 from .run import Plan
-from .shortage import room_maker, too_large, with_room
+from .shortage import paused, room_maker, too_large, with_room
 from .states import Event
 from .variant import Variant
 
 
 def prepare(
     variant: Variant, call: Call, plan: Plan, account: Account, exclusive: bool, site: Site
-) -> tuple[Event, Reason] | None:
+) -> tuple[Event | None, Reason] | None:
     """Set a plan up to record a variant from its start.
 
     Args:
@@ -32,10 +32,13 @@ def prepare(
         site: The caller's line.
 
     Returns:
-        Why the key has to run eagerly instead, if it has.
+        Why the call has to run eagerly instead, if it has, and the event that makes it so for good, if one does.
     """
     backend = plan.backend
     assert backend is not None
+    why = paused(variant, site)
+    if why is not None:
+        return None, why
     why = too_large(variant, backend, account, site)
     if why is not None:
         return Event.LIMIT, why
@@ -66,7 +69,7 @@ def _allocate(variant: Variant, call: Call, plan: Plan, backend: Backend) -> Non
 
 def _open(variant: Variant, backend: Backend, account: Account) -> Session:
     exclusive = variant.holding.exclusive if variant.holding is not None else False
-    sharing = LEDGERS.of(backend).sharing(account)
+    sharing = LEDGERS.of(backend).sharing(account, variant.estimate)
     generators = tuple(variant.generators.values())
     return backend.open(exclusive=exclusive, generators=generators, sharing=sharing)
 

@@ -24,7 +24,7 @@ from ..hazards.rules import Reason, reason
 from ..memory.budget import LEDGERS
 from ..memory.holding import Account, Holding
 from ..memory.sizes import format_size
-from ..signature.key import TENSOR, Call
+from ..signature.key import TENSOR, Call, extent
 from .ledger import Ledger
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def estimate_of(ledger: Ledger, call: Call, backend: Backend | None) -> int:
     """
     device = backend.device.type if backend is not None else "cpu"
     placed = sum(
-        leaf.untyped_storage().nbytes()
+        extent(leaf)[1] - extent(leaf)[0]
         for leaf, kind in zip(call.leaves, call.kinds, strict=True)
         if kind is TENSOR and leaf.device.type == device
     )
@@ -92,7 +92,7 @@ def pause_after(evictions: int) -> int:
     return min(2 ** (evictions - 1), LONGEST_PAUSE) - 1
 
 
-def was_evicted(variant: Variant, site: Site) -> list[Reason]:
+def was_evicted(variant: Variant, site: Site | None) -> list[Reason]:
     """Why a variant has no recording although it had one, if that was evicted."""
     if variant.evicted is None:
         return []

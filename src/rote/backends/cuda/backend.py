@@ -3,7 +3,8 @@
 Without a budget all recordings of a device share one pool. The allocator gives the memory of a pool back when
 no graph uses the pool any more, and only as a whole; what one recording of it leaves is used by the next that
 is captured there. Under a budget a shared pool that has grown to the size of a *slab* takes no more
-recordings, so that memory can be given back slab by slab (see :mod:`rote.memory.budget`).
+recordings, so that memory can be given back slab by slab (see :mod:`rote.memory.budget`); a recording that
+would fill a slab has a pool of its own.
 
 A pool without graphs is only *freeable*: its memory cannot serve other allocations until the allocator is
 told to give up what it has cached, which :meth:`CudaBackend.trim` does, and which it does by itself before an
@@ -53,9 +54,10 @@ class CudaBackend:
         generators: tuple[torch.Generator, ...] = (),
         sharing: Sharing = SHARED,
     ) -> CudaSession:
-        """Start a recording, in a pool of its own if ``exclusive``."""
+        """Start a recording, in a pool of its own if ``exclusive`` or if it would fill a slab."""
         self._release_waiting()
-        pool = Pool(self.device) if exclusive else self._shared_pool(sharing)
+        alone = exclusive or sharing.too_large
+        pool = Pool(self.device) if alone else self._shared_pool(sharing)
         own = tuple(found for found in generators if found.device.type == "cuda")
         session = CudaSession(self, pool, own)
         self._sessions.add(session)
