@@ -53,6 +53,10 @@ TRIES = 6
 """Checked calls of a bucket that lead nowhere (no steady call, no recording) after which none is padded."""
 
 
+MAX_TRIED = 1024
+"""Keys whose tries are remembered."""
+
+
 class Checked:
     """What checks of a recording have shown so far.
 
@@ -123,7 +127,12 @@ class ShapePolicy:
         exact = bind(args, kwargs)
         if exact.foreign is not None or exact.key[2]:  # arguments that share memory may be one object
             return graphed.call_exactly(args, kwargs, caller)
-        call = bind(*pad(args, kwargs, sources))
+        try:
+            call = bind(*pad(args, kwargs, sources))
+        except RuntimeError as error:  # a type that cannot be joined, or no memory
+            text = f"{sources[0]}: {type(error).__name__}: {error}"
+            graphed.note(reason(rules.NOT_PADDED, text, user_site(caller)))
+            return graphed.call_exactly(args, kwargs, caller)
         if self._tries.get(call.key, 0) > TRIES:
             return graphed.call_exactly(args, kwargs, caller)
         return graphed.call_padded(exact, call, sources, caller)
@@ -172,6 +181,8 @@ class ShapePolicy:
         observer = graphed.new_entry(exact)
         result = observer.run(exact, caller)
         why: Reason | None = None
+        if len(self._tries) > MAX_TRIED:
+            self._tries.clear()
         tries = self._tries[entry.key] = self._tries.get(entry.key, 0) + 1
         if result.variant is not None:
             why = _against(result, site) or self._compare(exact, result, entry, sources, caller)

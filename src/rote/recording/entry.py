@@ -137,10 +137,11 @@ class Entry:
         if variant is not None:
             return self._replay(variant, call, caller, started=True)
         variant = self.find()
+        ready = variant is not None and (variant.recorded or variant.root.seen >= self.limits.warmup)
+        if variant is not None and ready and variant.meets(call):
+            text = "an argument shares memory with a tensor made outside the call"
+            return self._plain(call, reason(rules.ALIASED_MUTATION, text, user_site(caller)))
         if variant is not None and variant.recorded:
-            if variant.meets(call):
-                text = "an argument shares memory with a tensor made outside the call"
-                return self._plain(call, reason(rules.ALIASED_MUTATION, text, user_site(caller)))
             return self._replay(variant, call, caller)
         if variant is None and sum(other.busy for other in self.variants) >= MAX_PENDING:
             text = f"{MAX_PENDING} results of this key are alive and their backward has not run"

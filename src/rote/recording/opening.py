@@ -32,7 +32,7 @@ def prepare(
         site: The caller's line.
 
     Returns:
-        Why the call has to run eagerly instead, if it has, and the event that makes it so for good, if one does.
+        Why the call has to run eagerly instead, if it has, and the event that makes it so for good, if any.
     """
     backend = plan.backend
     assert backend is not None

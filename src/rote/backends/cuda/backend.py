@@ -69,8 +69,10 @@ class CudaBackend:
             pool.drop()  # it is full: its graphs keep it, nothing more is captured into it
             pool = None
         if pool is None:
-            pool = self._shared[sharing.tenant] = Pool(self.device)
+            pool = Pool(self.device)
+            self._shared.pop(sharing.tenant, None)
         pool.keep(self.streams)
+        self._shared[sharing.tenant] = pool
         return pool
 
     def synchronize(self) -> None:

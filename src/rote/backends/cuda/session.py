@@ -131,7 +131,7 @@ class CudaSession:
                 warnings.simplefilter("always")
                 graph.capture_end()
         except RuntimeError as error:
-            self._recover()
+            self._recover(error)
             kind = MemoryShortageError if is_shortage(error) else CaptureError
             raise kind(f"the segment was refused: {_first_line(error)}") from error
         self._graph = None
@@ -162,19 +162,21 @@ class CudaSession:
             with warnings.catch_warnings(), self._backend.streams.switch():
                 warnings.simplefilter("ignore")
                 graph.capture_end()
-        except RuntimeError:
-            self._recover()
+        except RuntimeError as error:
+            self._recover(error)
             return
         self._graph = None
         self._backend.capturing = False
         self._idle.append(graph)
         self._restore_random()
 
-    def _recover(self) -> None:
+    def _recover(self, error: BaseException) -> None:
         """The capture could not be ended: restore what PyTorch left in between."""
         self._graph = None
         self._backend.capturing = False
         stop_routing(self._backend.index, self.pool.handle)
+        if is_shortage(error):
+            torch.cuda.empty_cache()  # what follows captures, and takes a little memory for it
         self.pool = self._backend.replace_pool(self.pool)
         self.pools.append(self.pool)
         self._backend.repair_generators(self._generators)
