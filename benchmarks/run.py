@@ -21,7 +21,17 @@ import torch
 from . import common
 from .common import Outcome, Settings
 
-CASES = ("overhead", "linear_sgd", "adamw", "host_mlp", "host_decoder", "soak", "pi0")  # the heaviest last
+CASES = (
+    "overhead",
+    "guards",
+    "linear_sgd",
+    "adamw",
+    "backward",
+    "host_mlp",
+    "host_decoder",
+    "soak",
+    "pi0",
+)  # the heaviest last
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,9 @@ from rote import Graphed
 from rote.base.location import Site
 from rote.front.report import ReasonReport
 from rote.testing import assert_pool_empty, poisoned
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+"""Read when cuBLAS starts; without it deterministic algorithms cannot be switched on later."""
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
 DEVICES = [

@@ -47,3 +47,14 @@ def test_too_many_keys_drop_the_oldest(device, reason):
         "more than 2 keys",
         "Call with fewer distinct shapes and values.",
     )
+
+
+def test_layers_that_look_for_function_modes(device):
+    """Attention takes its fast path only where nobody overrides functions; a trace must not count as that."""
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).to(device).eval()
+    g = rote.graph(layer)
+    with torch.no_grad():
+        for _ in range(5):
+            x = torch.randn(2, 3, 8, device=device)
+            assert torch.equal(g(x), layer(x))
+    assert g.report().replayed == 3

@@ -199,3 +199,12 @@ def test_the_memory_of_a_recording_is_reported(device):
         g(torch.ones(1000, device=device))
     (recording,) = g.report().recordings
     assert recording.bytes_held >= 4000 and recording.operations == 3 and count_recordings(g) == 1
+
+
+def test_result_that_no_operation_read(device, reason):
+    """A tensor from where rote cannot look, handed through: eager, with a reason."""
+    tensors = iter([torch.full((3,), float(n), device=device) for n in range(6)])
+    g = rote.graph(lambda x: next(tensors))
+    for n in range(6):
+        assert g(torch.ones(3, device=device)).tolist() == [float(n)] * 3
+    assert "the result read a [3] tensor made outside the call" in reason(g, "RT206").message

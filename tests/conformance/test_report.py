@@ -53,7 +53,7 @@ def test_json(used):
     assert data == json.loads(json.dumps(report.to_dict())) == json.loads(report.to_json(indent=None))
     assert set(data) == {
         "name", "calls", "replayed", "eager", "recorded", "backwards", "backwards_replayed",
-        "recordings", "reasons", "padded", "budget",
+        "backwards_verified", "verified", "recordings", "reasons", "padded", "budget",
     }  # fmt: skip
     assert set(data["recordings"][0]) == {
         "key", "segments", "operations", "paths", "islands", "bytes_held", "replays", "estimate", "evictions",

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import rote
+from rote.backends import select
 from rote.testing import count_recordings
 
 WARM = rote.Options().warmup + 1
@@ -160,3 +161,25 @@ def test_streams():
     torch.cuda.synchronize()
     for x, out in held:
         assert torch.equal(out, (x @ x).relu() * 2)
+
+
+def test_eager_calls_hold_no_lock(device, monkeypatch):
+    """A callable that runs eagerly may wait for a thread that calls the same wrapper."""
+    monkeypatch.setattr(select, "PATIENCE_S", 0.05)
+    counter = iter(range(1000))
+
+    def fn(x):
+        number = next(counter)  # never steady
+        if x.shape[0] == 1:
+            return x * number
+        found = []
+        thread = threading.Thread(target=lambda: found.append(g(x[:1])))
+        thread.start()
+        thread.join(timeout=20)
+        return x + found[0]
+
+    g = rote.graph(fn)
+    for _ in range(12):
+        g(torch.ones(1, device=device))
+    for _ in range(12):
+        assert g(torch.ones(2, device=device)).shape == (2,)

@@ -237,3 +237,26 @@ def test_state_restored_at_the_end_is_no_change(device):
 
     g = compare(Model(), [(torch.ones(2, device=device),)] * 8)
     assert g.report().replayed == 8 - WARM
+
+
+SCALE = 2.0
+
+
+def scaled(x):
+    return x * SCALE
+
+
+def test_a_function_first_run_by_a_call_that_differs(device, monkeypatch):
+    """A call of a known variant takes another way with another operand: what it ran is under guard too."""
+    factors = iter([1.0] + [3.0] * 100)
+
+    def fn(x):
+        y = x * next(factors)
+        return scaled(y) if (x.sum() > 0).item() else y
+
+    g = rote.graph(fn)
+    for sign in (-1, 1, 1, 1, 1, 1):
+        g(torch.full((2,), float(sign), device=device))
+    assert g.report().replayed
+    monkeypatch.setitem(globals(), "SCALE", 5.0)
+    assert g(torch.ones(2, device=device)).tolist() == [15.0, 15.0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
@@ -73,3 +75,23 @@ def test_pinned_memory_copied_inside():
     g = rote.graph(fn)
     for n in range(WARM + 4):
         assert g(torch.full((4,), float(n), device="cuda")).tolist() == [2.0 * n] * 4
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_is_refused():
+    g, x = rote.graph(lambda x: x * 2), torch.ones(3, device="cuda")
+    for _ in range(4):
+        g(x)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:  # no test machinery may run in here
+        try:
+            g(x)
+            os.write(write, b"nothing raised")
+        except BaseException as error:
+            os.write(write, f"{type(error).__name__}: {error}".encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    message = os.read(read, 4096).decode()
+    assert message.startswith("EnvironmentError_: this process was forked") and '"spawn"' in message
+    assert torch.equal(g(x), x * 2)

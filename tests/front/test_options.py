@@ -21,6 +21,7 @@ def test_defaults():
         "auto",
         "safe",
     )
+    assert (options.verify, options.verify_tolerance) == (0, 0.0)
     assert Options.make() == options and options.warmup >= 1
 
 
@@ -43,6 +44,14 @@ def test_frozen_and_documented():
         ("max_recordings", 0, "max_recordings=0 must be a whole number of at least 1"),
         ("max_paths", -1, "max_paths=-1 must be a whole number of at least 1"),
         ("max_keys", "3", "max_keys='3' must be a whole number of at least 1"),
+        ("verify", -1, "verify=-1 must be a whole number of at least 0"),
+        ("verify", True, "verify=True must be a whole number of at least 0"),
+        ("verify", 0.5, "verify=0.5 must be a whole number of at least 0"),
+        ("verify_tolerance", -1e-6, "verify_tolerance=-1e-06 must be a finite number of at least 0"),
+        ("verify_tolerance", float("nan"), "verify_tolerance=nan must be a finite number of at least 0"),
+        ("verify_tolerance", float("inf"), "verify_tolerance=inf must be a finite number of at least 0"),
+        ("verify_tolerance", True, "verify_tolerance=True must be a finite number of at least 0"),
+        ("verify_tolerance", "0", "verify_tolerance='0' must be a finite number of at least 0"),
         ("strict", 1, "strict=1 must be True or False"),
         ("enabled", None, "enabled=None must be True or False"),
     ],

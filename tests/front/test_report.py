@@ -21,6 +21,8 @@ def report(**changes):
         recorded=1,
         backwards=0,
         backwards_replayed=0,
+        backwards_verified=0,
+        verified=0,
         recordings=(),
         reasons=(),
     )
@@ -60,7 +62,7 @@ def test_json():
     value = report(recordings=(RECORDING,), reasons=(ReasonReport("RT1", "m", "a.py:1", "r.", 2),))
     assert json.loads(value.to_json()) == {
         "name": "act", "calls": 5, "replayed": 2, "eager": 3, "recorded": 1, "backwards": 0,
-            "backwards_replayed": 0,
+            "backwards_replayed": 0, "backwards_verified": 0, "verified": 0,
         "recordings": [{
             "key": "(args[0]: float32[3])", "segments": 2, "operations": 7, "paths": 1,
             "islands": [{"operation": "aten::item", "where": "a.py:1", "code": "RT101"}],

@@ -42,6 +42,14 @@ def test_graphed_equals_eager(program, count, sequence):
         compare(programs.interpret(program), [programs.inputs(count, seed) for seed in sequence])
 
 
+@quickly(40)
+@given(programs.programs, st.integers(1, 3), sequences, st.integers(1, 3))
+def test_checks_are_silent(program, count, sequence, every):
+    with torch.no_grad():
+        calls = [programs.inputs(count, seed) for seed in sequence]
+        compare(programs.interpret(program), calls, verify=every)
+
+
 @quickly(50)
 @given(programs.programs, sequences)
 def test_in_inference_mode(program, sequence):

@@ -189,6 +189,14 @@ class Backend(Protocol):
         """Wait for the work queued on the current stream."""
         ...
 
+    def check_process(self) -> None:
+        """Called once in a process that was forked.
+
+        Raises:
+            EnvironmentError_: The device does not work there.
+        """
+        ...
+
     def enter_call(self) -> None:
         """Order this call after the last replay on the device, whatever stream that used."""
         ...

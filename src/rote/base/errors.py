@@ -9,6 +9,7 @@
     │       └── MemoryShortageError  it had no memory left for it
     ├── NotReplayedError     strict mode: a guard did not match, or nothing could be recorded
     └── InternalError        our bug; please report it
+        └── VerificationError  the self-check: a replay gave something else than the plain call
 
 What holds after a raise: nothing half-recorded is kept, the current stream and the random number
 generators are as the plain callable would have left them, and the wrapper can be called again.
@@ -67,3 +68,36 @@ class NotReplayedError(RoteError):
 
 class InternalError(RoteError):
     """An invariant of rote does not hold. This is a bug in rote; please report it."""
+
+
+class VerificationError(InternalError):
+    """The self-check (``verify=``) found that a replay gave something else than the plain callable.
+
+    Either a bug in rote, or a value that the callable reads and rote cannot see. The state is that of the one
+    plain call, and the recording is gone, so later calls do not repeat the wrong answer.
+
+    Attributes:
+        output: The first value that differs: ``result['logits']``, ``args[0]``, ``model.weight.grad``.
+        difference: The largest absolute difference in it; infinite where only one of the two is NaN, None
+            where it is no matter of numbers.
+        operation: The first operation whose result differs, None if it is not known.
+        where: ``file:line`` of that operation or of what else caused it, None if it is not known.
+        cause: What the likely cause is, with its rule code.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        output: str = "",
+        difference: float | None = None,
+        operation: str | None = None,
+        where: str | None = None,
+        cause: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.output = output
+        self.difference = difference
+        self.operation = operation
+        self.where = where
+        self.cause = cause

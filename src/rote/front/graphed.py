@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 import threading
 import weakref
@@ -24,14 +25,16 @@ from ..memory.holding import Account
 from ..memory.sizes import parse_size
 from ..recording.entry import Entry
 from ..recording.log import BackwardLog
-from ..recording.result import RECORDED, REPLAYED, Limits, Result
+from ..recording.result import PLAINLY, RECORDED, REPLAYED, Limits, Result
 from ..recording.run import tracing
 from ..recording.subject import Subject
+from ..recording.verify import Verifier
 from ..signature.compat import foreign_modes
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call, bind, explain_key
 from ..signature.ticket import Ticket
 from .bound import BoundWeakly, GraphedMethod
+from .callables import name_of, takes_any_keyword
 from .options import Options
 from .padding import Source
 from .recordings import recording_reports
@@ -59,16 +62,18 @@ class Graphed:
         self._options = options
         self._enabled = options.enabled and not settings.disable
         self._strict = options.strict or settings.strict
-        self._name = _name_of(function)
+        self._name = name_of(function)
         self._lock = threading.RLock()
+        self._process = os.getpid()
         self._executed = ExecutedCode()
         self._entries: OrderedDict[Any, Entry] = OrderedDict()
         self._tally = Tally()
         self._calls = self._replayed = self._recorded = self._padded = 0
         self._warm = False
+        self._verifier, checks = _verifiers(options)
         self._last: tuple[Ticket, Entry] | None = None
         self._account = account or Account(self._name, parse_size(options.budget, "budget"))
-        self._backwards = BackwardLog(self._tally, self._strict)
+        self._backwards = BackwardLog(self._tally, self._strict, checks)
         borrow = options.outputs == "borrow"
         self._subject = Subject(
             function,
@@ -79,7 +84,7 @@ class Graphed:
             self._backwards,
             ((self._name, function),),
         )
-        self._sorts = not _takes_any_keyword(function)  # then their order cannot matter
+        self._sorts = not takes_any_keyword(function)  # then their order cannot matter
         self._bound: dict[int, tuple[weakref.ref[Any], Graphed]] = {}
         self._shapes = (
             ShapePolicy(function, options.buckets, options.bucket_tolerance) if options.buckets else None
@@ -94,24 +99,33 @@ class Graphed:
         """Call the callable, from a recording where there is one.
 
         Raises:
+            EnvironmentError_: In a forked process that cannot use the device.
             NotReplayedError: In strict mode, if the call would not be replayed wholly from graphs.
+            VerificationError: With ``verify``, if a replay did not give what the plain call gives.
             Exception: What the callable raises, unchanged.
         """
         if torch.compiler.is_compiling() or not self._enabled or tracing.get() or foreign_modes():
             return self._function(*args, **kwargs)
+        if os.getpid() != self._process:
+            for made in PROCESS.made():
+                made.check_process()
+            self._process = os.getpid()
         if self._sorts and len(kwargs) > 1:
             kwargs = dict(sorted(kwargs.items()))
         if not PROCESS.take(self._lock):
-            return self._call_beside(args, kwargs, user_site(sys._getframe(1)))
+            self._call_plainly(self._beside(sys._getframe(1)))
+            return self._function(*args, **kwargs)
         try:
             if self._shapes is not None:
-                return self._shapes.call(self, args, kwargs, sys._getframe(1))
-            return self.call_exactly(args, kwargs, sys._getframe(1))
+                value = self._shapes.call(self, args, kwargs, sys._getframe(1))
+            else:
+                value = self.call_exactly(args, kwargs, sys._getframe(1))
         finally:
             self._lock.release()
+        return self._function(*args, **kwargs) if value is PLAINLY else value
 
     def call_exactly(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
-        """One call, with the wrapper's lock held."""
+        """One call, with the wrapper's lock held; PLAINLY if it has to run as it is."""
         known = self._last
         call = known[0].admit(args, kwargs) if known is not None else None
         if call is not None and known is not None and not known[1].dead:
@@ -120,11 +134,10 @@ class Graphed:
             try:
                 call = bind(args, kwargs)
             except RecursionError:  # a container that contains itself
-                return self._function(*args, **kwargs)
+                return PLAINLY
             if call.foreign is not None:
-                text = f"an argument is {call.foreign}"  # a tensor without plain memory
-                why = reason(rules.UNSUPPORTED_TENSOR, text, user_site(caller))
-                return self._call_plainly(args, kwargs, why)
+                why = reason(rules.UNSUPPORTED_TENSOR, f"an argument is {call.foreign}", user_site(caller))
+                return self._call_plainly(why)
             entry = self._entry(call)
             ticket = Ticket.of(call, args, kwargs)
             self._last = (ticket, entry) if ticket is not None else None
@@ -134,9 +147,9 @@ class Graphed:
         backend = entry.prepare(call)
         if not PROCESS.take(backend.lock):
             self._calls -= 1
-            return self._call_beside(args, kwargs, user_site(caller))
+            return self._call_plainly(self._beside(caller))
         try:
-            return self._finish(entry, entry.run(call, caller))
+            return self._finish(entry, self._make(entry, call, caller))
         finally:
             backend.lock.release()
 
@@ -154,24 +167,31 @@ class Graphed:
             self._check_strict(entry, padded, user_site(caller))
         backend = entry.prepare(padded)
         if not PROCESS.take(backend.lock):
-            return self._call_beside(*exact.arguments(), user_site(caller))
+            return self._call_plainly(self._beside(caller))
         try:
             self._calls += 1
             cut = self._shapes.cut_for(entry, padded, sources)
             if cut is None:
                 return self._shapes.check(self, exact, entry, sources, caller)
             self._padded += 1
-            return cut.apply(self._finish(entry, entry.run(padded, caller)), sources)
+            value = self._finish(entry, self._make(entry, padded, caller))
+            return value if value is PLAINLY else cut.apply(value, sources)
         finally:
             backend.lock.release()
 
-    def _call_beside(self, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site) -> Any:
-        """A call that does not wait for another thread's traced call any longer runs as it is."""
-        why = reason(rules.NOT_YET, "another thread runs a callable that is being traced", site)
-        return self._call_plainly(args, kwargs, why)
+    def _make(self, entry: Entry, call: Call, caller: FrameType) -> Result:
+        if self._verifier is None:
+            return entry.run(call, caller)
+        return self._verifier.run(entry, call, caller, self._entries.values())
 
-    def _call_plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any], why: Reason) -> Any:
-        """A call that neither records nor replays.
+    @staticmethod
+    def _beside(caller: FrameType) -> Reason:
+        """Why a call does not wait for another thread's traced call any longer."""
+        text = "another thread runs a callable that is being traced"
+        return reason(rules.NOT_YET, text, user_site(caller))
+
+    def _call_plainly(self, why: Reason) -> Any:
+        """Count a call that runs as it is.
 
         Raises:
             NotReplayedError: In strict mode, after the warm-up.
@@ -180,7 +200,7 @@ class Graphed:
         self._tally.add([why])
         if self._strict and self._warm:
             raise NotReplayedError(f"{self._name} would not be replayed (strict mode):\n  {why}")
-        return self._function(*args, **kwargs)
+        return PLAINLY
 
     def _entry(self, call: Call) -> Entry:
         entries = self._entries
@@ -241,7 +261,7 @@ class Graphed:
     def _other_reasons(self, known: list[Reason]) -> list[str]:
         codes = {why.code for why in known}
         return [
-            f"earlier: {found.code} at {found.where or 'an unknown line'}: {found.message} "
+            f"earlier: {found.code} at {found.where or 'an unknown line'}: {found.message}. {found.remedy} "
             f"({found.count} calls)"
             for found in self._tally.reports()
             if found.code not in codes
@@ -260,8 +280,10 @@ class Graphed:
                 recorded=self._recorded,
                 backwards=self._backwards.calls,
                 backwards_replayed=self._backwards.replayed,
-                padded=self._padded,
+                backwards_verified=self._backwards.verified,
+                verified=self._verifier.verified if self._verifier is not None else 0,
                 recordings=recording_reports(self._entries.values(), self._account),
+                padded=self._padded,
                 budget=self._account.limit,
                 reasons=self._tally.reports(),
             )
@@ -285,6 +307,8 @@ class Graphed:
             self._warm = False
             if self._shapes is not None:
                 self._shapes.clear()
+            if self._verifier is not None:
+                self._verifier.verified = 0
 
     # ------------------------------------------------------------------ answering as the wrapped callable
 
@@ -359,19 +383,9 @@ class GraphedModule(Graphed):
         return self._function[key]
 
 
-def _takes_any_keyword(function: Any) -> bool:
-    """Whether the callable has a ``**kwargs`` parameter, so that it could see the order of keywords."""
-    target = function.forward if isinstance(function, torch.nn.Module) else function
-    try:
-        parameters = inspect.signature(target).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
-
-
-def _name_of(function: Any) -> str:
-    if isinstance(function, torch.nn.Module):
-        return type(function).__name__
-    owner = getattr(function, "__self__", None)
-    name = getattr(function, "__qualname__", None) or type(function).__name__
-    return f"{type(owner).__name__}.{function.__name__}" if owner is not None else str(name)
+def _verifiers(options: Options) -> tuple[Verifier, Verifier] | tuple[None, None]:
+    """For calls, and for backward passes through them."""
+    if not options.verify:
+        return None, None
+    every, tolerance = options.verify, options.verify_tolerance
+    return Verifier(every, tolerance), Verifier(every, tolerance)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from .buckets import Axes, check_buckets
 _CHOICES: dict[str, tuple[str, ...]] = {
     "backend": ("auto", "cuda", "host"), "outputs": ("safe", "borrow"), "shapes": ("exact", "buckets"),
 }  # fmt: skip
-_COUNTS = {"warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1}
+_COUNTS = {"warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0}
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,16 @@ class Options:
         bucket_tolerance: Largest difference of a padded call's valid rows that counts as equal, as a part of
             the largest value of that result. With 0 they have to be equal bit by bit, which kernels that add
             up in another order for another shape (matrix products, often) are not.
+        verify: Check the first replay of each recording, and every ``verify``-th one, by running the plain
+            callable as well, from the same state and with the same random numbers, and compare
+            everything a user can see; a difference raises :class:`~rote.VerificationError`. 0 checks nothing.
+            A checked call costs one plain call more, four copies of what the call changes (and of the
+            arguments), memory for two of them, and a wait for the device. It sees values, shapes, shared
+            memory, gradients, random state and Python state under guard; it does not see effects elsewhere
+            (queues, files), backward passes started later, or calls that were not checked.
+        verify_tolerance: Relative and absolute difference that floating-point values may have in such a
+            check. 0 compares bits (NaN equals NaN). Kernels with atomic additions on CUDA need it, or
+            ``torch.use_deterministic_algorithms(True)``.
         enabled: False makes the wrapper a plain call.
     """
 
@@ -64,6 +75,8 @@ class Options:
     shapes: Literal["exact", "buckets"] = "exact"
     buckets: Mapping[str, Axes] | None = None
     bucket_tolerance: float = 0.0
+    verify: int = 0
+    verify_tolerance: float = 0.0
     enabled: bool = True
 
     def __post_init__(self) -> None:
@@ -81,6 +94,9 @@ class Options:
             raise OptionError(
                 f"bucket_tolerance={self.bucket_tolerance!r} must be at least 0 and less than 1"
             )
+        tolerance: Any = self.verify_tolerance
+        if type(tolerance) not in (int, float) or not 0 <= tolerance < math.inf:
+            raise OptionError(f"verify_tolerance={tolerance!r} must be a finite number of at least 0")
         for name in ("strict", "enabled"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")

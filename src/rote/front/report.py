@@ -85,6 +85,8 @@ class Report:
         recorded: Calls that made a recording or added a path to one.
         backwards: Backward passes through results of recordings.
         backwards_replayed: Those that were replayed.
+        backwards_verified: Those whose replay was compared with a plain one (``verify=``).
+        verified: Replayed calls that were run plainly as well and found equal (``verify=``).
         recordings: The recordings there are now.
         padded: Calls among the replayed that were padded to a bucket.
         budget: Bytes they may hold on each device by the wrapper's own budget; None for no such limit.
@@ -98,6 +100,8 @@ class Report:
     recorded: int
     backwards: int
     backwards_replayed: int
+    backwards_verified: int
+    verified: int
     recordings: tuple[RecordingReport, ...]
     reasons: tuple[ReasonReport, ...]
     padded: int = 0
@@ -149,12 +153,14 @@ def place(reason: Reason) -> str:
 
 def explain(report: Report) -> str:
     """The report as text for people: what replays, what does not, why, where, and what to do."""
+    checked = f", {report.verified} verified" if report.verified else ""
     lines = [
         f"{report.name}: {report.calls} calls, {report.replayed} replayed, {report.eager} eager "
-        f"({report.recorded} of them recorded)"
+        f"({report.recorded} of them recorded){checked}"
     ]
     if report.backwards:
-        lines.append(f"backward: {report.backwards} passes, {report.backwards_replayed} replayed")
+        checked = f", {report.backwards_verified} verified" if report.backwards_verified else ""
+        lines.append(f"backward: {report.backwards} passes, {report.backwards_replayed} replayed{checked}")
     if report.budget is not None:
         lines.append(f"budget: {report.bytes_held / 1e6:.1f} of {report.budget / 1e6:.1f} MB held")
     for number, recording in enumerate(report.recordings, 1):

@@ -21,7 +21,6 @@ Padding costs a copy of the padded arguments and of the results that are cut, on
 
 from __future__ import annotations
 
-import inspect
 import weakref
 from collections.abc import Mapping
 from types import FrameType
@@ -29,18 +28,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..base.errors import OptionError
 from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..recording.entry import Entry
 from ..recording.outputs import INPUT_VIEW, OWN, PASSED
-from ..recording.result import REPLAYED, Result
+from ..recording.result import PLAINLY, REPLAYED, Result
 from ..recording.variant import Variant
 from ..signature.key import Call, bind, is_plain
 from ..signature.leaves import flatten
-from .bound import BoundWeakly
 from .buckets import Axes, Sizes
+from .callables import positions
 from .padding import VARIATIONS, CannotCutError, Cut, Source, difference, find_cut, pad
 
 if TYPE_CHECKING:
@@ -100,7 +98,7 @@ class ShapePolicy:
     """
 
     def __init__(self, function: Any, buckets: Mapping[str, Axes], tolerance: float) -> None:
-        self._positions = _positions(function, list(buckets))
+        self._positions = positions(function, list(buckets))
         self._sizes = {
             name: {axis: Sizes(sizes) for axis, sizes in axes.items()} for name, axes in buckets.items()
         }
@@ -176,6 +174,9 @@ class ShapePolicy:
             entry: The key of the padded call.
             sources: What is padded.
             caller: The caller's frame.
+
+        Returns:
+            The result; PLAINLY if the call has to run as it is, once the locks are given back.
         """
         site = user_site(caller)
         observer = graphed.new_entry(exact)
@@ -211,6 +212,8 @@ class ShapePolicy:
                 last = entry.run(bind(*pad(args, kwargs, sources, variation)), caller)
             except Exception as error:
                 return reason(rules.NOT_PADDED, f"{sources[0]}: {type(error).__name__}: {error}", site)
+            if last.value is PLAINLY:
+                return None  # nothing to compare with
             why = _against(last, site) if last.variant is not None else None
             if why is not None:
                 return why
@@ -288,21 +291,3 @@ def _source(
     if why is not None:
         return None, reason(rules.NOT_PADDED, why, user_site(caller))
     return Source(name, place, axis, size, bucket), None
-
-
-def _positions(function: Any, names: list[str]) -> dict[str, int]:
-    """Where each named parameter is given positionally; beyond the end if it is never."""
-    skip = isinstance(function, BoundWeakly)
-    target: Any = function.forward if isinstance(function, torch.nn.Module) else function
-    try:
-        parameters = list(inspect.signature(target.__func__ if skip else target).parameters.values())[skip:]
-    except (TypeError, ValueError):
-        parameters = []
-    ordered = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    positional = [each.name for each in parameters if each.kind in ordered]
-    known = {each.name for each in parameters if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)}
-    anything = any(each.kind is each.VAR_KEYWORD for each in parameters)
-    for name in names:
-        if name not in known and not anything:
-            raise OptionError(f"buckets names {name!r}, which is no parameter; those are {sorted(known)}")
-    return {name: positional.index(name) if name in positional else 1 << 30 for name in names}

@@ -169,6 +169,52 @@ PADDING_SHOWS = Rule(
     "Pad along an axis on which rows do not meet, or allow rounding with bucket_tolerance.",
 )
 NOT_PADDED = Rule("RT318", "cannot be padded", 'Use shapes="exact", or call with the sizes of buckets.')
+REPLAY_DIFFERS = Rule(
+    "RT321",
+    "replay differs from the plain call",
+    "See the VerificationError; once its cause is gone, reset() lets the callable be recorded again.",
+)
+HIDDEN_VALUE = Rule(
+    "RT322",
+    "value that cannot be seen",
+    "Pass the value in as an argument, keep it in an attribute of the module, or compute it on the device.",
+)
+HIDDEN_BRANCH = Rule(
+    "RT323",
+    "branch on something that cannot be seen",
+    "Make what the branch depends on an argument; do not replace functions or code after the first call.",
+)
+HIDDEN_STATE = Rule(
+    "RT324",
+    "Python state changed by some calls only",
+    "Keep what changes in a tensor that is updated in place, or change it outside of the callable.",
+)
+NOT_REPEATABLE = Rule(
+    "RT325",
+    "plain call does not repeat its own values",
+    "Use torch.use_deterministic_algorithms(True), or allow a difference with verify_tolerance.",
+)
+HIDDEN_WRITE = Rule(
+    "RT326",
+    "memory written out of sight",
+    "Write with PyTorch operations in the thread that calls, or outside of the callable.",
+)
+OBSERVER_DIFFERS = Rule(
+    "RT327",
+    "observation changes the way",
+    "Switch the fast path off that PyTorch takes only unobserved "
+    "(torch.backends.mha.set_fastpath_enabled(False)), or run it outside of the callable.",
+)
+STALE_RECORDING = Rule(
+    "RT328",
+    "recording no longer right",
+    "Nothing that rote can see has changed; please report it with the program.",
+)
+PLAIN_RAISES = Rule(
+    "RT329",
+    "plain call raises where the replay does not",
+    "Checks on values belong outside of the callable; a replay runs no Python.",
+)
 OUTPUT_GRADIENT = Rule(
     "RT401",
     "autograd graph that reaches outside of the call",
@@ -208,6 +254,31 @@ SECOND_ORDER = Rule(
     "RT408",
     "gradient of a gradient through a recording",
     "Compute it inside the callable (torch.autograd.grad(..., create_graph=True)), or call the plain one.",
+)
+OPTIMIZER_COUNT = Rule(
+    "RT411",
+    "optimizer that counts on the host",
+    "Make the optimizer with capturable=True (CUDA) or fused=True (host).",
+)
+HYPERPARAMETER = Rule(
+    "RT412",
+    "hyperparameter changes between calls",
+    "Make the optimizer with lr=torch.tensor(...) and fused=True or capturable=True.",
+)
+SCHEDULER_INSIDE = Rule(
+    "RT413",
+    "learning-rate scheduler stepped inside the call",
+    "Call scheduler.step() after the graphed callable, with lr=torch.tensor(...) in the optimizer.",
+)
+GRADIENT_MOVED = Rule(
+    "RT414",
+    "gradient replaced between calls",
+    "Keep gradients where they are: optimizer.zero_grad(set_to_none=False), and change them in place.",
+)
+AVERAGE_COUNT = Rule(
+    "RT415",
+    "average of weights that counts on the host",
+    "Make it as AveragedModel(model, avg_fn=torch.optim.swa_utils.get_swa_avg_fn()).",
 )
 OPAQUE_OUTPUT = Rule(
     "RT501",

@@ -16,6 +16,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge
 
 from .compat import node_age
+from .packing import Gradients, Group, pack, unpack
 from .seeds import HostSeeds
 
 Node = Any
@@ -115,14 +116,32 @@ class GradientWalk:
         self.leaves: list[torch.Tensor] = [node.variable for node in targets]
         self.memory = memory
         self._edges = [GradientEdge(node, 0) for node in targets]
+        self._packed: dict[Any, list[Group]] = {}
 
-    def __call__(self, needed: int, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        """Gradients of the targets.
+    def __call__(self, needed: int, *gradients: torch.Tensor | None) -> tuple[Gradients, list[torch.Tensor]]:
+        """Gradients of the targets, as few tensors; the arguments are those of :meth:`plainly`."""
+        alone, flats, groups = pack(self._compute(needed, gradients))
+        self._packed[needed, _pattern(gradients)] = groups
+        return alone, flats
+
+    def unpack(
+        self, made: tuple[Gradients, list[torch.Tensor]], needed: int, gradients: Gradients
+    ) -> Gradients:
+        """The gradients one by one, from what a call or its replay returned."""
+        groups = self._packed[needed, _pattern(gradients)]
+        return unpack(*made, groups) if groups else made[0]
+
+    def plainly(self, needed: int, *gradients: torch.Tensor | None) -> Gradients:
+        """Gradients of the targets by plain autograd, neither traced nor captured.
 
         Args:
             needed: One bit for each target, the first one lowest.
             gradients: The gradient of each result, None where there is none.
         """
+        with HostSeeds() if self.results[0].is_cuda else nullcontext():
+            return self._compute(needed, gradients)
+
+    def _compute(self, needed: int, gradients: Gradients) -> Gradients:
         found: list[torch.Tensor | None] = [None] * len(self._edges)
         wanted = [number for number in range(len(self._edges)) if needed >> number & 1]
         pairs = [pair for pair in zip(self.results, gradients, strict=True) if pair[1] is not None]
@@ -140,12 +159,12 @@ class GradientWalk:
             found[number] = self._own(gradient)
         return tuple(found)
 
-    def plainly(self, needed: int, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        """The same by plain autograd, neither traced nor captured."""
-        with HostSeeds() if self.results[0].is_cuda else nullcontext():
-            return self(needed, *gradients)
-
     def _own(self, gradient: torch.Tensor | None) -> torch.Tensor | None:
         if gradient is None or gradient.layout is not torch.strided:
             return gradient
         return gradient.clone() if gradient.untyped_storage()._cdata in self.memory else gradient
+
+
+def _pattern(gradients: Gradients) -> Any:
+    """Which results have a gradient, and of what type: that decides which gradients are made."""
+    return tuple([None if gradient is None else gradient.dtype for gradient in gradients])

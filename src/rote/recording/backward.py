@@ -32,7 +32,10 @@ from ..signature.compat import foreign_modes
 from ..signature.key import Call, bind
 from .autograd import GradientWalk
 from .log import BackwardLog
-from .result import Result
+from .result import EAGER, PLAINLY, Result
+
+MAX_KEYS = 16
+"""Kinds of backward (which gradients there are and which are needed) of one recording that are recorded."""
 
 
 class Walker(Protocol):
@@ -177,28 +180,35 @@ class Backward:
             self._refuse_second_order()
         self._check(versions)
         bits = sum(1 << number for number, wanted in enumerate(needed) if wanted)
-        if self._released or foreign_modes():
+        result = self._walked(bits, gradients)
+        self._log.add(result)
+        if result.value is PLAINLY:
             return self._walk.plainly(bits, *gradients)
+        return self._walk.unpack(result.value, bits, gradients)
+
+    def _walked(self, bits: int, gradients: tuple[Any, ...]) -> Result:
+        """Walk by a recording where there is one; plainly inside of somebody's trace."""
+        unknown = Result(PLAINLY, EAGER, [])
+        if self._released or foreign_modes():
+            return unknown
         call = bind((bits, *gradients), {})
         walker = self._walker(call) if call.foreign is None else None
         if walker is None:
-            return self._walk.plainly(bits, *gradients)
+            return unknown
         backend = PROCESS.of(self._walk.results[0].device)
         if not PROCESS.take(backend.lock):
-            return self._walk.plainly(bits, *gradients)
+            return unknown
         try:
-            result = walker.make(call)
+            return walker.make(call)
         finally:
             backend.lock.release()
-        self._log.add(result)
-        return result.value
 
     def _walker(self, call: Call) -> Walker | None:
         known = self._walkers.get(call.key)
         if known is not None and not known.dead:
             return known
         owner = self._owner()
-        if owner is None:
+        if owner is None or (known is None and len(self._walkers) >= MAX_KEYS):
             return None
         if known is not None:
             known.release()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
+from torch.autograd import grad_mode
+from torch.utils import _python_dispatch
 
 _use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
 """Seen in torch 2.11 and 2.13."""
@@ -27,6 +31,25 @@ def storage_owners(storage: torch.UntypedStorage) -> int:
 plain_functions: Any = torch._C.DisableTorchFunctionSubclass
 """Context in which tensor subclasses are treated as plain tensors. Seen in torch 2.11 and 2.13; no fallback
 is needed, the class is part of the documented extension interface under this name."""
+
+
+_top_mode: Any = getattr(_python_dispatch, "_get_current_dispatch_mode", lambda: None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def mode_below() -> Any:
+    """Inside a dispatch mode: the next one below it; None if there is none, or PyTorch does not say."""
+    return _top_mode()
+
+
+_preserve: Any = getattr(grad_mode, "_unsafe_preserve_version_counter", None)
+"""Seen in torch 2.13."""
+
+
+def versions_kept(tensors: list[torch.Tensor]) -> AbstractContextManager[Any]:
+    """A context after which tensors have the version counters they had; does nothing where PyTorch cannot."""
+    counted = tuple(tensor for tensor in tensors if not tensor.is_inference())
+    return _preserve(counted) if _preserve is not None else nullcontext()
 
 
 _foreach_copy: Any = getattr(torch, "_foreach_copy_", None)
@@ -71,3 +94,30 @@ def saving_is_hooked() -> bool:
 
 def _same(value: Any) -> Any:
     return value
+
+
+_disabled: Any = getattr(torch._C, "_disabled_torch_function_impl", None)
+"""What a tensor class has that overrides nothing. Seen in torch 2.11 and 2.13."""
+
+
+@contextmanager
+def unseen_function_mode() -> Generator[None]:
+    """Let PyTorch's layers choose the kernels that they choose outside of a trace.
+
+    Attention asks ``torch.overrides.has_torch_function`` before it takes its fast path, and a function mode
+    counts. The name is replaced while a call is traced, under the backend's lock; the answer is that for the
+    tensors alone.
+    """
+    overrides: Any = torch.overrides
+    original = overrides.has_torch_function
+    overrides.has_torch_function = _has_overrides
+    try:
+        yield
+    finally:
+        overrides.has_torch_function = original
+
+
+def _has_overrides(arguments: Iterable[Any]) -> bool:
+    """Whether an argument is of a class that overrides functions of PyTorch."""
+    kinds = {type(argument) for argument in arguments} - {torch.Tensor}
+    return any(getattr(kind, "__torch_function__", _disabled) is not _disabled for kind in kinds)

@@ -10,7 +10,7 @@ import logging
 import sys
 import weakref
 from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -22,7 +22,6 @@ from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
-from ..signature.guards import Difference
 from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.state import Snapshot, StateWalk
 from .accumulators import renew_accumulators
@@ -30,10 +29,11 @@ from .autograd import GradientWalk
 from .borrow import Lease
 from .compat import saving_is_hooked
 from .gradients import GradientWatch
+from .guard_reasons import guard_reasons, island_reasons
 from .lesson import Lesson
 from .opening import extend, prepare
 from .replay import Replayed, replay, result_of, start
-from .result import EAGER, REPLAYED, Result
+from .result import EAGER, PLAINLY, REPLAYED, Result
 from .run import HostRandom, Outcome, Plan, TracedCall
 from .shortage import was_evicted
 from .states import Event, Life, State
@@ -73,6 +73,7 @@ class Entry:
         self._pick = subject.pick
         self._backend: Backend | None = None
         self.evictions = 0
+        self.replays_before = 0
         self._eager_reasons: list[Reason] = []
         self._anchors = [self._anchor(leaf) for leaf, kind in zip(call.leaves, call.kinds, strict=True)
                          if kind == OPAQUE or isinstance(leaf, torch.nn.Parameter)]  # fmt: skip
@@ -122,17 +123,16 @@ class Entry:
         if not variant.recorded:
             waiting = [reason(rules.NOT_YET, "the key is still being observed")]
             return None, self._eager_reasons or was_evicted(variant, site) or waiting
-        return variant, self.island_reasons(variant)
+        return variant, island_reasons(variant)
 
     def run(self, call: Call, caller: FrameType) -> Result:
-        """Make one call: replay it, or run it once while learning from it."""
+        """Make one call: replay it, run it once while learning from it, or leave it to the caller."""
         self.calls += 1
         if self.life.state is State.EAGER and self.life.rest():
-            args, kwargs = call.arguments()
-            return Result(self._function(*args, **kwargs), EAGER, self._eager_reasons)
+            return Result(PLAINLY, EAGER, self._eager_reasons)
         if torch.is_grad_enabled() and saving_is_hooked():
             text = "saved-tensor hooks are in force around the call"
-            return self._plain(call, reason(rules.SAVED_HOOKS, text, user_site(caller)))
+            return Result(PLAINLY, EAGER, [reason(rules.SAVED_HOOKS, text, user_site(caller))])
         variant = self._start_early(call, caller)
         if variant is not None:
             return self._replay(variant, call, caller, started=True)
@@ -140,18 +140,13 @@ class Entry:
         ready = variant is not None and (variant.recorded or variant.root.seen >= self.limits.warmup)
         if variant is not None and ready and variant.meets(call):
             text = "an argument shares memory with a tensor made outside the call"
-            return self._plain(call, reason(rules.ALIASED_MUTATION, text, user_site(caller)))
+            return Result(PLAINLY, EAGER, [reason(rules.ALIASED_MUTATION, text, user_site(caller))])
         if variant is not None and variant.recorded:
             return self._replay(variant, call, caller)
         if variant is None and sum(other.busy for other in self.variants) >= MAX_PENDING:
             text = f"{MAX_PENDING} results of this key are alive and their backward has not run"
-            return self._plain(call, reason(rules.BACKWARD_PENDING, text, user_site(caller)))
+            return Result(PLAINLY, EAGER, [reason(rules.BACKWARD_PENDING, text, user_site(caller))])
         return self._trace(variant, call, user_site(caller))
-
-    def _plain(self, call: Call, why: Reason) -> Result:
-        """Run a call as it is."""
-        args, kwargs = call.arguments()
-        return Result(self._function(*args, **kwargs), EAGER, [why])
 
     def _start_early(self, call: Call, caller: FrameType) -> Variant | None:
         """Let the device begin while a long guard is checked; None if that cannot be, or the guard failed."""
@@ -232,7 +227,7 @@ class Entry:
             event, why = refused
             if event is not None:
                 self.give_up(event, why)
-            return self._plain(call, why)
+            return Result(PLAINLY, EAGER, [why])
         evicted, variant.evicted = was_evicted(variant, site), None
         result = self._execute(variant, call, plan, site)
         return result._replace(reasons=[*evicted, *result.reasons])
@@ -252,20 +247,22 @@ class Entry:
         return any(tensor.requires_grad for tensor in (*tensors, *arguments))
 
     def _execute(self, variant: Variant | None, call: Call, plan: Plan, site: Site) -> Result:
-        guards = self._guard_reasons() if variant is None else []
+        guards = self._guard_reasons(site) if variant is None else []
         if guards:
             self.last_mismatch = guards[0]
         if guards and self.life.state in (State.REPLAYING, State.RECORDING):
             self.life.happen(Event.GUARD_FAILED)
             _log.info("%s records again: %s", self.name, guards[0])
-        known = variant is not None and not plan.follow  # then the guard has just said that nothing changed
+        # A known variant's guard has just said that nothing changed, unless it ignores something.
+        known = variant is not None and not plan.follow and not variant.ignores
         before = None if known else self.walk(call)
         plan.backend = self.prepare(call)
         watch = variant.watch() if before is None and variant is not None else self._watch(before)
         dice = HostRandom.read()
+        plan.codes = len(self.executed.globals)
         traced = TracedCall(self._function, call, plan, site)
         try:
-            with nullcontext() if known else self.executed, _tracing(plan.backend):
+            with self.executed, _tracing(plan.backend):
                 outcome = self._run_traced(traced, variant, plan)
         except BaseException:
             traced.copy_back()
@@ -324,22 +321,9 @@ class Entry:
         text = f"{pending} results of this key are alive and their backward has not run"
         return [reason(rules.BACKWARD_PENDING, text)]
 
-    def _guard_reasons(self) -> list[Reason]:
-        """Why none of the recordings there are fits."""
-        recorded = [variant for variant in self.variants if variant.recorded]
-        if not recorded:
-            return []
-        return [guard_reason(difference) for difference in recorded[0].explain()[:3]]
-
-    def island_reasons(self, variant: Variant) -> list[Reason]:
-        """The islands and host reads of a recording, as reasons."""
-        by_code = {rule.code: rule for rule in rules.RULES}
-        found: list[Reason] = []
-        for part in (*variant.islands(), *variant.branches()):
-            why = reason(by_code[part.code], f"{part.operation} runs between two segments", part.site)
-            if why not in found:
-                found.append(why)
-        return found
+    def _guard_reasons(self, site: Site | None = None) -> list[Reason]:
+        """Why none of the recordings there are fits, or why this call is not the one observed last."""
+        return guard_reasons(self.variants, self.executed.globals, site)
 
     # ------------------------------------------------------------------ limits
 
@@ -372,6 +356,7 @@ class Entry:
 
         Raises:
             NotReplayedError: In strict mode, after the warm-up, if it would not be replayed from graphs.
+            VerificationError: A replay of it was checked and is wrong.
         """
         if self.log.strict and self.calls >= self.limits.warmup + 2:
             variant, reasons = self.would_replay()
@@ -380,6 +365,8 @@ class Entry:
                 raise NotReplayedError(
                     f"{self.name} would not be replayed wholly from graphs (strict mode):\n  {listed}"
                 )
+        if self.log.checks is not None:
+            return self.log.checks.run(self, call, sys._getframe(1), ())
         return self.run(call, sys._getframe(1))
 
     def refuse(self, why: Reason) -> None:
@@ -395,12 +382,6 @@ class Entry:
         for variant in self.variants:
             variant.release()
         self.variants.clear()
-
-
-def guard_reason(difference: Difference) -> Reason:
-    """A guard that did not match, as a reason."""
-    rule = rules.TENSOR_MOVED if difference.moved else rules.VALUE_CHANGED
-    return reason(rule, str(difference), difference.site)
 
 
 @contextmanager

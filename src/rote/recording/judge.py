@@ -22,13 +22,20 @@ from .gradients import GradientWatch
 from .inputs import group_members
 from .ledger import NEW, Ledger
 from .outputs import OWN
-from .pinpoint import line_that_changes
+from .pinpoint import line_that_calls, line_that_changes
 from .run import HostRandom, Outcome, parameters_of
 from .tracked import graph_ends
 
 
 def state_reasons(found: list[Difference], codes: Iterable[CodeType], site: Site) -> list[Reason]:
     """Lasting changes of Python state."""
+    codes = list(codes)
+    for difference in found:
+        if difference.scheduler is not None:  # all else that changed may follow from it
+            owner = difference.name.rpartition(".")[0]
+            text = f"the call steps a {difference.scheduler}: {difference}"
+            line = line_that_calls(owner, "step", codes)
+            return [reason(rules.SCHEDULER_INSIDE, text, line or site)]
     return [
         reason(rules.STATE_CHANGES, str(difference), line_that_changes(difference.name, codes) or site)
         for difference in found

@@ -6,6 +6,7 @@ Runs after the callable has returned. Whatever it decides, the caller gets the r
 from __future__ import annotations
 
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -63,6 +64,7 @@ class Lesson:
         self._results: list[torch.Tensor] = []
         self._backward: Backward | None = None
         self._refused: Reason | None = None
+        self._strange = False  # one state more that was seen only once
 
     def learn(
         self, before: Snapshot | None, watch: GradientWatch, dice: HostRandom, guards: list[Reason]
@@ -135,8 +137,9 @@ class Lesson:
         """What the call changed in Python state, and the walk that was needed to see it."""
         guard = self._variant.guard if self._variant is not None else None
         if before is None and guard is not None:
-            if guard.holds():
-                return [], None
+            if guard.holds():  # what functions read that were not seen before is under no guard yet
+                new = len(self._pupil.executed.globals) > self._plan.codes
+                return [], self._pupil.walk(self._call) if new else None
             return guard.explain()[:3], self._pupil.walk(self._call)
         after = self._pupil.walk(self._call)
         return (differences(before, after, limit=3) if before is not None else []), after
@@ -225,6 +228,7 @@ class Lesson:
             variant = self._variant = Variant(self._plan.root)
             self._pupil.variants.insert(0, variant)
             observed = [other for other in self._pupil.variants if not other.recorded]
+            self._strange = len(observed) > MAX_OBSERVED
             for old in observed[MAX_OBSERVED:]:
                 self._pupil.variants.remove(old)
         ledger = outcome.ledger
@@ -237,6 +241,8 @@ class Lesson:
                 if number in outcome.tracer.written_externals:
                     variant.writes[handle] = weakref.ref(tensor)
                 variant.readers[handle] = ledger.external_sites[number][1]
+            elif number in outcome.tracer.written_externals and self._plan.session is not None:
+                variant.written_arrays[tensor.data_ptr()] = tensor
         variant.generators.update(outcome.tracer.generators)
         variant.arrays |= set(outcome.tracer.arrays)
         variant.written |= outcome.tracer.written_inputs
@@ -281,6 +287,8 @@ class Lesson:
             node.seen += 1
         ends_recorded = self._node.recorded
         self._note_end(outcome.template.prepared() if ends_recorded else outcome.template.bare())
+        if self._strange and guards and self._no_replays():
+            return self._never_twice(value, guards)
         pupil.life.steady()
         settled = self._settle_session(variant)
         if self._refused is not None:
@@ -298,6 +306,17 @@ class Lesson:
             result = Result(value, RECORDED, guards, variant)
         self._enforce_limits(variant)
         return self._hold_budget(variant, result)
+
+    def _no_replays(self) -> bool:
+        """Whether nothing was replayed since the last state that was seen only once."""
+        pupil = self._pupil
+        before, pupil.replays_before = pupil.replays_before, sum(other.replays for other in pupil.variants)
+        return pupil.replays_before <= before
+
+    def _never_twice(self, value: Any, guards: list[Reason]) -> Result:
+        """The state is another one at every call: too many of them in a row, and the key rests."""
+        self._pupil.rest(guards)
+        return Result(value, EAGER, guards)
 
     def _settle_session(self, variant: Variant) -> bool:
         """Keep what was captured; whether anything was."""
@@ -347,23 +366,27 @@ class Lesson:
         pupil, limits = self._pupil, self._pupil.limits
         if variant.root.paths() > limits.max_paths:
             text = f"{variant.root.paths()} ways were seen"
-            why = reason(rules.TOO_MANY_PATHS, text, self._branch_site(variant))
-            pupil.give_up(Event.LIMIT, why)
+            widest = max(variant.root.walk(), key=lambda node: len(node.edges))
+            site = widest.events[-1].site if widest.events else self._site
+            pupil.give_up(Event.LIMIT, widest.excess or reason(rules.TOO_MANY_PATHS, text, site))
             return
         recorded = [other for other in pupil.variants if other.recorded]
         for old in recorded[limits.max_recordings :]:
             old.release()
             pupil.variants.remove(old)
             pupil.evictions += 1
-        if pupil.evictions > limits.max_recordings:
+        unused = sum(not other.replays and not other.holds() for other in recorded)
+        if pupil.evictions > limits.max_recordings or unused > MAX_OBSERVED:
             text = f"{pupil.evictions} recordings were replaced (max_recordings={limits.max_recordings})"
+            if unused > MAX_OBSERVED:
+                text = f"{unused} recordings were never replayed, their state did not come back"
             if pupil.last_mismatch is not None:
                 text += f"; the last time {pupil.last_mismatch.message}"
-            pupil.give_up(Event.LIMIT, reason(rules.TOO_MANY_RECORDINGS, text, self._site))
-
-    def _branch_site(self, variant: Variant) -> Site:
-        widest = max(variant.root.walk(), key=lambda node: len(node.edges))
-        return widest.events[-1].site if widest.events else self._site
+            why = reason(rules.TOO_MANY_RECORDINGS, text, self._site)
+            last = pupil.last_mismatch
+            if last is not None and last.code in (rules.HYPERPARAMETER.code, rules.GRADIENT_MOVED.code):
+                why = replace(why, where=last.where, remedy=last.remedy)
+            pupil.give_up(Event.LIMIT, why)
 
 
 def _assign(kind: str, container: Any, key: Any, value: torch.Tensor) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any, Protocol
 
 from ..hazards.rules import Reason
+from ..signature.key import Call
 from .result import REPLAYED, Result
 
 
@@ -16,23 +19,40 @@ class Tally(Protocol):
         ...
 
 
+class Checks(Protocol):
+    """Makes calls and checks them; see :class:`rote.recording.verify.Verifier`."""
+
+    verified: int
+
+    def run(self, entry: Any, call: Call, caller: FrameType, entries: Iterable[Any]) -> Result:
+        """Make one call."""
+        ...
+
+
 class BackwardLog:
     """What the backward passes of one wrapper did.
 
     Args:
         tally: Counts reasons.
         strict: Raise for backward passes that would not replay, after their warm-up.
+        checks: Makes the passes and checks them; None if they are not to be checked.
 
     Attributes:
         calls: Backward passes through recorded calls.
         replayed: Those that were replayed.
     """
 
-    def __init__(self, tally: Tally, strict: bool) -> None:
+    def __init__(self, tally: Tally, strict: bool, checks: Checks | None = None) -> None:
         self.calls = 0
         self.replayed = 0
         self.strict = strict
+        self.checks = checks
         self._tally = tally
+
+    @property
+    def verified(self) -> int:
+        """Passes that were checked and found right."""
+        return self.checks.verified if self.checks is not None else 0
 
     def add(self, result: Result) -> None:
         """Count one."""
@@ -45,3 +65,5 @@ class BackwardLog:
     def clear(self) -> None:
         """Forget everything."""
         self.calls = self.replayed = 0
+        if self.checks is not None:
+            self.checks.verified = 0

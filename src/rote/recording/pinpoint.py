@@ -34,6 +34,25 @@ def line_that_changes(name: str, codes: Iterable[CodeType]) -> Site | None:
     return None
 
 
+def line_that_calls(owner: str, method: str, codes: Iterable[CodeType]) -> Site | None:
+    """Return the line in the executed code that calls a method.
+
+    Args:
+        owner: On what, as in ``self.scheduler`` (its last part has to stand on the line); any if empty.
+        method: The method.
+        codes: Code objects that ran.
+    """
+    names = [part for part in re.split(r"[.\[\]']+", owner) if part]
+    for code in codes:
+        mentioned = -1
+        for instruction in dis.get_instructions(code):
+            if instruction.argval == method and (not names or _line(instruction) == mentioned):
+                return _site(code, instruction)
+            if names and instruction.argval == names[-1]:
+                mentioned = _line(instruction)
+    return None
+
+
 def _store(code: CodeType, wanted: str) -> Site | None:
     for instruction in dis.get_instructions(code):
         if instruction.opname in _STORES and instruction.argval == wanted:

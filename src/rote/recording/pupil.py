@@ -24,6 +24,7 @@ class Pupil(Protocol):
     life: Life
     variants: list[Variant]
     evictions: int
+    replays_before: int
     calls: int
     last_mismatch: Reason | None
 

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 
 REPLAYED, EAGER, RECORDED = "replayed", "eager", "recorded"
 
+PLAINLY: Any = object()
+"""The value of a call that has not run: whoever asked for it calls the function, once it holds no lock.
+
+What the function does may need a lock on another thread: a backward inside it that comes to a recorded node.
+"""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -37,7 +43,7 @@ class Result(NamedTuple):
     """A finished call.
 
     Attributes:
-        value: What the caller gets.
+        value: What the caller gets, or PLAINLY.
         how: One of REPLAYED, EAGER, RECORDED.
         reasons: Why it was not simply replayed.
         variant: The variant that was replayed or recorded.

@@ -25,6 +25,7 @@ from ..hazards.rules import Reason, reason
 from ..signature.key import PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
 from .autograd import newest_age
+from .compat import unseen_function_mode
 from .cursor import Mode
 from .host_data import HostDataMode, consumed
 from .inputs import StaticInputs, base_offset, group_members
@@ -57,6 +58,7 @@ class Plan:
         inputs: Static inputs, if the call runs on them.
         make_room: Frees memory for what is recorded.
         abandon: Gives back what the recording holds, static inputs included.
+        codes: Number of functions that the callable was seen to run before.
     """
 
     root: Node
@@ -68,6 +70,7 @@ class Plan:
     abandon: Callable[[], None] | None = None
     follow: bool = False
     path: list[Any] = field(default_factory=list[Any])
+    codes: int = 0
 
 
 @dataclass
@@ -215,6 +218,7 @@ class TracedCall:
         host.roots.clear()
         inputs = {id(leaf): i for i, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)}
         template, blockers = make_template(value, tracer.ledger, inputs, spent, self._site)
+        tracer.ledger.note_readers("the result", self._site)
         tracer.complete()
         written = (tracer.written_inputs, tracer.written_externals)
         blockers += gradient_blockers(
@@ -296,6 +300,7 @@ class TracedCall:
         with ExitStack() as stack:
             token = tracing.set(True)
             stack.callback(tracing.reset, token)
+            stack.enter_context(unseen_function_mode())
             cache = torch.is_autocast_cache_enabled()
             if cache:  # cached casts would outlive the call and hide the cast from the next one
                 torch.set_autocast_cache_enabled(False)

@@ -32,6 +32,7 @@ class Event(Enum):
     LIMIT = "limit reached"
     CAPTURE_FAILED = "capture failed"
     RETRY = "time to look again"
+    REFUTED = "a replay differed from the plain call"
 
 
 TABLE: dict[State, dict[Event, State]] = {
@@ -42,6 +43,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.LIMIT: State.EAGER,
         Event.GUARD_FAILED: State.OBSERVING,
         Event.CAPTURE_FAILED: State.EAGER,
+        Event.REFUTED: State.EAGER,
     },
     State.RECORDING: {
         Event.RECORDED: State.REPLAYING,
@@ -50,6 +52,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.GUARD_FAILED: State.OBSERVING,
         Event.LIMIT: State.EAGER,
         Event.GAVE_UP: State.EAGER,
+        Event.REFUTED: State.EAGER,
     },
     State.REPLAYING: {
         Event.RECORDED: State.REPLAYING,
@@ -59,6 +62,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.LIMIT: State.EAGER,
         Event.GAVE_UP: State.EAGER,
         Event.CAPTURE_FAILED: State.EAGER,
+        Event.REFUTED: State.EAGER,
     },
     State.EAGER: {
         Event.RETRY: State.OBSERVING,
@@ -92,7 +96,7 @@ class Life:
         if target is None:
             raise InternalError(f"a key that is {self.state.value} cannot have '{event.value}' happen")
         self.state = target
-        if event in (Event.LIMIT, Event.CAPTURE_FAILED):
+        if event in (Event.LIMIT, Event.CAPTURE_FAILED, Event.REFUTED):
             self.final = True
 
     def unsteady(self) -> None:

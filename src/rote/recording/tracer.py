@@ -24,7 +24,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..base.errors import CaptureError, MemoryShortageError
-from ..base.location import user_site
+from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import reason
 from ..partition.boundaries import Placement, place, rule_of
@@ -35,6 +35,7 @@ from .events import Event, operands_of, results_of, tensors_of
 from .host_tensors import HostTensors
 from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
 from .operands import is_view
+from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .seeds import seeds_on_host
 from .tape import RestartError, SegmentTape, kept_call
 
@@ -48,6 +49,11 @@ class Tracer(HostTensors, TorchDispatchMode):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         TorchDispatchMode.__init__(self)
         HostTensors.__init__(self, *args, **kwargs)
+
+    @property
+    def suspended(self) -> bool:
+        """Operations that run now are the recorder's own, no part of the call."""
+        return self._suspended
 
     # ------------------------------------------------------------------ dispatch
 
@@ -253,10 +259,27 @@ class Tracer(HostTensors, TorchDispatchMode):
     # ------------------------------------------------------------------ branches
 
     def _branch(self, event: Event, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if event.kind == ev.READ and self.mode is not Mode.FOLLOW:
+            self._note_optimizer(args[0], event.site)
+
         def run() -> Any:
             return func(*args, **kwargs)
 
         return self.branch(event, run, lambda: kept_call(func, args, kwargs), shaped=event.kind == ev.SHAPED)
+
+    def _note_optimizer(self, tensor: torch.Tensor, site: Site) -> None:
+        """An optimizer reads on the host: a count it keeps blocks; a learning rate may have many values."""
+        running = stepping()
+        if running is None:
+            self.node.excess = self.node.excess or average_reason(site)
+            return
+        origin = self.ledger.origin(tensor)
+        if origin is not None and origin[0] is EXTERNAL and origin[1] in self.written_externals:
+            why = count_reason(running, tensor, site)
+            if why is not None:
+                self.block(why)
+        elif self.node.excess is None:
+            self.node.excess = rate_read_reason(running, site)
 
 
 def _without_dropout(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

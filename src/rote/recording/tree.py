@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import torch
 
 from ..base.location import Site
+from ..hazards.rules import Reason
 from .backward import Backward
 from .events import Event
 from .gradients import GradientEffect
@@ -92,6 +93,7 @@ class Node:
         refused: Event indices of operations found to be refused by a capture.
         backward: The graph of the result, if the stretch ends the call and backward may be called on it.
         pure: The stretch writes nothing but its own memory, draws no random number and has no island.
+        excess: What to say if too many values are read at its end, if more is known than that.
     """
 
     events: list[Event] = field(default_factory=list[Event])
@@ -109,6 +111,7 @@ class Node:
     refused: set[int] = field(default_factory=set[int])
     backward: Backward | None = None
     pure: bool = True
+    excess: Reason | None = None
 
     @property
     def recorded(self) -> bool:

@@ -40,6 +40,7 @@ class Variant:
         self.externals: dict[int, weakref.ref[torch.Tensor]] = {}
         self.writes: dict[int, weakref.ref[torch.Tensor]] = {}
         self.arrays: set[int] = set()
+        self.written_arrays: dict[int, torch.Tensor] = {}
         self.readers: dict[int, Site] = {}
         self.lease: Lease | None = None
         self.occupancy = Occupancy()
@@ -84,10 +85,19 @@ class Variant:
         """Watch the gradient slots that were known when the guard was made."""
         return GradientWatch([(name, tensor) for name, ref in self._leaves if (tensor := ref()) is not None])
 
+    def gradient_slots(self) -> list[tuple[str, weakref.ref[torch.Tensor]]]:
+        """The parameters that may get a gradient, with their names."""
+        return self._leaves
+
     @property
     def recorded(self) -> bool:
         """Whether the start of the tree can be replayed."""
         return self.root.steps is not None
+
+    @property
+    def ignores(self) -> bool:
+        """Whether a call may change Python state that the guard does not look at."""
+        return self.guard is not None and self.guard.ignores
 
     def holds(self) -> bool:
         """Whether the Python state and the gradient slots are as they were."""
@@ -203,6 +213,7 @@ class Variant:
         """Drop the recorded form and give its memory back; what was observed stays."""
         self.root.unrecord()
         self.inputs = None
+        self.written_arrays.clear()
         self.effects = []
         if self.holding is not None:
             self.holding.release()

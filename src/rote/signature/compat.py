@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.amp import grad_scaler
 from torch.autograd import forward_ad
 from torch.utils import _device
 
@@ -40,6 +41,11 @@ SWITCHES: tuple[Callable[[], Any], ...] = _accessors()
 _function_modes: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
 _dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _interpreter: Any = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+
+
+fresh_scaler_state: Any = getattr(grad_scaler, "_refresh_per_optimizer_state", None)
+"""Makes the entries of a ``GradScaler``'s table; tells that table from others. Without it, a scaler in a
+graphed callable keeps the call eager (its table is another object after each step)."""
 
 
 def default_device() -> Any:

@@ -1,9 +1,8 @@
 """Which Python code a call runs: the roots from which its state is found.
 
-While a call goes somewhere new, each Python function it enters outside PyTorch and the standard library is
-noted with its globals. That is exact where a static scan would have to guess. Python 3.12 has
-``sys.monitoring`` for this, at next to no cost; before, ``sys.setprofile`` makes the observed call about
-twice as slow, so it is used only when a call is not known yet.
+While a call is traced, each Python function it enters outside PyTorch and the standard library is noted with
+its globals. That is exact where a static scan would have to guess. Python 3.12 has ``sys.monitoring`` for
+this, at next to no cost; before, ``sys.setprofile`` makes a traced call about twice as slow.
 
 It does not see code run by other threads, and it stands aside when another profiler is active; such a call is
 not recorded.
@@ -134,6 +133,13 @@ class ExecutedCode:
     def attribute_names(self) -> set[str]:
         """Every name mentioned by the executed code (to look into Python modules selectively)."""
         return {name for code in list(self.globals) for name in code.co_names}
+
+    def mentioned(self) -> set[str]:
+        """Every name and string in the executed code: what it could read an attribute by."""
+        found = self.attribute_names()
+        for code in list(self.globals):
+            found.update(constant for constant in code.co_consts if isinstance(constant, str))
+        return found
 
 
 def _called_by_us(frame: FrameType) -> bool:

@@ -31,6 +31,7 @@ from .state import (
     mark,
     pointer_of,
 )
+from .training import Group
 
 _MISSING = object()
 _data_ptr = torch.Tensor.data_ptr
@@ -48,6 +49,9 @@ class Difference:
         now: Text of the later value.
         moved: The slot holds a tensor that the recording reads (its address is ``was``).
         site: The user's line that read the tensor.
+        group: The optimizer's parameter group, if the slot is one of its hyperparameters.
+        key: The key of the slot in its container.
+        scheduler: Class of the learning-rate scheduler whose attribute the slot is.
     """
 
     name: str
@@ -55,6 +59,9 @@ class Difference:
     now: str
     moved: bool = False
     site: Site | None = None
+    group: Group | None = None
+    key: Any = None
+    scheduler: str | None = None
 
     def __str__(self) -> str:
         return f"{self.name} was {self.was} and is {self.now}"
@@ -69,7 +76,9 @@ def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Diffe
             if _read(entry) is _MISSING:
                 found.append(Difference(before.name_of(entry), show(entry.value), "gone"))
         elif not same(entry.value, later.value):
-            found.append(Difference(before.name_of(entry), show(entry.value), show(later.value)))
+            scheduler = after.training.schedulers.get(id(entry.container))
+            was, now = show(entry.value), show(later.value)
+            found.append(Difference(before.name_of(entry), was, now, key=entry.key, scheduler=scheduler))
         if len(found) >= limit:
             return found
     for address, entry in after.entries.items():
@@ -113,7 +122,8 @@ class Guard:
         self._readers = readers
         self.dead = False
         for entry in snapshot.entries.values():
-            self._sort(entry)
+            if snapshot.training.is_guarded(entry.container, entry.key):
+                self._sort(entry)
         self._guard_externals(externals)
         for name, tensor in parameters.values():
             self._watch_tensor(None, name, tensor)
@@ -206,6 +216,11 @@ class Guard:
         return self._heal() and self._slow_holds()
 
     @property
+    def ignores(self) -> bool:
+        """Whether there are slots that a call may change without being noticed by the guard."""
+        return bool(self._snapshot.training.read)
+
+    @property
     def size(self) -> int:
         """Number of slots under guard."""
         return len(self._items) + len(self._slow) + len(self._lengths)
@@ -256,6 +271,16 @@ class Guard:
             self._item_values[index] = now
         return True
 
+    def watched(self) -> list[tuple[str, torch.Tensor]]:
+        """The tensors that the recording reads in place, with their names."""
+        return [(item.name, tensor) for item in self._read if (tensor := item.reference()) is not None]
+
+    def reachable(self) -> list[tuple[str, torch.Tensor]]:
+        """Every tensor in the slots under guard, read in place or not."""
+        slots = [entry for entry in (*self._tensors, *self._slow) if isinstance(entry.value, TensorMark)]
+        found = [(self._snapshot.name_of(entry), _read(entry)) for entry in slots]
+        return [(name, tensor) for name, tensor in found if isinstance(tensor, torch.Tensor)]
+
     def explain(self) -> list[Difference]:
         """Every slot that differs from the recording, moved tensors first."""
         found: list[Difference] = []
@@ -279,9 +304,11 @@ class Guard:
             now = _now(entry)
             name = self._snapshot.name_of(entry)
             if name not in known and not same(entry.value, now):
-                found.append(
-                    Difference(name, show(entry.value), show(now), isinstance(entry.value, TensorMark))
-                )
+                moved = isinstance(entry.value, TensorMark)
+                group = self._snapshot.training.groups.get(id(entry.container))
+                scheduler = self._snapshot.training.schedulers.get(id(entry.container))
+                was, now = show(entry.value), show(now)
+                found.append(Difference(name, was, now, moved, None, group, entry.key, scheduler))
         return sorted(found, key=lambda difference: (not difference.moved, "(" in difference.name))
 
 

@@ -34,6 +34,7 @@ from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[repor
 
 from ..base.location import TORCH_NEEDS
 from .executed import ExecutedCode
+from .training import Training, is_empty_stage_table
 
 ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER = "item", "attribute", "cell", "length", "bulk", "order"
 BULK_LENGTH = 4096
@@ -88,12 +89,14 @@ class Snapshot:
         entries: Slots by ``(kind, id of container, key)``.
         tensors: For each storage handle found, the slot entries of tensors on it.
         arrays: Address ranges of the numpy arrays found.
+        training: The optimizers and schedulers found.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, training: Training) -> None:
         self.entries: dict[tuple[str, int, Any], Entry] = {}
         self.tensors: dict[int, list[tuple[Entry, torch.Tensor]]] = {}
         self.arrays: list[tuple[int, int]] = []
+        self.training = training
         self._nodes: list[tuple[int, str]] = []
 
     def node(self, parent: int, label: str) -> int:
@@ -131,7 +134,7 @@ class StateWalk:
         self._attribute_names = executed.attribute_names()
         self._seen: dict[int, Any] = {}
         self._queue: deque[tuple[Any, int]] = deque()
-        self.snapshot = Snapshot()
+        self.snapshot = Snapshot(Training(executed.mentioned()))
 
     def take(self, roots: list[tuple[str, Any]]) -> Snapshot:
         """Snapshot everything reachable from the roots and the executed code's globals."""
@@ -178,7 +181,7 @@ class StateWalk:
         elif isinstance(value, numpy.ndarray):
             base = _base(value)
             self.snapshot.arrays.append((pointer_of(base), pointer_of(base) + base.nbytes))
-        elif not isinstance(value, Content):
+        elif not isinstance(entry.value, Content):
             self._descend(value, node)
 
     def _note_tensor(self, entry: Entry, tensor: torch.Tensor) -> None:
@@ -280,6 +283,7 @@ class StateWalk:
     def _expand_instance(self, value: Any, node: int) -> None:
         attributes = getattr(value, "__dict__", None)
         if attributes is not None:
+            self.snapshot.training.meet(value)
             is_module = isinstance(value, torch.nn.Module)
             self._expand_attributes(attributes, node, _MODULE_INTERNALS if is_module else frozenset())
         for cls in type(value).__mro__:
@@ -332,6 +336,8 @@ def mark(value: Any) -> Any:
         )
     if isinstance(value, bytearray):
         return Content(bytes(value))
+    if is_empty_stage_table(value):
+        return Content("empty")
     if isinstance(value, random.Random):
         return Content(value.getstate())
     if isinstance(value, numpy.random.Generator):

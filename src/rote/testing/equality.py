@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..signature.bits import bytes_of, sharing
 from ..signature.leaves import flatten, paths
 
 
@@ -33,9 +34,9 @@ def assert_same(actual: Any, expected: Any, what: str = "result", *, tolerance: 
         )
     for name, mine, other in zip(paths(spec, what), ours, theirs, strict=True):
         _assert_leaf(name, mine, other, tolerance)
-    if _sharing(ours) != _sharing(theirs):
+    if sharing(ours) != sharing(theirs):
         raise AssertionError(
-            f"other tensors of {what} share memory: {_sharing(ours)} instead of {_sharing(theirs)}"
+            f"other tensors of {what} share memory: {sharing(ours)} instead of {sharing(theirs)}"
         )
 
 
@@ -69,39 +70,14 @@ def _wrong(actual: torch.Tensor, expected: torch.Tensor, tolerance: float) -> in
         return int((~close).sum())
     if actual.numel() == 0:
         return 0
-    mine, other = _bytes(actual), _bytes(expected)
+    mine, other = bytes_of(actual), bytes_of(expected)
     return int((mine != other).any(-1).sum())
-
-
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """One row of bytes for each element."""
-    plain = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
-    return plain.view(-1).view(torch.uint8).view(tensor.numel(), -1)
 
 
 def _equal(actual: Any, expected: Any) -> bool:
     if isinstance(actual, float):
         return actual.hex() == expected.hex()
     return actual is expected or bool(actual == expected)
-
-
-def _sharing(leaves: list[Any]) -> list[tuple[int, int]]:
-    """Pairs of leaves (by position) on one storage: each with the first one there."""
-    first: dict[int, int] = {}
-    found: list[tuple[int, int]] = []
-    storages: list[torch.UntypedStorage] = []  # kept, so that no handle is used twice
-    for position, leaf in enumerate(leaves):
-        if (
-            isinstance(leaf, torch.Tensor)
-            and leaf.layout is torch.strided
-            and leaf.numel()
-            and not leaf.is_meta
-        ):
-            storages.append(leaf.untyped_storage())
-            owner = first.setdefault(storages[-1]._cdata, position)
-            if owner != position:
-                found.append((owner, position))
-    return found
 
 
 def _outline(value: Any) -> str:

@@ -13,6 +13,7 @@ allocation outside of captures fails.
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Hashable, Mapping
@@ -20,6 +21,7 @@ from typing import Any
 
 import torch
 
+from ...base.errors import EnvironmentError_
 from ..base import SHARED, Capabilities, Sharing
 from .pool import Pool
 from .session import CudaSession
@@ -44,6 +46,7 @@ class CudaBackend:
         self.tracing = False
         self.streams = Streams(device)
         self._shared: dict[Hashable, Pool] = {}  # by tenant: where its next recording goes
+        self._process = os.getpid()
         self._waiting: list[CudaSession] = []
         self._sessions: weakref.WeakSet[CudaSession] = weakref.WeakSet()
 
@@ -78,6 +81,19 @@ class CudaBackend:
     def synchronize(self) -> None:
         """Wait for the current stream."""
         torch.cuda.current_stream(self.device).synchronize()
+
+    def check_process(self) -> None:
+        """CUDA does not survive a fork.
+
+        Raises:
+            EnvironmentError_: The process was forked after recordings had been made.
+        """
+        if os.getpid() != self._process:
+            raise EnvironmentError_(
+                "this process was forked from one that had used CUDA, and its recordings belong to that one. "
+                'Start processes with multiprocessing.set_start_method("spawn"), or fork before the first '
+                "CUDA call."
+            )
 
     def enter_call(self) -> None:
         """Wait, on the device, for the last replay if it ran on another stream."""

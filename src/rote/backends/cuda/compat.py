@@ -44,15 +44,30 @@ def not_capturing() -> Generator[None]:
 
     Libraries branch on ``torch.cuda.is_current_stream_capturing`` (``transformers`` skips a mask, optimizers
     refuse to step). What is recorded has to be what eager does, and a host read is no obstacle here. The name
-    is replaced while a recording runs, under the backend's lock, and put back afterwards.
+    is replaced while a recording runs, under the backend's lock, and put back afterwards. In torch 2.13 the
+    optimizers ask the stream itself, whose methods cannot be replaced; there it is their check that is.
     """
-    original = torch.cuda.is_current_stream_capturing
+    optimizers: Any = torch.optim.Optimizer
+    original, check = torch.cuda.is_current_stream_capturing, optimizers.__dict__.get(_CHECK)
     torch.cuda.is_current_stream_capturing = _never
+    if check is not None:
+        setattr(optimizers, _CHECK, _no_check)
     try:
         yield
     finally:
         torch.cuda.is_current_stream_capturing = original
+        if check is not None:
+            setattr(optimizers, _CHECK, check)
+
+
+_CHECK = "_accelerator_graph_capture_health_check"
+"""Refuses a step during a capture unless all groups are capturable. Seen in torch 2.13; before, another name
+asked ``torch.cuda.is_current_stream_capturing``."""
 
 
 def _never() -> bool:
     return False
+
+
+def _no_check(_: torch.optim.Optimizer) -> None:
+    return None

@@ -66,6 +66,9 @@ class HostBackend:
     def synchronize(self) -> None:
         """Nothing is ever queued."""
 
+    def check_process(self) -> None:
+        """Host memory survives a fork."""
+
     def enter_call(self) -> None:
         """Nothing to order: the lock already keeps calls apart."""
 

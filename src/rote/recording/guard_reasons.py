@@ -1,0 +1,54 @@
+"""Why a call does not fit the recordings there are, or fits one that is not all graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from types import CodeType
+
+from ..base.location import Site
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
+from ..signature.guards import Difference
+from .optimizers import rate_reason
+from .pinpoint import line_that_calls
+from .variant import Variant
+
+SHOWN = 3
+
+
+def guard_reasons(variants: list[Variant], codes: Collection[CodeType], site: Site | None) -> list[Reason]:
+    """Compare the state with that of the recording used last, or of the observation made last.
+
+    Args:
+        variants: The variants of the key, the last one first.
+        codes: Code that the callable runs.
+        site: The caller's line.
+    """
+    known = [variant for variant in variants if variant.recorded] or variants
+    if not known:
+        return []
+    files = [code.co_filename for code in codes]
+    if site is not None:
+        files.append(site.file)
+    found = known[0].explain()[:SHOWN]
+    return [rate_reason(part, files, site) or _reason(part, codes) for part in found]
+
+
+def island_reasons(variant: Variant) -> list[Reason]:
+    """The islands and host reads of a recording, as reasons."""
+    by_code = {rule.code: rule for rule in rules.RULES}
+    found: list[Reason] = []
+    for part in (*variant.islands(), *variant.branches()):
+        why = reason(by_code[part.code], f"{part.operation} runs between two segments", part.site)
+        if why not in found:
+            found.append(why)
+    return found
+
+
+def _reason(difference: Difference, codes: Collection[CodeType]) -> Reason:
+    """A slot that differs, as a reason."""
+    if difference.moved and difference.key == "grad":
+        line = line_that_calls("", "zero_grad", codes)
+        return reason(rules.GRADIENT_MOVED, str(difference), line or difference.site)
+    rule = rules.TENSOR_MOVED if difference.moved else rules.VALUE_CHANGED
+    return reason(rule, str(difference), difference.site)
