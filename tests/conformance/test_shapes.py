@@ -319,6 +319,19 @@ def test_sizes_that_stop_going_together(device):
     assert g.report().padded >= 3
 
 
+def test_axes_that_are_padded_by_turns(device):
+    """One recording answers calls of which now one, now the other argument is padded."""
+
+    def fn(x, y):
+        return x * 2, y * 3
+
+    g = rote.graph(fn, shapes="buckets", buckets={"x": {0: [4]}, "y": {0: [4]}})
+    for n, m in [(3, 4)] * 4 + [(4, 3), (3, 4), (4, 3), (4, 3), (4, 3), (2, 4), (2, 4), (4, 4)]:
+        x, y = rows(n, device), rows(m, device)
+        same(g(x, y), fn(x, y))
+    assert g.report().padded == 7 - 1 and count_recordings(g) == 1
+
+
 def test_an_argument_given_in_several_ways(device):
     g = check(lambda x: x * 2, device, sizes=[3, 3])
     for call in (lambda x: g(x), lambda x: g(x=x)):

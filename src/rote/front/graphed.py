@@ -149,7 +149,9 @@ class Graphed:
             self._calls -= 1
             return self._call_plainly(self._beside(caller))
         try:
-            return self._finish(entry, self._make(entry, call, caller))
+            if self._verifier is None:
+                return self._finish(entry, entry.run(call, caller))
+            return self._finish(entry, self._verifier.run(entry, call, caller, self._entries.values()))
         finally:
             backend.lock.release()
 
@@ -174,15 +176,14 @@ class Graphed:
             if cut is None:
                 return self._shapes.check(self, exact, entry, sources, caller)
             self._padded += 1
-            value = self._finish(entry, self._make(entry, padded, caller))
+            if self._verifier is None:
+                value = self._finish(entry, entry.run(padded, caller))
+            else:
+                made = self._verifier.run(entry, padded, caller, self._entries.values())
+                value = self._finish(entry, made)
             return value if value is PLAINLY else cut.apply(value, sources)
         finally:
             backend.lock.release()
-
-    def _make(self, entry: Entry, call: Call, caller: FrameType) -> Result:
-        if self._verifier is None:
-            return entry.run(call, caller)
-        return self._verifier.run(entry, call, caller, self._entries.values())
 
     @staticmethod
     def _beside(caller: FrameType) -> Reason:

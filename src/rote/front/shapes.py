@@ -85,6 +85,15 @@ def _sizes(sources: list[Source]) -> tuple[int, ...]:
     return tuple(source.size for source in sources)
 
 
+Axis = tuple[str, int]
+"""An argument and its axis."""
+
+
+def _axes(sources: list[Source]) -> tuple[Axis, ...]:
+    """What is padded; a cut counts its sources in this order, so it is right for calls of the same only."""
+    return tuple((source.name, source.axis) for source in sources)
+
+
 class ShapePolicy:
     """Pads the calls of one wrapper.
 
@@ -109,7 +118,8 @@ class ShapePolicy:
         """Forget all checks."""
         self._verdict: Reason | None = None
         self._tries: dict[Any, int] = {}
-        self._checked: weakref.WeakKeyDictionary[Variant, Checked] = weakref.WeakKeyDictionary()
+        self._checked: weakref.WeakKeyDictionary[Variant, dict[tuple[Axis, ...], Checked]]
+        self._checked = weakref.WeakKeyDictionary()
 
     # ------------------------------------------------------------------ a call
 
@@ -122,11 +132,13 @@ class ShapePolicy:
             graphed.note(why)
         if why is not None or not sources:
             return graphed.call_exactly(args, kwargs, caller)
-        exact = bind(args, kwargs)
-        if exact.foreign is not None or exact.key[2]:  # arguments that share memory may be one object
-            return graphed.call_exactly(args, kwargs, caller)
         try:
+            exact = bind(args, kwargs)
+            if exact.foreign is not None or exact.key[2]:  # arguments that share memory may be one object
+                return graphed.call_exactly(args, kwargs, caller)
             call = bind(*pad(args, kwargs, sources))
+        except RecursionError:  # a container that contains itself
+            return graphed.call_exactly(args, kwargs, caller)
         except RuntimeError as error:  # a type that cannot be joined, or no memory
             text = f"{sources[0]}: {type(error).__name__}: {error}"
             graphed.note(reason(rules.NOT_PADDED, text, user_site(caller)))
@@ -140,8 +152,12 @@ class ShapePolicy:
         variant = entry.find()
         if variant is None or not variant.recorded or variant.meets(call):
             return None
-        checked = self._checked.get(variant)
+        checked = self._known(variant, sources)
         return checked.cut if checked is not None and checked.covers(sources) else None
+
+    def _known(self, variant: Variant, sources: list[Source]) -> Checked | None:
+        """What is known of a recording with these axes padded."""
+        return self._checked.get(variant, {}).get(_axes(sources))
 
     def _sources(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType
@@ -204,7 +220,7 @@ class ShapePolicy:
         site, template = user_site(caller), result.variant.root.template
         args, kwargs = exact.arguments()
         known = entry.find()
-        checked = self._checked.get(known) if known is not None and known.recorded else None
+        checked = self._known(known, sources) if known is not None and known.recorded else None
         cut: Cut | None = None
         last: Result | None = None
         for variation in range(1 if checked is not None and checked.count >= CHECKS else VARIATIONS):
@@ -229,7 +245,7 @@ class ShapePolicy:
                 return reason(rules.NOT_PADDED, f"{sources[0]}: the results' axes are ambiguous", site)
         if last is not None and last.how == REPLAYED and last.variant is not None and cut is not None:
             self._tries.pop(entry.key, None)
-            checked = self._checked.setdefault(last.variant, Checked(cut))
+            checked = self._checked.setdefault(last.variant, {}).setdefault(_axes(sources), Checked(cut))
             if not checked.add(cut, sources):
                 text = f"{sources[0]}: the results' axes follow other axes by turns"
                 return reason(rules.NOT_PADDED, text, site)
