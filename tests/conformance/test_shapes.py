@@ -250,6 +250,38 @@ def test_rounding_is_allowed_only_when_asked_for(device):
     assert g.report().padded > 0
 
 
+def test_a_dependence_that_shows_late(device, caplog, reason):
+    """Values from 1000 on meet; the checked calls have none."""
+
+    def fn(x):
+        return torch.where(x > 1000, x + x.amax() + (x > 1000).sum(), x)
+
+    g = rote.graph(fn, shapes="buckets", buckets={"x": {0: [4]}})
+    for _ in range(15 + 2):
+        x = rows(3, device)
+        same(g(x), fn(x))
+    assert g.report().padded == 15
+    for _ in range(3):
+        x = rows(3, device) + 2000
+        same(g(x), fn(x))
+    assert g.report().padded == 15 and reason(g, "RT317").count == 3
+    assert "16 calls were padded before, and may differ" in caplog.text
+
+
+def test_a_band_that_extreme_padding_misses(device, reason):
+    """What is added up is zero for very large and very small values, and for most last rows."""
+
+    def fn(x):
+        y = x.relu()
+        return y.masked_fill(y > 1, 0).sum()
+
+    g = rote.graph(fn, shapes="buckets", buckets={"x": {0: [8]}})
+    for n in SIZES:
+        x = rows(n, device) * 3
+        assert torch.equal(g(x), fn(x))
+    assert g.report().padded == 0 and reason(g, "RT317").count > 0
+
+
 def test_code_that_branches_on_one_size(device):
     def fn(x):
         return x * 3 if x.shape[0] == 3 else x * 2

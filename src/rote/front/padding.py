@@ -16,8 +16,8 @@ import torch
 from ..recording.outputs import OWN, Template
 from ..signature.leaves import flatten, paths, unflatten
 
-Fill = Callable[[torch.Tensor, int], torch.Tensor]
-"""Makes one row to pad with, from a tensor and the axis; it is repeated as often as needed."""
+Fill = Callable[[torch.Tensor, int, int], torch.Tensor]
+"""Makes rows to pad with, from a tensor, the axis, and how many are needed."""
 
 
 class Source(NamedTuple):
@@ -42,26 +42,51 @@ class Source(NamedTuple):
 
 
 def fills(tensor: torch.Tensor) -> list[Fill]:
-    """What a tensor is padded with: first as in use, then to see whether padding shows."""
+    """What a tensor is padded with: first as in use, then to see whether padding shows.
+
+    Numbers are tried that are larger and smaller than all there are, and some from all over their range;
+    where numbers may be indices, only those that are there.
+    """
     if tensor.dtype is torch.bool:
-        return [_last, lambda found, axis: _last(found, axis).logical_not(), _first]
+        return [_last, lambda found, axis, rows: _last(found, axis, rows).logical_not(), _cycle]
     if not (tensor.is_floating_point() or tensor.is_complex()):
-        return [_last, _first, _last]
-    return [_last, lambda found, axis: _beyond(found, axis, 1), lambda found, axis: _beyond(found, axis, -1)]
+        return [_last, _first, _cycle]
+    return [_last, _above, _below, _ramp, _cycle]
 
 
-def _last(tensor: torch.Tensor, axis: int) -> torch.Tensor:
-    return tensor.narrow(axis, tensor.shape[axis] - 1, 1)
+def _last(tensor: torch.Tensor, axis: int, rows: int) -> torch.Tensor:
+    return _repeat(tensor.narrow(axis, tensor.shape[axis] - 1, 1), axis, rows)
 
 
-def _first(tensor: torch.Tensor, axis: int) -> torch.Tensor:
-    return tensor.narrow(axis, 0, 1)
+def _first(tensor: torch.Tensor, axis: int, rows: int) -> torch.Tensor:
+    return _repeat(tensor.narrow(axis, 0, 1), axis, rows)
 
 
-def _beyond(tensor: torch.Tensor, axis: int, sign: int) -> torch.Tensor:
-    """A row of numbers larger than any in the tensor, or smaller."""
-    most = (tensor.abs().amax() * 4 + 1).to(tensor.dtype) * sign
-    return most.expand(_last(tensor, axis).shape)
+def _repeat(row: torch.Tensor, axis: int, rows: int) -> torch.Tensor:
+    shape = list(row.shape)
+    shape[axis] = rows
+    return row.expand(shape)
+
+
+def _cycle(tensor: torch.Tensor, axis: int, rows: int) -> torch.Tensor:
+    """The rows that are there, from the first on."""
+    return tensor.index_select(axis, torch.arange(rows, device=tensor.device) % tensor.shape[axis])
+
+
+def _above(tensor: torch.Tensor, axis: int, rows: int) -> torch.Tensor:
+    most = (tensor.abs().amax() * 4 + 1).to(tensor.dtype)
+    return most.expand(_last(tensor, axis, rows).shape)
+
+
+def _below(tensor: torch.Tensor, axis: int, rows: int) -> torch.Tensor:
+    return -_above(tensor, axis, rows)
+
+
+def _ramp(tensor: torch.Tensor, axis: int, rows: int) -> torch.Tensor:
+    """From the largest magnitude's negative to it in even steps."""
+    like = _last(tensor, axis, rows)
+    steps = torch.linspace(-1, 1, like.numel() + 2, device=tensor.device)[1:-1].view(like.shape)
+    return (steps * tensor.abs().amax()).to(tensor.dtype)
 
 
 def pad(
@@ -79,15 +104,15 @@ def pad(
     for source in sources:
         values: Any = positional if isinstance(source.place, int) else named
         tensor = values[source.place]
-        row = fills(tensor)[variation](tensor, source.axis)
-        shape = list(row.shape)
-        shape[source.axis] = source.bucket - source.size
-        values[source.place] = torch.cat([tensor, row.expand(shape)], source.axis)
+        found = fills(tensor)
+        fill = found[min(variation, len(found) - 1)]
+        rows = fill(tensor, source.axis, source.bucket - source.size)
+        values[source.place] = torch.cat([tensor, rows], source.axis)
     return tuple(positional), named
 
 
-VARIATIONS = 3
-"""Number of fills."""
+VARIATIONS = 5
+"""The most fills there are for a type."""
 
 
 @dataclass(frozen=True)

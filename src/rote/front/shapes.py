@@ -6,21 +6,24 @@ and the results are cut back to the valid rows. That is only done where it was s
 1. The first calls of a bucket run as they are, observed. A call that writes an argument or a tensor made
    outside, draws random numbers, reads a value on the host, hands out a view of an argument or part of an
    autograd graph, or changes Python state, is never padded.
-2. The same call then runs padded, with three kinds of padding, and the valid rows have to equal the exact
+2. The same call then runs padded, with five kinds of padding, and the valid rows have to equal the exact
    results (bit by bit, unless ``bucket_tolerance`` allows for rounding: kernels may add up in another order
    for another shape). Which dimensions of a result follow the padded axis is seen by comparing shapes.
 3. After two such calls the *recording* is approved, not the callable: if a guard fails later and another
    recording is made, that one is checked as well. And every size is compared once before it is padded, since
    Python code may do something else for one size than for its neighbours.
+4. Some padded calls are compared again: the 16th of a recording, the 64th, and so on.
 
 What this cannot see: a dependence between rows that no kind of padding shows on the values of the checked
-calls. A branch taken for single values inside a kernel (``where(x > 1000, x.mean(), x)``) is one.
+calls. A branch taken for single values inside a kernel (``where(x > 1000, x.mean(), x)``) is one. If a later
+comparison finds it, a warning is logged, since padded calls before may have been wrong.
 
 Padding costs a copy of the padded arguments and of the results that are cut, on every call.
 """
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Mapping
 from types import FrameType
@@ -44,8 +47,13 @@ from .padding import VARIATIONS, CannotCutError, Cut, Source, difference, find_c
 if TYPE_CHECKING:
     from .graphed import Graphed
 
+_log = logging.getLogger("rote")
+
 CHECKS = 2
 """Calls of a bucket that are checked before its recording is used."""
+
+RECHECK = 16
+"""Padded calls after which one is compared again; then after four times as many, and so on."""
 
 TRIES = 6
 """Checked calls of a bucket that lead nowhere (no steady call, no recording) after which none is padded."""
@@ -65,11 +73,18 @@ class Checked:
     def __init__(self, cut: Cut) -> None:
         self.cut = cut
         self.count = 0
+        self.uses = 0
         self._sizes: set[tuple[int, ...]] = set()
 
     def covers(self, sources: list[Source]) -> bool:
         """Whether calls of these sizes may be padded."""
         return self.count >= CHECKS and _sizes(sources) in self._sizes and self.cut.fits(sources)
+
+    def use(self) -> bool:
+        """Count a padded call; False if it is to be compared instead: the 16th, the 64th, and so on."""
+        self.uses += 1
+        again = self.uses >= RECHECK and self.uses.bit_length() % 2 and not self.uses & (self.uses - 1)
+        return not again
 
     def add(self, cut: Cut, sources: list[Source]) -> bool:
         """Note a check that found no difference; False if it contradicts earlier ones."""
@@ -153,7 +168,9 @@ class ShapePolicy:
         if variant is None or not variant.recorded or variant.meets(call):
             return None
         checked = self._known(variant, sources)
-        return checked.cut if checked is not None and checked.covers(sources) else None
+        if checked is None or not checked.covers(sources) or not checked.use():
+            return None
+        return checked.cut
 
     def _known(self, variant: Variant, sources: list[Source]) -> Checked | None:
         """What is known of a recording with these axes padded."""
@@ -207,10 +224,19 @@ class ShapePolicy:
             why = reason(rules.NOT_PADDED, f"its calls are not steady: {result.reasons[0].message}", site)
         observer.release()
         if why is not None:
-            self._verdict = why
+            self._refuse(graphed, why, entry, sources)
         text = f"{sources[0]}: the call ran as it is, to be compared with the padded one"
         graphed.note(why or reason(rules.BUCKET_CHECKED, text, site))
         return result.value
+
+    def _refuse(self, graphed: Graphed, why: Reason, entry: Entry, sources: list[Source]) -> None:
+        """Pad no more; say so if calls were padded before."""
+        self._verdict = why
+        known = entry.find()
+        checked = self._known(known, sources) if known is not None else None
+        if checked is not None and checked.uses:
+            text = "%s: %d calls were padded before, and may differ: %s"
+            _log.warning(text, repr(graphed), checked.uses, why)  # a log must not keep the wrapper alive
 
     def _compare(
         self, exact: Call, result: Result, entry: Entry, sources: list[Source], caller: FrameType
