@@ -6,9 +6,10 @@ and the results are cut back to the valid rows. That is only done where it was s
 1. The first calls of a bucket run as they are, observed. A call that writes an argument or a tensor made
    outside, draws random numbers, reads a value on the host, hands out a view of an argument or part of an
    autograd graph, or changes Python state, is never padded.
-2. The same call then runs padded, with five kinds of padding, and the valid rows have to equal the exact
-   results (bit by bit, unless ``bucket_tolerance`` allows for rounding: kernels may add up in another order
-   for another shape). Which dimensions of a result follow the padded axis is seen by comparing shapes.
+2. The same call then runs padded, with five kinds of padding. Its operations have to be the same, with the
+   same numbers (see :mod:`.likeness`), and the valid rows have to equal the exact results: bit by bit, unless
+   ``bucket_tolerance`` allows for rounding, since kernels may add up in another order for another shape.
+   Which dimensions of a result follow the padded axis is seen by comparing shapes.
 3. After two such calls the *recording* is approved, not the callable: if a guard fails later and another
    recording is made, that one is checked as well. And every size is compared once before it is padded, since
    Python code may do something else for one size than for its neighbours.
@@ -42,6 +43,7 @@ from ..signature.key import Call, bind, is_plain
 from ..signature.leaves import flatten
 from .buckets import Axes, Sizes
 from .callables import positions
+from .likeness import program_difference
 from .padding import VARIATIONS, CannotCutError, Cut, Source, difference, find_cut, pad
 
 if TYPE_CHECKING:
@@ -259,6 +261,10 @@ class ShapePolicy:
             why = _against(last, site) if last.variant is not None else None
             if why is not None:
                 return why
+            if last.variant is not None and not variation:
+                text = program_difference(result.variant.root.events, last.variant.root.events, sources)
+                if text is not None:
+                    return reason(rules.NOT_PADDED, f"{sources[0]}: {text}", site)
             try:
                 cut = find_cut(template, result.value, last.value, sources)
             except CannotCutError as error:
