@@ -304,7 +304,7 @@ def test_a_number_of_rows_that_a_saturated_kernel_hides(device, reason):
 
 def test_sizes_that_operations_take(device):
     def fn(x):
-        y = x.view(x.shape[0], 5, 1).expand(x.shape[0], 5, 2).reshape(x.shape[0] * 5, 2)
+        y = x.view(x.shape[0], 5, 1).expand(x.shape[0], 5, 2).contiguous().view(x.shape[0] * 5, 2)
         return y.view(x.shape[0], 10) + torch.zeros(x.shape[0], 10, device=x.device)
 
     assert check(fn, device).report().padded >= 4

@@ -27,9 +27,7 @@ def program_difference(was: Sequence[Event], now: Sequence[Event], sources: Sequ
         if before.operation != after.operation:
             return f"{before.operation} at {before.site} is {after.operation} with padding"
         if not _operands(before.operands, after.operands, sources):
-            return (
-                f"a number or tensor that {before.operation} at {before.site} takes is another with padding"
-            )
+            return f"{before.operation} at {before.site} takes another number or tensor with padding"
         if not _alike(before.results, after.results, sources):
             return f"{before.operation} at {before.site} has other results with padding"
     return None if len(was) == len(now) else "the number of operations depends on the size"
