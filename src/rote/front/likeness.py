@@ -1,8 +1,10 @@
 """Did a padded call do what the exact one did? The operations of the two, compared one by one.
 
 Values may agree by chance: a softmax that is saturated hides that its input was multiplied by the number of
-rows. So the programs have to agree too: the same operations on the same tensors, with the same numbers, but
-for lists of sizes, in which a padded size (or a multiple of it) may stand for the exact one.
+rows, a sum that the padded rows add nothing on these values. So the programs have to agree too: the same
+operations on the same tensors, with the same numbers, but for lists of sizes, in which a padded size (or a
+multiple of it) may stand for the exact one. And no operation may take a padded tensor and return one without
+the padded axis: it would join the rows, or choose among them.
 """
 
 from __future__ import annotations
@@ -30,7 +32,26 @@ def program_difference(was: Sequence[Event], now: Sequence[Event], sources: Sequ
             return f"{before.operation} at {before.site} takes another number or tensor with padding"
         if not _alike(before.results, after.results, sources):
             return f"{before.operation} at {before.site} has other results with padding"
+        if _joins(before, after):
+            return f"{before.operation} at {before.site} joins rows: its result has no padded axis"
     return None if len(was) == len(now) else "the number of operations depends on the size"
+
+
+def _joins(was: Event, now: Event) -> bool:
+    """Whether an operation takes a tensor whose shape padding changes, and returns one that is the same."""
+    taken = zip(_tokens(was.operands), _tokens(now.operands), strict=True)
+    if all(before.shape == after.shape for before, after in taken):
+        return False
+    made = zip(_tokens(was.results), _tokens(now.results), strict=True)
+    return any(before.shape == after.shape for before, after in made)
+
+
+def _tokens(value: Any) -> list[Token]:
+    if isinstance(value, Token):
+        return [value]
+    if type(value) is not tuple:
+        return []
+    return [token for each in cast("tuple[Any, ...]", value) for token in _tokens(each)]
 
 
 def _operands(was: Any, now: Any, sources: Sequence[Source]) -> bool:
