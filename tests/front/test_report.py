@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 
 from rote.base.location import NOWHERE, Site
-from rote.front.report import IslandReport, ReasonReport, RecordingReport, Report, Tally, explain
+from rote.front.report import (
+    InputReport,
+    IslandReport,
+    ReasonReport,
+    RecordingReport,
+    Report,
+    Tally,
+    explain,
+)
 from rote.hazards import rules
 from rote.hazards.rules import reason
 
@@ -39,6 +47,12 @@ RECORDING = RecordingReport(
     replays=2,
     estimate=3_000_000,
     evictions=1,
+    inputs=(
+        InputReport("args[0]", "not mutated", "copied", ""),
+        InputReport("args[1]", "another tensor", "in place", "a.py:3"),
+        InputReport("args[2]", "another tensor", "copied", "a.py:4"),
+        InputReport("args[3]", "parameter or buffer", "in place", ""),
+    ),
 )
 
 
@@ -67,6 +81,12 @@ def test_json():
             "key": "(args[0]: float32[3])", "segments": 2, "operations": 7, "paths": 1,
             "islands": [{"operation": "aten::item", "where": "a.py:1", "code": "RT101"}],
             "bytes_held": 2_500_000, "replays": 2, "estimate": 3_000_000, "evictions": 1,
+            "inputs": [
+                {"name": "args[0]", "kind": "not mutated", "placement": "copied", "mutated": ""},
+                {"name": "args[1]", "kind": "another tensor", "placement": "in place", "mutated": "a.py:3"},
+                {"name": "args[2]", "kind": "another tensor", "placement": "copied", "mutated": "a.py:4"},
+                {"name": "args[3]", "kind": "parameter or buffer", "placement": "in place", "mutated": ""},
+            ],
         }],
         "reasons": [{"code": "RT1", "message": "m", "where": "a.py:1", "remedy": "r.", "count": 2}],
         "padded": 0, "budget": None,
@@ -80,6 +100,9 @@ def test_text():
         "recording 1 for (args[0]: float32[3]): 7 operations in 2 segments, 1 path, 2.5 MB "
         "(3.0 MB expected), 2 replays",
         "  island: aten::item at a.py:1 (RT101)",
+        "  args[1]: another tensor, in place, mutated at a.py:3",
+        "  args[2]: another tensor, copied, mutated at a.py:4",
+        "  args[3]: parameter or buffer, in place",
         "RT1, 2 calls: m",
         "  r.",
     ]

@@ -70,3 +70,10 @@ def test_results_round_trip(value):
     again = assemble(shape, parts)
     assert type(again) is type(value)
     assert value is None or again is value or list(again) == list(value)
+
+
+def test_lists_inside_a_tuple():
+    first, *rest = (torch.full((1,), float(n)) for n in range(4))
+    shape, parts = results_of((first, None, rest, []))
+    assert parts == [first, None, *rest] and shape == ("tuple", (None, None, 3, 0))
+    assert assemble(shape, parts) == (first, None, rest, [])

@@ -20,6 +20,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
+from .aliases import OWNING, Aliases
+
 
 @dataclass(frozen=True)
 class Capabilities:
@@ -173,6 +175,7 @@ class Backend(Protocol):
         exclusive: bool,
         generators: tuple[torch.Generator, ...] = (),
         sharing: Sharing = SHARED,
+        aliases: Aliases = OWNING,
     ) -> Session:
         """Start a recording.
 
@@ -182,6 +185,7 @@ class Backend(Protocol):
                 otherwise recordings share one pool.
             generators: Generators, besides the default one, that the callable draws from.
             sharing: With which recordings memory is shared, if not ``exclusive``.
+            aliases: How the recording holds tensors that it did not make.
         """
         ...
 

@@ -23,6 +23,7 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Account
 from ..memory.sizes import parse_size
+from ..recording.borrow import lend_again
 from ..recording.entry import Entry
 from ..recording.log import BackwardLog
 from ..recording.result import PLAINLY, RECORDED, REPLAYED, Limits, Result
@@ -74,12 +75,14 @@ class Graphed:
         self._last: tuple[Ticket, Entry] | None = None
         self._account = account or Account(self._name, parse_size(options.budget, "budget"))
         self._backwards = BackwardLog(self._tally, self._strict, checks)
-        borrow = options.outputs == "borrow"
+        counts = options.warmup, options.max_recordings, options.max_paths
+        borrow, guess = options.outputs == "borrow", not self._strict
+        limits = Limits(*counts, borrow, self._account, chain=options.chain, guess=guess)
         self._subject = Subject(
             function,
             self._name,
             self._executed,
-            Limits(options.warmup, options.max_recordings, options.max_paths, borrow, self._account),
+            limits,
             functools.partial(PROCESS.choose, options.backend),  # not a method: that would be a cycle
             self._backwards,
             ((self._name, function),),
@@ -150,8 +153,10 @@ class Graphed:
             return self._call_plainly(self._beside(caller))
         try:
             if self._verifier is None:
-                return self._finish(entry, entry.run(call, caller))
-            return self._finish(entry, self._verifier.run(entry, call, caller, self._entries.values()))
+                value = self._finish(entry, entry.run(call, caller))
+            else:
+                value = self._finish(entry, self._verifier.run(entry, call, caller, self._entries.values()))
+            return lend_again(value, call.leaves, call.borrowed) if call.borrowed else value
         finally:
             backend.lock.release()
 
@@ -249,7 +254,7 @@ class Graphed:
             text = explain_key(known.key, call) if known is not None else "no key was seen before"
             reasons = [reason(rules.NEW_KEY, text, site)]
         else:
-            variant, reasons = entry.would_replay(site)
+            variant, reasons = entry.would_replay(call)
             if variant is not None and not reasons:
                 return
         self._tally.add(reasons)

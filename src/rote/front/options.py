@@ -61,6 +61,8 @@ class Options:
         verify_tolerance: Relative and absolute difference that floating-point values may have in such a
             check. 0 compares bits (NaN equals NaN). Kernels with atomic additions on CUDA need it, or
             ``torch.use_deterministic_algorithms(True)``.
+        chain: Borrowed outputs of another recording are read and written where they lie; with False they are
+            copied like other arguments.
         enabled: False makes the wrapper a plain call.
     """
 
@@ -77,6 +79,7 @@ class Options:
     bucket_tolerance: float = 0.0
     verify: int = 0
     verify_tolerance: float = 0.0
+    chain: bool = True
     enabled: bool = True
 
     def __post_init__(self) -> None:
@@ -97,7 +100,7 @@ class Options:
         tolerance: Any = self.verify_tolerance
         if type(tolerance) not in (int, float) or not 0 <= tolerance < math.inf:
             raise OptionError(f"verify_tolerance={tolerance!r} must be a finite number of at least 0")
-        for name in ("strict", "enabled"):
+        for name in ("strict", "chain", "enabled"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
 

@@ -8,8 +8,9 @@ from ..backends.select import PROCESS
 from ..memory.budget import LEDGERS
 from ..memory.holding import Account
 from ..recording.entry import Entry
+from ..recording.placement import InputFacts
 from ..recording.variant import Variant
-from .report import IslandReport, RecordingReport
+from .report import InputReport, IslandReport, RecordingReport
 
 
 def recording_reports(entries: Iterable[Entry], account: Account) -> tuple[RecordingReport, ...]:
@@ -40,7 +41,13 @@ def _report(entry: Entry, variant: Variant, nbytes: int) -> RecordingReport:
         replays=variant.replays,
         estimate=variant.estimate,
         evictions=variant.evictions,
+        inputs=tuple(_input(fact) for fact in variant.facts),
     )
+
+
+def _input(fact: InputFacts) -> InputReport:
+    place = "in place" if fact.in_place else "copied"
+    return InputReport(fact.name, fact.kind, place, str(fact.mutated) if fact.mutated is not None else "")
 
 
 def _bytes_held(account: Account) -> dict[int, int]:

@@ -26,6 +26,24 @@ class IslandReport:
 
 
 @dataclass(frozen=True)
+class InputReport:
+    """A tensor argument of a recording.
+
+    Attributes:
+        name: ``args[0]``, ``kwargs['mask']``.
+        kind: ``"not mutated"``, ``"parameter or buffer"``, ``"produced by a recording"`` or
+            ``"another tensor"`` (a mutated one).
+        placement: ``"in place"``, or ``"copied"`` to the recording's memory (and back, if it is mutated).
+        mutated: ``file:line`` of the user's line that writes it first, empty if none does.
+    """
+
+    name: str
+    kind: str
+    placement: str
+    mutated: str
+
+
+@dataclass(frozen=True)
 class RecordingReport:
     """One recording.
 
@@ -41,6 +59,7 @@ class RecordingReport:
             observed calls had at one time, what they left at the end, and the arguments.
         replays: Calls answered by it.
         evictions: How often it gave its memory back for a budget, and was made again.
+        inputs: Its tensor arguments.
     """
 
     key: str
@@ -52,6 +71,7 @@ class RecordingReport:
     replays: int
     estimate: int = 0
     evictions: int = 0
+    inputs: tuple[InputReport, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -173,6 +193,12 @@ def explain(report: Report) -> str:
         )
         lines.extend(
             f"  island: {island.operation} at {island.where} ({island.code})" for island in recording.islands
+        )
+        lines.extend(
+            f"  {given.name}: {given.kind}, {given.placement}"
+            + (f", mutated at {given.mutated}" if given.mutated else "")
+            for given in recording.inputs
+            if given.mutated or given.placement == "in place"  # the others are the usual case
         )
     if not report.recordings:
         lines.append("no recording yet")

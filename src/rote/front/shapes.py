@@ -151,7 +151,8 @@ class ShapePolicy:
             return graphed.call_exactly(args, kwargs, caller)
         try:
             exact = bind(args, kwargs)
-            if exact.foreign is not None or exact.key[2]:  # arguments that share memory may be one object
+            # Arguments that share memory may be one object; those that are lent would be copied.
+            if exact.foreign is not None or exact.key[2] or exact.borrowed:
                 return graphed.call_exactly(args, kwargs, caller)
             call = bind(*pad(args, kwargs, sources))
         except RecursionError:  # a container that contains itself
@@ -166,8 +167,8 @@ class ShapePolicy:
 
     def cut_for(self, entry: Entry, call: Call, sources: list[Source]) -> Cut | None:
         """How to cut the results of a padded call that can be replayed; None if it cannot, or not yet."""
-        variant = entry.find()
-        if variant is None or not variant.recorded or variant.meets(call):
+        variant = entry.choice.find(call)
+        if variant is None or not variant.recorded:
             return None
         checked = self._known(variant, sources)
         if checked is None or not checked.covers(sources) or not checked.use():
@@ -234,11 +235,11 @@ class ShapePolicy:
     def _refuse(self, graphed: Graphed, why: Reason, entry: Entry, sources: list[Source]) -> None:
         """Pad no more; say so if calls were padded before."""
         self._verdict = why
-        known = entry.find()
-        checked = self._known(known, sources) if known is not None else None
-        if checked is not None and checked.uses:
+        known = [self._known(variant, sources) for variant in entry.variants]
+        uses = sum(checked.uses for checked in known if checked is not None)
+        if uses:
             text = "%s: %d calls were padded before, and may differ: %s"
-            _log.warning(text, repr(graphed), checked.uses, why)  # a log must not keep the wrapper alive
+            _log.warning(text, repr(graphed), uses, why)  # a log must not keep the wrapper alive
 
     def _compare(
         self, exact: Call, result: Result, entry: Entry, sources: list[Source], caller: FrameType
@@ -247,7 +248,7 @@ class ShapePolicy:
         assert result.variant is not None and result.variant.root.template is not None
         site, template = user_site(caller), result.variant.root.template
         args, kwargs = exact.arguments()
-        known = entry.find()
+        known = entry.choice.find(bind(*pad(args, kwargs, sources)))
         checked = self._known(known, sources) if known is not None and known.recorded else None
         cut: Cut | None = None
         last: Result | None = None

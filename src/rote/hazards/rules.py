@@ -146,6 +146,16 @@ TOO_MANY_PATHS = Rule(
 )
 TOO_MANY_KEYS = Rule("RT305", "too many different arguments", "Call with fewer distinct shapes and values.")
 NEW_KEY = Rule("RT306", "arguments not seen before", "Call with these arguments during the warm-up.")
+INPUT_MOVED = Rule(
+    "RT331",
+    "argument used in place lies elsewhere",
+    "Pass the same tensor at every call (allocate caches once and update them in place), or accept a copy.",
+)
+INPUT_IS_STATE = Rule(
+    "RT332",
+    "argument shares memory with state of the callable",
+    "Nothing is wrong: such calls have recordings of their own. Pass a clone if they should not.",
+)
 NOT_YET = Rule("RT307", "still observing", "Make more calls before measuring, or lower warmup.")
 EVICTED = Rule("RT311", "recording evicted", "Raise the budget, or call with fewer distinct arguments.")
 OVER_BUDGET = Rule(

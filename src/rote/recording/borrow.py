@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import threading
 import weakref
+from operator import is_
 from typing import Any
 
 import torch
 
 from ..base.errors import StaleOutputError
 from ..base.location import Site
-from .compat import plain_functions
+from ..signature.compat import plain_functions
+from ..signature.key import Call
+from ..signature.leaves import flatten, unflatten
 
 _METADATA = frozenset({
     "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "grad_fn", "is_leaf",
@@ -124,6 +127,56 @@ def lend(tensor: torch.Tensor, lease: Lease, made: str) -> BorrowedTensor:
         borrowed.lease = lease
         borrowed.made = made
     return borrowed
+
+
+def went_stale(call: Call) -> bool:
+    """Whether a borrowed argument's lease has ended since the call began."""
+    return any(lent.lease.ended is not None for _, lent in call.borrowed)
+
+
+def with_stale_copied(call: Call) -> Call:
+    """A call whose borrowed arguments lie in memory that is about to be overwritten, with copies of those.
+
+    A recording that gets its own output back reads it before it writes there. What it then has to write back
+    into the argument, or to return of it, needs memory of its own; the caller's tensor is stale by then.
+    """
+    stale = {index for index, lent in call.borrowed if lent.lease.ended is not None}
+    storages: dict[int, torch.UntypedStorage] = {}
+    leaves = list(call.leaves)
+    for index in stale:
+        leaf: torch.Tensor = leaves[index]
+        storage = leaf.untyped_storage()
+        copy = storages.get(storage._cdata)
+        if copy is None:
+            copy = storages[storage._cdata] = storage.clone()
+        fresh = torch.empty(0, dtype=leaf.dtype, device=leaf.device)
+        leaves[index] = fresh.set_(copy, leaf.storage_offset(), leaf.shape, leaf.stride())
+    return call._replace(leaves=tuple(leaves))
+
+
+def lend_again(value: Any, leaves: tuple[Any, ...], borrowed: tuple[tuple[int, BorrowedTensor], ...]) -> Any:
+    """A result that contains a borrowed argument, or looks at its memory, under the argument's lease.
+
+    Args:
+        value: What a callable returned that was called with plain tensors.
+        leaves: Its arguments.
+        borrowed: Which of them were borrowed, and the tensors with their leases.
+    """
+    handles = {leaves[index].untyped_storage()._cdata: lent for index, lent in borrowed}
+    same = {id(leaves[index]): lent for index, lent in borrowed}
+    parts: list[Any] = []
+    spec = flatten(value, parts)
+    found = [_again(part, handles, same) for part in parts]
+    return value if all(map(is_, parts, found)) else unflatten(spec, iter(found))
+
+
+def _again(part: Any, handles: dict[int, BorrowedTensor], same: dict[int, BorrowedTensor]) -> Any:
+    if not isinstance(part, torch.Tensor) or isinstance(part, BorrowedTensor):
+        return part
+    if id(part) in same:
+        return same[id(part)]
+    lent = handles.get(part.untyped_storage()._cdata) if part.layout is torch.strided else None
+    return lend(part, lent.lease, lent.made) if lent is not None else part
 
 
 def _name(func: Any) -> str:

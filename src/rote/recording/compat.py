@@ -28,11 +28,6 @@ def storage_owners(storage: torch.UntypedStorage) -> int:
     return int(_use_count(storage._cdata)) if _use_count is not None else 1 << 30
 
 
-plain_functions: Any = torch._C.DisableTorchFunctionSubclass
-"""Context in which tensor subclasses are treated as plain tensors. Seen in torch 2.11 and 2.13; no fallback
-is needed, the class is part of the documented extension interface under this name."""
-
-
 _top_mode: Any = getattr(_python_dispatch, "_get_current_dispatch_mode", lambda: None)
 """Seen in torch 2.11 and 2.13."""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..backends.aliases import OWNING, Aliases
 from ..base.errors import MisuseError
 from ..base.location import Site
 from ..hazards import rules
@@ -68,6 +69,7 @@ class Cursor(Place):
         self.blockers: list[Reason] = []
         self.arrays: dict[int, Site] = {}
         self.written_inputs: set[int] = set()
+        self.write_sites: dict[Origin, Site] = {}
         self.written_externals: set[int] = set()
         self.generators: dict[int, torch.Generator] = {}
         self.devices: set[torch.device] = set()
@@ -88,6 +90,11 @@ class Cursor(Place):
             self._check_stop()
         elif self.mode is Mode.RECORD:
             self._start_recording(root)
+
+    @property
+    def aliases(self) -> Aliases:
+        """How the recording holds tensors that it did not make."""
+        return self.tape.aliases if self.tape is not None else OWNING
 
     def _next_mode(self, node: Node) -> Mode:
         ready = self.tape is not None and node.seen >= self._warmup and node.complete

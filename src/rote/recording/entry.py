@@ -26,7 +26,8 @@ from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.state import Snapshot, StateWalk
 from .accumulators import renew_accumulators
 from .autograd import GradientWalk
-from .borrow import Lease
+from .borrow import Lease, went_stale, with_stale_copied
+from .choice import Choice, keeps_values, may_track, shares_state
 from .compat import saving_is_hooked
 from .gradients import GradientWatch
 from .guard_reasons import guard_reasons, island_reasons
@@ -74,6 +75,7 @@ class Entry:
         self._backend: Backend | None = None
         self.evictions = 0
         self.replays_before = 0
+        self.choice = Choice(self.variants, self.limits)
         self._eager_reasons: list[Reason] = []
         self._anchors = [self._anchor(leaf) for leaf, kind in zip(call.leaves, call.kinds, strict=True)
                          if kind == OPAQUE or isinstance(leaf, torch.nn.Parameter)]  # fmt: skip
@@ -104,30 +106,23 @@ class Entry:
         """The callable works on another device than its arguments and its state showed."""
         self._backend = self._pick(device)
 
-    def find(self) -> Variant | None:
-        """The variant whose state is the present one, moved to the front."""
-        for position, variant in enumerate(self.variants):
-            if variant.holds() and not variant.busy:
-                if position:
-                    self.variants.insert(0, self.variants.pop(position))
-                return variant
-        return None
-
-    def would_replay(self, site: Site | None = None) -> tuple[Variant | None, list[Reason]]:
+    def would_replay(self, call: Call) -> tuple[Variant | None, list[Reason]]:
         """For strict mode: the variant that would replay this call wholly from graphs, or reasons against."""
         if self.life.state is State.EAGER:
             return None, self._eager_reasons
-        variant = self.find()
+        variant = self.choice.find(call)
         if variant is None:
-            return None, self._guard_reasons() or self._waiting()
+            return None, self._guard_reasons() or self.choice.against(call)
         if not variant.recorded:
             waiting = [reason(rules.NOT_YET, "the key is still being observed")]
-            return None, self._eager_reasons or was_evicted(variant, site) or waiting
+            return None, self._eager_reasons or was_evicted(variant, user_site()) or waiting
         return variant, island_reasons(variant)
 
     def run(self, call: Call, caller: FrameType) -> Result:
         """Make one call: replay it, run it once while learning from it, or leave it to the caller."""
         self.calls += 1
+        for _, lent in call.borrowed:  # another thread may have replayed the producer since it was unwrapped
+            lent.lease.check(lent.made)
         if self.life.state is State.EAGER and self.life.rest():
             return Result(PLAINLY, EAGER, self._eager_reasons)
         if torch.is_grad_enabled() and saving_is_hooked():
@@ -136,24 +131,27 @@ class Entry:
         variant = self._start_early(call, caller)
         if variant is not None:
             return self._replay(variant, call, caller, started=True)
-        variant = self.find()
-        ready = variant is not None and (variant.recorded or variant.root.seen >= self.limits.warmup)
-        if variant is not None and ready and variant.meets(call):
-            text = "an argument shares memory with a tensor made outside the call"
-            return Result(PLAINLY, EAGER, [reason(rules.ALIASED_MUTATION, text, user_site(caller))])
+        variant, found = self.choice.find(call), list[Reason]()
         if variant is not None and variant.recorded:
-            return self._replay(variant, call, caller)
-        if variant is None and sum(other.busy for other in self.variants) >= MAX_PENDING:
+            better = self.choice.better(variant, call)
+            if better is None:
+                return self._replay(variant, call, caller)
+            variant = better
+        elif variant is None and sum(other.busy for other in self.variants) >= MAX_PENDING:
             text = f"{MAX_PENDING} results of this key are alive and their backward has not run"
             return Result(PLAINLY, EAGER, [reason(rules.BACKWARD_PENDING, text, user_site(caller))])
-        return self._trace(variant, call, user_site(caller))
+        elif variant is None:
+            variant, found = self.choice.elsewhere(call, user_site(caller))
+            if any(why.code == rules.ALIASED_MUTATION.code for why in found):
+                return Result(PLAINLY, EAGER, found)
+        return self._trace(variant, call, user_site(caller), found)
 
     def _start_early(self, call: Call, caller: FrameType) -> Variant | None:
         """Let the device begin while a long guard is checked; None if that cannot be, or the guard failed."""
         variant = self.variants[0] if self.variants else None
-        if variant is None or not variant.starts_early:
+        if variant is None or not variant.starts_early or call.borrowed:
             return None
-        if not variant.may_start_early() or variant.meets(call):
+        if not variant.may_start_early() or not variant.fits(call):
             return None
         assert self._backend is not None and variant.inputs is not None and variant.guard is not None
         self._backend.enter_call()
@@ -168,6 +166,8 @@ class Entry:
         assert backend is not None and inputs is not None
         backend.enter_call()
         self._end_lease(variant, caller)
+        if went_stale(call) and variant.hands_back():
+            call = with_stale_copied(call)
         shared = variant.effects if not variant.copies_gradients else []
         if not all([effect.withdraw() for effect in shared]):
             return self._stop_sharing_gradients(variant, call, user_site(caller))
@@ -204,50 +204,53 @@ class Entry:
             effect.restore()
         variant.release()
         variant.copies_gradients = True
-        return self._trace(variant, call, site)
+        return self._trace(variant, call, site, [])
 
     def _go_on(self, variant: Variant, call: Call, done: Replayed, site: Site) -> Result:
         """The host read a value that leads nowhere recorded: run Python from there."""
         root, warmup, inputs = variant.root, self.limits.warmup, variant.inputs
         plan = Plan(root, warmup, self._backend, inputs=inputs, follow=True, path=done.path)
-        child = done.node.edges.get(done.unseen)
-        if child is not None and child.seen >= self.limits.warmup and child.complete:
-            extend(variant, plan, self.limits.account)
-        return self._execute(variant, call, plan, site)
+        child, plan.before = done.node.edges.get(done.unseen), self.walk(call)
+        if inputs is not None and shares_state(variant, call, plan.before):
+            plan.inputs = inputs.hand_over(call.leaves)
+        elif child is not None and child.seen >= self.limits.warmup and child.complete:
+            extend(variant, call, plan, self.limits.account)
+        return self._execute(variant, call, plan, site, [])
 
     # ------------------------------------------------------------------ observe, record
 
-    def _trace(self, variant: Variant | None, call: Call, site: Site) -> Result:
+    def _trace(self, variant: Variant | None, call: Call, site: Site, found: list[Reason]) -> Result:
+        backend, warmup = self._backend, self.limits.warmup
+        if variant is not None and backend is not None and variant.root.seen >= warmup:
+            if not (variant.depends_on_sharing and shares_state(variant, call, self.walk(call))):
+                return self._record(variant, backend, call, site, found)
+            variant = None
         root = variant.root if variant is not None else Node()
-        plan = Plan(root, self.limits.warmup, self._backend)
-        if variant is None or root.seen < self.limits.warmup or self._backend is None:
-            return self._execute(variant, call, plan, site)
-        refused = prepare(variant, call, plan, self.limits.account, self._exclusive(variant, call), site)
+        return self._execute(variant, call, Plan(root, warmup, backend), site, found)
+
+    def _record(
+        self, variant: Variant, backend: Backend, call: Call, site: Site, found: list[Reason]
+    ) -> Result:
+        spots = self.choice.spots(variant, call, site)
+        if isinstance(spots, Reason):
+            return Result(PLAINLY, EAGER, [spots])
+        self.choice.drop_dead(variant)
+        plan = Plan(variant.root, self.limits.warmup, backend)
+        exclusive = self.limits.borrow or keeps_values(variant)
+        refused = prepare(variant, call, spots, plan, self.limits.account, exclusive, site)
         if refused is not None:
             event, why = refused
             if event is not None:
                 self.give_up(event, why)
             return Result(PLAINLY, EAGER, [why])
         evicted, variant.evicted = was_evicted(variant, site), None
-        result = self._execute(variant, call, plan, site)
+        result = self._execute(variant, call, plan, site, found)
         return result._replace(reasons=[*evicted, *result.reasons])
 
-    def _exclusive(self, variant: Variant, call: Call) -> bool:
-        """Whether values in the recording's memory outlive the call: lent, or kept for a backward."""
-        nodes = variant.root.walk()
-        return self.limits.borrow or self._tracks(variant, call) or any(node.effects_key for node in nodes)
-
-    def _tracks(self, variant: Variant, call: Call | None = None) -> bool:
-        """Whether a way through the recording, known or not, may have results that require grad."""
-        if not torch.is_grad_enabled():
-            return any(node.template is not None and node.template.tracked for node in variant.root.walk())
-        tensors = [tensor for ref in variant.externals.values() if (tensor := ref()) is not None]
-        leaves = call.leaves if call is not None else ()
-        arguments = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        return any(tensor.requires_grad for tensor in (*tensors, *arguments))
-
-    def _execute(self, variant: Variant | None, call: Call, plan: Plan, site: Site) -> Result:
-        guards = self._guard_reasons(site) if variant is None else []
+    def _execute(
+        self, variant: Variant | None, call: Call, plan: Plan, site: Site, found: list[Reason]
+    ) -> Result:
+        guards = found or (self._guard_reasons(site) if variant is None else [])
         if guards:
             self.last_mismatch = guards[0]
         if guards and self.life.state in (State.REPLAYING, State.RECORDING):
@@ -255,7 +258,7 @@ class Entry:
             _log.info("%s records again: %s", self.name, guards[0])
         # A known variant's guard has just said that nothing changed, unless it ignores something.
         known = variant is not None and not plan.follow and not variant.ignores
-        before = None if known else self.walk(call)
+        before = None if known else plan.before or self.walk(call)
         plan.backend = self.prepare(call)
         watch = variant.watch() if before is None and variant is not None else self._watch(before)
         dice = HostRandom.read()
@@ -273,7 +276,7 @@ class Entry:
     def _run_traced(self, traced: TracedCall, variant: Variant | None, plan: Plan) -> Outcome:
         """Run the callable; what is recorded has the accumulating nodes of its parameters to itself."""
         streams = plan.backend is not None and plan.backend.capabilities.asynchronous
-        grad = torch.is_grad_enabled() or (variant is not None and self._tracks(variant))
+        grad = torch.is_grad_enabled() or (variant is not None and may_track(variant))
         if plan.session is None or variant is None or not streams or not grad:
             return traced.run()
         parameters = [tensor for ref in variant.externals.values() if (tensor := ref()) is not None]
@@ -289,7 +292,7 @@ class Entry:
             plan.session.release()
             if variant is not None:
                 variant.release()
-                self.variants = [other for other in self.variants if other is not variant]
+                self.variants[:] = [other for other in self.variants if other is not variant]
 
     # ------------------------------------------------------------------ state around a call
 
@@ -312,14 +315,6 @@ class Entry:
             if found[0][1].device.type == "cuda":
                 return found[0][1].device
         return torch.device("cpu")
-
-    def _waiting(self) -> list[Reason]:
-        """Why none of the recordings whose guard holds can be replayed."""
-        pending = sum(variant.busy for variant in self.variants)
-        if not pending:
-            return [reason(rules.NOT_YET, "no recording for this state yet")]
-        text = f"{pending} results of this key are alive and their backward has not run"
-        return [reason(rules.BACKWARD_PENDING, text)]
 
     def _guard_reasons(self, site: Site | None = None) -> list[Reason]:
         """Why none of the recordings there are fits, or why this call is not the one observed last."""
@@ -359,7 +354,7 @@ class Entry:
             VerificationError: A replay of it was checked and is wrong.
         """
         if self.log.strict and self.calls >= self.limits.warmup + 2:
-            variant, reasons = self.would_replay()
+            variant, reasons = self.would_replay(call)
             if variant is None or reasons:
                 listed = "\n  ".join(str(why) for why in reasons)
                 raise NotReplayedError(

@@ -17,6 +17,10 @@ CAPTURED, VIEW, ISLAND, EARLY, READ, SHAPED, ANYWHERE, CONST, HOST, LIST = (
 )  # fmt: skip
 
 
+Shape = str | tuple[str, tuple[int | None, ...]]
+"""Structure of an operation's results."""
+
+
 @dataclass(slots=True)
 class Event:
     """One operation of a call.
@@ -26,7 +30,8 @@ class Event:
         operation: Name of the operation.
         operands: Comparable form of the operands, tensors as tokens.
         results: Results in order: a token, the index of the tensor operand it is, or None.
-        shape: Structure of the results: ``"one"``, ``"tuple"``, ``"list"`` or ``"none"``.
+        shape: Structure of the results: ``"one"``, ``"tuple"``, ``"list"`` or ``"none"``; with lists inside a
+            tuple (weight gradients of a recurrent layer), the outer one and the lengths of the inner ones.
         site: The user's line.
     """
 
@@ -34,7 +39,7 @@ class Event:
     operation: str
     operands: Any
     results: tuple[Any, ...]
-    shape: str
+    shape: Shape
     site: Site
 
 
@@ -105,19 +110,26 @@ def _comparable_other(value: Any) -> Any:
     return (type(value).__name__,)
 
 
-def results_of(value: Any) -> tuple[str, list[Any]]:
+def results_of(value: Any) -> tuple[Shape, list[Any]]:
     """Take an operation's result apart into its structure and its parts."""
     if isinstance(value, torch.Tensor):
         return "one", [value]
-    if isinstance(value, tuple):
-        return "tuple", list(value)
-    if isinstance(value, list):
-        return "list", list(value)
-    return "none", []
+    if not isinstance(value, (tuple, list)):
+        return "none", []
+    kind = "tuple" if isinstance(value, tuple) else "list"
+    if not any(isinstance(item, list) for item in value):
+        return kind, list(value)
+    lengths = tuple([len(item) if isinstance(item, list) else None for item in value])
+    return (kind, lengths), [part for item in value for part in (item if isinstance(item, list) else (item,))]
 
 
-def assemble(shape: str, parts: list[Any]) -> Any:
+def assemble(shape: Shape, parts: list[Any]) -> Any:
     """Inverse of :func:`results_of`."""
+    if isinstance(shape, tuple):
+        rest = iter(parts)
+        kind, lengths = shape
+        outer = [next(rest) if n is None else [next(rest) for _ in range(n)] for n in lengths]
+        return tuple(outer) if kind == "tuple" else outer
     if shape == "one":
         return parts[0]
     if shape == "tuple":

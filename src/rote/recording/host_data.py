@@ -111,7 +111,7 @@ class HostDataMode(TorchFunctionMode):
         if tensor.device.type == "meta" or (tracer.mode is Mode.OBSERVE and tracer.blockers):
             return tensor.tolist()
         event = Event(ev.LIST, "tolist", tracer.ledger.token(tensor), (), "none", user_site())
-        alias = tensor.detach()
+        alias = tracer.quietly(lambda: tracer.aliases.keep(tensor))
 
         def read() -> Any:
             return _Frozen(alias.tolist())

@@ -1,8 +1,9 @@
 """Static inputs: memory of fixed address into which each call's tensor arguments are placed.
 
 Arguments that share memory keep sharing it: they are placed as one span. Parameters among the arguments are
-not placed, they are read where they lie (and are part of the key). Inputs that the callable writes are copied
-back to the caller afterwards.
+not placed, they are read where they lie (and are part of the key), and so are those that the recording uses
+in place (:mod:`.placement`). Inputs that the callable writes are copied back to the caller afterwards; of
+those in place autograd is told that they were written.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.autograd.graph import increment_version
 
-from ..signature.key import TENSOR, Call, overlaps
+from ..backends.aliases import Aliases
+from ..signature.key import Call
 from .compat import copy_all
+from .placement import OTHER, Spot, base_offset, group_members, placeable
 
 
 @dataclass
@@ -33,10 +37,17 @@ class Group:
 
 @dataclass
 class StaticInputs:
-    """The placed arguments of a recording."""
+    """The arguments of a recording.
+
+    Attributes:
+        groups: Those that are copied.
+        written: First members of the groups that the callable writes.
+        spots: Those that are used in place.
+    """
 
     groups: list[Group]
     written: set[int] = field(default_factory=set[int])
+    spots: tuple[Spot, ...] = ()
 
     def __post_init__(self) -> None:
         simple = [group for group in self.groups if _is_simple(group)]
@@ -45,9 +56,11 @@ class StaticInputs:
         self._others = [group for group in self.groups if not _is_simple(group)]
 
     @classmethod
-    def like(cls, call: Call) -> StaticInputs:
-        """Allocate memory for a call's tensor arguments and place them."""
-        inputs = cls([_make_group(members, call) for members in group_members(call)])
+    def like(cls, call: Call, spots: tuple[Spot, ...] = ()) -> StaticInputs:
+        """Allocate memory for a call's tensor arguments, but for those in place, and copy them there."""
+        in_place = {spot.members for spot in spots}
+        copied = [members for members in group_members(call) if tuple(members) not in in_place]
+        inputs = cls([_make_group(members, call) for members in copied], spots=spots)
         inputs.place(call.leaves)
         return inputs
 
@@ -65,6 +78,12 @@ class StaticInputs:
 
     def copy_back(self, leaves: tuple[Any, ...]) -> None:
         """Give the caller's tensors the values that the callable wrote into the static ones."""
+        if self.spots:
+            members = [
+                member for spot in self.spots if spot.members[0] in self.written for member in spot.members
+            ]
+            touched: list[torch.Tensor] = [leaves[member] for member in members]
+            increment_version([tensor for tensor in touched if not tensor.is_inference()])
         for group in self.groups:
             if group.members[0] not in self.written:
                 continue
@@ -72,6 +91,17 @@ class StaticInputs:
                 _span(leaves, group.members).copy_(group.span)
             else:
                 _copy(leaves[group.members[0]], group.static[0])
+
+    def copied_back(self, call: Call) -> list[int]:
+        """First members of the groups that are written and copied although they could be used in place."""
+        borrowed = {position for position, _ in call.borrowed}
+        return [
+            group.members[0]
+            for group in self.groups
+            if group.members[0] in self.written
+            and borrowed.isdisjoint(group.members)
+            and placeable([call.leaves[member] for member in group.members])
+        ]
 
     def substitute(self, leaves: tuple[Any, ...]) -> list[Any]:
         """The call's leaves with tensors replaced by the static ones."""
@@ -81,26 +111,29 @@ class StaticInputs:
                 found[member] = static
         return found
 
+    def hand_over(self, leaves: tuple[Any, ...]) -> StaticInputs:
+        """In the middle of a call: give the caller's tensors their values; the call goes on in place."""
+        self.copy_back(leaves)
+        copied = tuple(Spot.of(group.members, leaves, OTHER) for group in self.groups)
+        return StaticInputs([], set(self.written), (*self.spots, *copied))
+
+    def aliases(self, leaves: tuple[Any, ...]) -> Aliases:
+        """How a recording holds the caller's tensors: what it uses in place, without keeping it alive."""
+        return Aliases(leaves[spot.members[0]].untyped_storage() for spot in self.spots)
+
+    def starts(self, leaves: tuple[Any, ...]) -> dict[int, int]:
+        """First element of each group in the caller's storage, by first member."""
+        groups = [group.members for group in self.groups] + [list(spot.members) for spot in self.spots]
+        return {members[0]: base_offset(leaves, members) for members in groups}
+
+    @property
+    def writes_in_place(self) -> bool:
+        """Whether a replay writes memory of the caller."""
+        return any(spot.members[0] in self.written for spot in self.spots)
+
     def nbytes(self) -> int:
         """Bytes of the static memory."""
         return sum(group.static[0].untyped_storage().nbytes() for group in self.groups)
-
-
-def group_members(call: Call) -> list[list[int]]:
-    """Indices of the tensor leaves (no parameters), those that overlap together."""
-    indices = [
-        index
-        for index, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True))
-        if kind == TENSOR and leaf.layout is torch.strided
-    ]
-    return [
-        [indices[position] for position in group] for group in overlaps([call.leaves[i] for i in indices])
-    ]
-
-
-def base_offset(leaves: tuple[Any, ...], members: list[int]) -> int:
-    """First element that any member of a group covers."""
-    return min(leaves[member].storage_offset() for member in members)
 
 
 def _is_simple(group: Group) -> bool:

@@ -17,12 +17,13 @@ from ..signature.executed import ExecutedCode
 from ..signature.guards import Difference
 from ..signature.key import Call
 from ..signature.leaves import containers, flatten
+from ..signature.state import ATTRIBUTE, CELL, ITEM
 from .autograd import kept_storages
 from .gradients import GradientWatch
-from .inputs import group_members
 from .ledger import NEW, Ledger
 from .outputs import OWN
 from .pinpoint import line_that_calls, line_that_changes
+from .placement import group_members
 from .run import HostRandom, Outcome, parameters_of
 from .tracked import graph_ends
 
@@ -186,3 +187,14 @@ def escape_reasons(
         text = f"a result of {operation} is still alive after the call"
         found.append(reason(rules.TENSOR_ESCAPES, text, site))
     return found
+
+
+def assign(kind: str, container: Any, key: Any, value: torch.Tensor) -> None:
+    """Put a value into a place that a walk of the state found."""
+    if kind == ITEM:
+        if not isinstance(container, tuple):
+            container[key] = value
+    elif kind == ATTRIBUTE:
+        setattr(container, key, value)
+    elif kind == CELL:
+        container.cell_contents = value

@@ -17,13 +17,15 @@ from ..hazards.rules import Reason, reason
 from ..signature.guards import Difference, differences
 from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
-from ..signature.state import ATTRIBUTE, CELL, ITEM, Snapshot, TensorMark
+from ..signature.state import Snapshot, TensorMark
 from . import judge
 from .backward import Backward
 from .borrow import Lease
+from .choice import bind, note_inputs
 from .gradients import GradientEffect, GradientWatch
 from .inputs import StaticInputs
 from .outputs import Template, spend
+from .placement import describe_inputs
 from .pupil import Pupil
 from .replay import result_of
 from .result import EAGER, RECORDED, Result
@@ -107,7 +109,8 @@ class Lesson:
         changes, after = self._changes(before)
         found = judge.state_reasons(changes, list(self._pupil.executed.globals), site)
         if after is not None:
-            found = found or self._restore_arguments(after)
+            restored = self._restore_arguments(after)
+            found = found or restored
         found += judge.random_reasons(dice, site)
         found += judge.surroundings_reasons(self._pupil.executed, outcome, self._call, site)
         found += judge.argument_reasons(outcome, self._call, site)
@@ -160,19 +163,19 @@ class Lesson:
         return why
 
     def _restore_arguments(self, after: Snapshot) -> list[Reason]:
-        """Python state that got hold of a static input is given the caller's tensor instead."""
-        inputs = self._plan.inputs
-        if inputs is None:
+        """Python state that got hold of a static or a borrowed input is given the caller's tensor instead."""
+        call, inputs = self._call, self._plan.inputs
+        if inputs is None and not call.borrowed:
             return []
-        originals = {
-            id(static): self._call.leaves[member]
-            for group in inputs.groups
-            for member, static in zip(group.members, group.static, strict=True)
-        }
+        lent = dict(call.borrowed)
+        originals: dict[int, torch.Tensor] = {id(call.leaves[index]): lent[index] for index in lent}
+        for group in inputs.groups if inputs is not None else ():
+            for member, static in zip(group.members, group.static, strict=True):
+                originals[id(static)] = lent.get(member, call.leaves[member])
         found: list[Reason] = []
         for entry in after.entries.values():
             if isinstance(entry.value, TensorMark) and entry.value.identity in originals:
-                _assign(entry.kind, entry.container, entry.key, originals[entry.value.identity])
+                judge.assign(entry.kind, entry.container, entry.key, originals[entry.value.identity])
                 text = f"{after.name_of(entry)} keeps an argument of the call"
                 found.append(reason(rules.STATE_CHANGES, text, self._site))
         return found
@@ -227,10 +230,10 @@ class Lesson:
         if variant is None:
             variant = self._variant = Variant(self._plan.root)
             self._pupil.variants.insert(0, variant)
-            observed = [other for other in self._pupil.variants if not other.recorded]
-            self._strange = len(observed) > MAX_OBSERVED
-            for old in observed[MAX_OBSERVED:]:
-                self._pupil.variants.remove(old)
+            if after is not None:
+                state = variant.reach(after, parameters_of(self._call), watch)
+                bind(variant, self._call, outcome, state, self._pupil.choice.guesses, self._site)
+            self._strange = self._pupil.choice.forget_old(MAX_OBSERVED)
         ledger = outcome.ledger
         variant.estimate = max(variant.estimate, estimate_of(ledger, self._call, self._plan.backend))
         ledger.note_readers("the result", self._site)
@@ -246,12 +249,15 @@ class Lesson:
         variant.generators.update(outcome.tracer.generators)
         variant.arrays |= set(outcome.tracer.arrays)
         variant.written |= outcome.tracer.written_inputs
+        note_inputs(variant, self._call, outcome)
         if after is not None:
             concerned = bool(self._effects) or self._reads_gradients(watch)
             variant.protect(after, parameters_of(self._call), watch, concerned=concerned)
 
     def _reads_gradients(self, watch: GradientWatch) -> bool:
         handles = {gradient.untyped_storage()._cdata for _, _, gradient in watch.gradients()}
+        if self._variant is not None and handles & self._variant.externals.keys():
+            return True
         return any(tensor.untyped_storage()._cdata in handles for tensor in self._outcome.ledger.externals)
 
     def _unsteady(self, value: Any, found: list[Reason]) -> Result:
@@ -335,6 +341,9 @@ class Lesson:
             variant.copies_gradients = True
         variant.collect_effects(self._node.effects)
         variant.decide_start(variant.holding.backend.capabilities.asynchronous)
+        if variant.inputs is not None:
+            spots = variant.inputs.spots
+            variant.facts = describe_inputs(self._call, spots, variant.written, variant.sites)
         return True
 
     def _hold_budget(self, variant: Variant, result: Result) -> Result:
@@ -387,13 +396,3 @@ class Lesson:
             if last is not None and last.code in (rules.HYPERPARAMETER.code, rules.GRADIENT_MOVED.code):
                 why = replace(why, where=last.where, remedy=last.remedy)
             pupil.give_up(Event.LIMIT, why)
-
-
-def _assign(kind: str, container: Any, key: Any, value: torch.Tensor) -> None:
-    if kind == ITEM:
-        if not isinstance(container, tuple):
-            container[key] = value
-    elif kind == ATTRIBUTE:
-        setattr(container, key, value)
-    elif kind == CELL:
-        container.cell_contents = value

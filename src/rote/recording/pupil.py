@@ -12,6 +12,7 @@ from ..signature.key import Call
 from ..signature.state import Snapshot
 from .autograd import GradientWalk
 from .backward import Walker
+from .choice import Choice
 from .log import BackwardLog
 from .result import Limits
 from .states import Event, Life
@@ -27,6 +28,7 @@ class Pupil(Protocol):
     replays_before: int
     calls: int
     last_mismatch: Reason | None
+    choice: Choice
 
     @property
     def name(self) -> str:

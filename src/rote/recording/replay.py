@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..signature.key import Call
 from .backward import Backward
 from .borrow import Lease
-from .inputs import StaticInputs, base_offset
+from .inputs import StaticInputs
 from .outputs import INPUT_VIEW, Template, hand_out
 from .tree import Node
 
@@ -89,6 +89,6 @@ def result_of(
         inputs.copy_back(call.leaves)
     starts: dict[int, int] = {}
     if any(leaf.kind == INPUT_VIEW for leaf in template.leaves):
-        starts = {group.members[0]: base_offset(call.leaves, group.members) for group in inputs.groups}
+        starts = inputs.starts(call.leaves)
     attach = backward.attach if backward is not None else None
     return hand_out(template, call.leaves, starts, lease, attach)

@@ -30,6 +30,8 @@ class Limits:
         max_paths: Ways through one recording.
         borrow: Outputs are handed out without a copy.
         account: Whose budget the recordings count against.
+        chain: Outputs that another recording lends are used in place.
+        guess: The place of an argument may be guessed (a wrong guess costs a recording).
     """
 
     warmup: int
@@ -37,6 +39,8 @@ class Limits:
     max_paths: int
     borrow: bool
     account: Account
+    chain: bool = True
+    guess: bool = True
 
 
 class Result(NamedTuple):

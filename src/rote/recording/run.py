@@ -18,19 +18,22 @@ from typing import Any
 import numpy
 import torch
 
+from ..backends.aliases import OWNING, Aliases
 from ..backends.base import Backend, Session
 from ..base.location import NOWHERE, Site, traceback_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.key import PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
+from ..signature.state import Snapshot
 from .autograd import newest_age
 from .compat import unseen_function_mode
 from .cursor import Mode
 from .host_data import HostDataMode, consumed
-from .inputs import StaticInputs, base_offset, group_members
+from .inputs import StaticInputs
 from .ledger import Ledger
 from .outputs import Template, make_template
+from .placement import base_offset, group_members
 from .saved import saving
 from .shortage import out_of_memory
 from .tape import RestartError, SegmentTape
@@ -52,6 +55,8 @@ class Plan:
         root: The tree of the call's variant.
         follow: Follow a path that has just been replayed.
         path: Values along it.
+        aliases: How the recording holds tensors that it did not make.
+        before: The state before the call, where it was looked at already.
         warmup: Agreeing observations before a node is recorded.
         backend: The device, once it is known.
         session: The capture, if something may be recorded.
@@ -71,6 +76,8 @@ class Plan:
     follow: bool = False
     path: list[Any] = field(default_factory=list[Any])
     codes: int = 0
+    aliases: Aliases = OWNING
+    before: Snapshot | None = None
 
 
 @dataclass
@@ -114,7 +121,7 @@ class TracedCall:
         self._plan = plan
         self._site = site
         self._tape = (
-            SegmentTape(plan.backend, plan.session, plan.make_room)
+            SegmentTape(plan.backend, plan.session, plan.aliases, plan.make_room)
             if plan.session is not None and plan.backend is not None
             else None
         )

@@ -23,9 +23,9 @@ import torch
 from ..backends.base import Backend
 from ..signature.key import Call, extent
 from ..signature.leaves import flatten
-from .inputs import group_members
 from .mismatch import plain_tensor
 from .outputs import copy_of
+from .placement import group_members
 from .random_state import RandomState
 from .variant import Variant
 
@@ -173,6 +173,7 @@ class Surface:
 def _argument_spans(variant: Variant, call: Call) -> list[Span]:
     """One span for each group of arguments that cover common memory."""
     names = call.names()
+    own = {index for index, lent in call.borrowed if lent.lease is variant.lease}
     spans: list[Span] = []
     for members in group_members(call):
         tensors = [(names[member], call.leaves[member]) for member in members]
@@ -180,8 +181,8 @@ def _argument_spans(variant: Variant, call: Call) -> list[Span]:
             continue
         start = min(extent(tensor)[0] for _, tensor in tensors) // ALIGNMENT * ALIGNMENT
         end = max(extent(tensor)[1] for _, tensor in tensors)
-        # A borrowed output that comes back as an argument lies in memory that the replay writes.
-        compared = call.given is not None or not variant.written.isdisjoint(members)
+        # The recording's own borrowed output that comes back as an argument is stale after the replay.
+        compared = own.isdisjoint(members)
         memory = _bytes(tensors[0][1].untyped_storage(), start, end)
         spans.append(Span(memory, start, tensors, compared))
     return spans

@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 
+from ..backends.aliases import OWNING, Aliases
 from ..backends.base import Backend, Session
 from ..base.errors import CaptureError, MemoryShortageError
 from ..hazards import rules
-from .compat import plain_functions
+from ..signature.compat import plain_functions
 from .events import Event, results_of, tensors_of
 from .ledger import Ledger
 from .tree import Branch, Island, Node, Step
@@ -65,13 +66,19 @@ class SegmentTape:
     Args:
         backend: The device.
         session: The recording in progress.
+        aliases: How steps hold tensors that the recording did not make.
         make_room: Frees memory for it.
     """
 
     def __init__(
-        self, backend: Backend, session: Session, make_room: Callable[[], None] | None = None
+        self,
+        backend: Backend,
+        session: Session,
+        aliases: Aliases = OWNING,
+        make_room: Callable[[], None] | None = None,
     ) -> None:
         self.session = session
+        self.aliases = aliases
         self.shortage: str | None = None
         self._make_room = make_room
         self.place: Place | None = None
@@ -175,14 +182,16 @@ class SegmentTape:
         else:
             out = func(*args, **kwargs)
         parts = results_of(out)[1]
-        kept, kept_kwargs = _keep(args), {key: _keep(value) for key, value in kwargs.items()}
+        again = kept_call(func, args, kwargs, self.aliases)
         results = [
-            part.detach() if isinstance(part, torch.Tensor) and not any(part is o for o in operands) else None
+            self.aliases.keep(part)
+            if isinstance(part, torch.Tensor) and not any(part is o for o in operands)
+            else None
             for part in parts
         ]
 
         def call() -> list[Any]:
-            return results_of(func(*kept, **kept_kwargs))[1]
+            return results_of(again())[1]
 
         self._steps.append(Island(call, results, event.operation, event.site, code))
         return out
@@ -224,15 +233,10 @@ class SegmentTape:
         self._steps = []
 
 
-def kept_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
+def kept_call(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], aliases: Aliases
+) -> Callable[[], Any]:
     """An operation bound to aliases of its operands, so that later changes of their metadata do no harm."""
-    kept, kept_kwargs = _keep(args), {key: _keep(value) for key, value in kwargs.items()}
+    kept = aliases.keep_all(args)
+    kept_kwargs = {key: aliases.keep_all(value) for key, value in kwargs.items()}
     return lambda: func(*kept, **kept_kwargs)
-
-
-def _keep(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.detach()
-    if isinstance(value, (list, tuple)):
-        return type(value)([_keep(item) for item in value])
-    return value

@@ -147,6 +147,8 @@ class Tracer(HostTensors, TorchDispatchMode):
     def _note_writes(self, written: list[torch.Tensor]) -> None:
         for tensor in written:
             origin = self.ledger.origin(tensor)
+            if origin is not None and origin[0] is not NEW and origin not in self.write_sites:
+                self.write_sites[origin] = user_site()
             if origin is not None and origin[0] == INPUT:
                 self.written_inputs.add(origin[1])
             elif origin is not None and origin[0] == EXTERNAL:
@@ -265,7 +267,9 @@ class Tracer(HostTensors, TorchDispatchMode):
         def run() -> Any:
             return func(*args, **kwargs)
 
-        return self.branch(event, run, lambda: kept_call(func, args, kwargs), shaped=event.kind == ev.SHAPED)
+        return self.branch(
+            event, run, lambda: kept_call(func, args, kwargs, self.aliases), shaped=event.kind == ev.SHAPED
+        )
 
     def _note_optimizer(self, tensor: torch.Tensor, site: Site) -> None:
         """An optimizer reads on the host: a count it keeps blocks; a learning rate may have many values."""

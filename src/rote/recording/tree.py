@@ -144,6 +144,21 @@ class Node:
             child.arrivals = []
             child.unrecord()
 
+    def bare(self) -> Node:
+        """A copy of what was observed from here on, to be recorded on its own."""
+        edges = {value: child.bare() for value, child in self.edges.items()}
+        template = self.template.bare() if self.template is not None else None
+        return Node(
+            events=list(self.events),
+            complete=self.complete,
+            seen=self.seen,
+            edges=edges,
+            template=template,
+            effects_key=self.effects_key,
+            refused=set(self.refused),
+            pure=self.pure,
+        )
+
     def paths(self) -> int:
         """Number of observed ways from here to an end."""
         return sum(child.paths() for child in self.edges.values()) if self.edges else 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch.autograd.graph import increment_version
 
 from ..base.location import Site
 from ..memory.holding import Holding
+from ..signature.compat import plain_functions
 from ..signature.guards import Difference, Guard
 from ..signature.key import TENSOR, Call
 from ..signature.state import Snapshot
@@ -17,6 +19,8 @@ from .backward import Backward, Occupancy
 from .borrow import Lease
 from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
+from .outputs import INPUT_VIEW, PASSED
+from .placement import OTHER, InputFacts, Regulars, Seen, Spot
 from .shortage import pause_after
 from .tree import Island, Node
 
@@ -52,7 +56,14 @@ class Variant:
         self.evicted: str | None = None
         self.pause = 0
         self.copies_gradients = False
+        self.keeps_graph = False
         self.starts_early = False
+        self.bound: tuple[Spot, ...] = ()
+        self.persistent: dict[int, Seen] = {}
+        self.regulars = Regulars()
+        self.sites: dict[tuple[str, int], Site] = {}
+        self.facts: tuple[InputFacts, ...] = ()
+        self._shared: dict[int, weakref.ref[torch.Tensor]] = {}
         self._present: list[tuple[weakref.ref[torch.Tensor], GradientSlot]] = []
         self._leaves: list[tuple[str, weakref.ref[torch.Tensor]]] = []
 
@@ -72,6 +83,8 @@ class Variant:
             watch: The gradient slots before the call.
             concerned: The call reads or replaces some of them.
         """
+        reach = self.reach(snapshot, parameters, watch)
+        self._shared = {handle: weakref.ref(tensor) for handle, tensor in reach.items()}
         externals = {
             handle: tensor for handle, ref in self.externals.items() if (tensor := ref()) is not None
         }
@@ -81,6 +94,11 @@ class Variant:
         self._present = watch.presence() if concerned else []
         self._leaves = watch.leaves()
 
+    @property
+    def may_meet_gradients(self) -> bool:
+        """Whether a way through the call that is still unseen may read a tensor that requires grad."""
+        return bool(self.root.edges and self._leaves)
+
     def watch(self) -> GradientWatch:
         """Watch the gradient slots that were known when the guard was made."""
         return GradientWatch([(name, tensor) for name, ref in self._leaves if (tensor := ref()) is not None])
@@ -88,6 +106,39 @@ class Variant:
     def gradient_slots(self) -> list[tuple[str, weakref.ref[torch.Tensor]]]:
         """The parameters that may get a gradient, with their names."""
         return self._leaves
+
+    @staticmethod
+    def reach(
+        snapshot: Snapshot, parameters: dict[int, tuple[str, torch.Tensor]], watch: GradientWatch
+    ) -> dict[int, torch.Tensor]:
+        """The tensors that the callable can reach besides its tensor arguments, by storage handle."""
+        found = {gradient.untyped_storage()._cdata: gradient for _, _, gradient in watch.gradients()}
+        found.update({handle: tensor for handle, (_, tensor) in parameters.items()})
+        found.update({handle: entries[0][1] for handle, entries in snapshot.tensors.items()})
+        return found
+
+    def sibling(self, spots: Iterable[Spot]) -> Variant:
+        """A variant with the same state and the same observations whose arguments may lie elsewhere.
+
+        Args:
+            spots: What lies where it lay.
+        """
+        other = Variant(self.root.bare())
+        other.guard, other.arrays, other.readers = self.guard, set(self.arrays), dict(self.readers)
+        other.written_arrays = dict(self.written_arrays)
+        other.written, other.sites = set(self.written), dict(self.sites)
+        other.externals, other.writes = dict(self.externals), dict(self.writes)
+        other.generators, other.copies_gradients = dict(self.generators), self.copies_gradients
+        other.estimate = self.estimate
+        other._shared, other._present, other._leaves = self._shared, self._present, self._leaves
+        other.bound = tuple(spot for spot in spots if spot in self.bound)
+        other.persistent = {spot.members[0]: spot.seen for spot in spots if spot.kind is OTHER}
+        return other
+
+    @property
+    def spots(self) -> tuple[Spot, ...]:
+        """The arguments that are used in place, or must be."""
+        return self.inputs.spots if self.inputs is not None else self.bound
 
     @property
     def recorded(self) -> bool:
@@ -129,6 +180,19 @@ class Variant:
         self.starts_early = (
             asynchronous and long and self.root.pure and first is not None and not self.effects
         )
+        if self.inputs is not None and self.inputs.writes_in_place:
+            self.starts_early = False
+
+    def _reaches(self, handle: int) -> bool:
+        """Whether a tensor that the callable can reach is on this storage, still."""
+        for table in (self._shared, self.externals):
+            reference = table.get(handle)
+            tensor = reference() if reference is not None else None
+            if tensor is not None:  # a gradient that died may have left its handle to somebody else
+                with plain_functions():
+                    if tensor.untyped_storage()._cdata == handle:
+                        return True
+        return False
 
     def explain(self) -> list[Difference]:
         """What differs from the state the variant is valid in."""
@@ -138,14 +202,40 @@ class Variant:
         """Note the gradient slots that a newly recorded path replaces."""
         self.effects = [*self.effects, *fresh]
 
+    def fits(self, call: Call) -> bool:
+        """Whether the arguments lie where the variant needs them."""
+        leaves = call.leaves
+        return all([spot.holds(leaves) for spot in self.spots]) and not self.meets(call)
+
     def meets(self, call: Call) -> bool:
-        """Whether an argument shares memory with an external tensor while one of the two is written."""
-        if not self.writes and not self.written:
-            return False
-        known = self.externals
-        return any(
-            kind is TENSOR and leaf.untyped_storage()._cdata in known
-            for leaf, kind in zip(call.leaves, call.kinds, strict=True)
+        """Whether an argument that would be copied shares memory with state, where a copy is not the same."""
+        return (not self.recorded or self.depends_on_sharing) and bool(self.shared(call))
+
+    @property
+    def depends_on_sharing(self) -> bool:
+        """Whether an argument that shares memory with state is another call than one that does not.
+
+        It is if something is written, and may be while there are ways through the call still unseen.
+        """
+        return bool(self.writes or self.written or self.root.edges)
+
+    def shared(self, call: Call) -> list[int]:
+        """The arguments not in place that share memory with tensors the callable can reach."""
+        in_place = {member for spot in self.spots for member in spot.members}
+        return [
+            index
+            for index, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True))
+            if kind is TENSOR
+            and index not in in_place
+            and self._reaches(leaf.untyped_storage()._cdata)
+            and leaf.numel()
+        ]
+
+    def hands_back(self) -> bool:
+        """Whether arguments are written, or are (views of them are) among the results."""
+        ends = [node.template for node in self.root.walk() if node.template is not None]
+        return bool(self.written) or any(
+            leaf.kind in (PASSED, INPUT_VIEW) for template in ends for leaf in template.leaves
         )
 
     def note_writes(self) -> None:

@@ -112,7 +112,7 @@ class Verifier:
         turn = sum(variant.replays for variant in entry.variants) % self._every == 0
         if not turn and all(variant.replays or not variant.recorded for variant in entry.variants):
             return None
-        variant = entry.find() if entry.life.state is not State.EAGER else None
-        if variant is None or not variant.recorded or variant.meets(call):
+        variant = entry.choice.find(call) if entry.life.state is not State.EAGER else None
+        if variant is None or not variant.recorded:
             return None
         return variant if turn or not variant.replays else None

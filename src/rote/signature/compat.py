@@ -48,6 +48,11 @@ fresh_scaler_state: Any = getattr(grad_scaler, "_refresh_per_optimizer_state", N
 graphed callable keeps the call eager (its table is another object after each step)."""
 
 
+plain_functions: Any = torch._C.DisableTorchFunctionSubclass
+"""Context in which tensor subclasses are treated as plain tensors. Seen in torch 2.11 and 2.13; no fallback
+is needed, the class is part of the documented extension interface under this name."""
+
+
 def default_device() -> Any:
     """The device set by ``torch.set_default_device`` or ``with torch.device(...)``, or None."""
     return getattr(_device, "CURRENT_DEVICE", None)

@@ -31,6 +31,7 @@ class Call(NamedTuple):
         key: Hashable; two calls with equal keys may share recordings.
         given: The arguments as the caller gave them; None if a leaf had to be replaced.
         foreign: Name of a tensor that cannot be placed (a subclass, sparse, nested), or None.
+        borrowed: Leaves that came as borrowed outputs: the position, and the tensor with its lease.
     """
 
     spec: Spec
@@ -39,6 +40,7 @@ class Call(NamedTuple):
     key: tuple[Any, ...]
     given: tuple[tuple[Any, ...], dict[str, Any]] | None = None
     foreign: str | None = None
+    borrowed: tuple[tuple[int, Any], ...] = ()
 
     def names(self) -> list[str]:
         """Name of every leaf: ``args[0]``, ``kwargs['mask']``."""
@@ -61,6 +63,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     spec = flatten((args, kwargs), leaves)
     given: tuple[Any, Any] | None = (args, kwargs)
     foreign: str | None = None
+    borrowed: list[tuple[int, Any]] = []
     kinds: list[str] = []
     tokens: list[Any] = []
     shared: list[torch.Tensor] = []
@@ -71,6 +74,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
                 foreign = f"a tensor with layout {leaf.layout}"
         else:
             if hasattr(leaf, "__rote_plain__"):  # a borrowed output of an earlier call
+                borrowed.append((position, leaf))
                 leaf = leaves[position] = leaf.__rote_plain__()
                 given = None
             kind, token = describe(leaf)
@@ -81,7 +85,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         if kind is TENSOR:
             shared.append(leaf)
     key = (spec, tuple(tokens), _sharing(shared) if len(shared) > 1 else (), read_ambient())
-    return Call(spec, tuple(leaves), tuple(kinds), key, given, foreign)
+    return Call(spec, tuple(leaves), tuple(kinds), key, given, foreign, tuple(borrowed))
 
 
 def describe(leaf: Any) -> tuple[str, Any]:

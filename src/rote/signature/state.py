@@ -33,6 +33,7 @@ import torch
 from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
 
 from ..base.location import TORCH_NEEDS
+from .compat import plain_functions
 from .executed import ExecutedCode
 from .training import Training, is_empty_stage_table
 
@@ -141,7 +142,8 @@ class StateWalk:
         collecting = gc.isenabled()
         gc.disable()  # a walk makes tens of thousands of tuples, no garbage; collecting would double its time
         try:
-            self._take(roots)
+            with plain_functions():  # to look at a stale borrowed output is not to use it
+                self._take(roots)
         finally:
             if collecting:
                 gc.enable()
@@ -358,7 +360,8 @@ def _base(array: Any) -> Any:
 
 def _address(tensor: torch.Tensor) -> int:
     plain = tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin)
-    return tensor.data_ptr() if plain else 0
+    with plain_functions():
+        return tensor.data_ptr() if plain else 0
 
 
 def _is_open(kind: type) -> bool:

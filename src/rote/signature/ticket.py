@@ -26,7 +26,7 @@ class Ticket:
     """
 
     def __init__(self, call: Call, positional: int, names: tuple[str, ...]) -> None:
-        self._call = call
+        self._call = call._replace(leaves=(), given=None)  # a ticket keeps no argument alive
         self._positional = positional
         self._names = names
         self._tokens = call.key[1]

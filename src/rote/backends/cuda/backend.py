@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from ...base.errors import EnvironmentError_
+from ..aliases import OWNING, Aliases
 from ..base import SHARED, Capabilities, Sharing
 from .pool import Pool
 from .session import CudaSession
@@ -56,8 +57,10 @@ class CudaBackend:
         exclusive: bool,
         generators: tuple[torch.Generator, ...] = (),
         sharing: Sharing = SHARED,
+        aliases: Aliases = OWNING,
     ) -> CudaSession:
         """Start a recording, in a pool of its own if ``exclusive`` or if it would fill a slab."""
+        del aliases  # graphs hold addresses, no tensors
         self._release_waiting()
         alone = exclusive or sharing.too_large
         pool = Pool(self.device) if alone else self._shared_pool(sharing)

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping
 
 import torch
 
+from ..aliases import OWNING, Aliases
 from ..base import SHARED, Capabilities, Lock, Sharing
 from .operations import Catalog
 from .pool import HostPool
@@ -52,6 +53,7 @@ class HostBackend:
         exclusive: bool,
         generators: tuple[torch.Generator, ...] = (),
         sharing: Sharing = SHARED,
+        aliases: Aliases = OWNING,
     ) -> HostSession:
         """Start a recording.
 
@@ -59,9 +61,10 @@ class HostBackend:
             exclusive: Give the recording's intermediates memory that no other recording writes.
             generators: Not needed here: replay draws from every generator as the plain operations do.
             sharing: Whose chunks the intermediates may lie in. A slab is not needed: chunks are freed singly.
+            aliases: How the tape holds tensors that the session did not make.
         """
         del generators
-        return HostSession(self.pool, self._catalog, exclusive=exclusive, tenant=sharing.tenant)
+        return HostSession(self.pool, self._catalog, aliases, exclusive=exclusive, tenant=sharing.tenant)
 
     def synchronize(self) -> None:
         """Nothing is ever queued."""

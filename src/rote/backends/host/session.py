@@ -23,6 +23,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...base.errors import MemoryShortageError
+from ..aliases import OWNING, Aliases
 from ..shortage import is_shortage
 from .codegen import Source
 from .compat import OpOverload, without_dispatch, without_functions
@@ -40,19 +41,31 @@ from .tape import Tape
 class HostSession:
     """A recording on CPU tensors. Used under the backend's lock."""
 
-    def __init__(self, pool: HostPool, catalog: Catalog, *, exclusive: bool, tenant: Hashable = None) -> None:
+    def __init__(
+        self,
+        pool: HostPool,
+        catalog: Catalog,
+        aliases: Aliases = OWNING,
+        *,
+        exclusive: bool,
+        tenant: Hashable = None,
+    ) -> None:
         self._pool = pool
         self._catalog = catalog
+        self._aliases = aliases
         self._exclusive = exclusive
         self._tenant = tenant
         self._state = State.IDLE
         self._storages = Storages()
-        self._tape = Tape(self._storages, catalog)
+        self._tape = self._new_tape()
         self._before = 0
         self._no_functions = without_functions()
         self._no_dispatch = without_dispatch()
         self._segments: list[HostSegment] = []
         self._lease: Lease | None = None
+
+    def _new_tape(self) -> Tape:
+        return Tape(self._storages, self._catalog, self._aliases)
 
     @property
     def state(self) -> State:
@@ -62,7 +75,7 @@ class HostSession:
     def begin(self) -> None:
         """Open a segment."""
         self._state = after(self._state, Step.BEGIN)
-        self._tape = Tape(self._storages, self._catalog)
+        self._tape = self._new_tape()
         self._before = len(self._storages.blocks)
 
     def run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -99,7 +112,7 @@ class HostSession:
     def end(self) -> HostSegment | None:
         """Close the open segment; None if it captured no operation."""
         self._state = after(self._state, Step.END)
-        entries, self._tape = self._tape.entries, Tape(self._storages, self._catalog)
+        entries, self._tape = self._tape.entries, self._new_tape()
         if not entries:
             return None
         segment = HostSegment(entries)
@@ -110,7 +123,7 @@ class HostSession:
         """Throw the open segment away. Idempotent."""
         was, self._state = self._state, after(self._state, Step.ABORT)
         if was is State.OPEN:
-            self._tape = Tape(self._storages, self._catalog)
+            self._tape = self._new_tape()
             self._storages.forget(self._before)
 
     def finish(self) -> int:
@@ -142,7 +155,7 @@ class HostSession:
         for segment in self._segments:
             segment.release()
         self._segments.clear()
-        self._tape = Tape(self._storages, self._catalog)
+        self._tape = self._new_tape()
         self._storages.close()
         if self._lease is not None:
             self._pool.give_back(self._lease)

@@ -3,7 +3,8 @@
 A tensor whose storage a captured operation made is a :class:`Place`: block, type, size, stride, offset. It
 is turned into memory only when the recording is finished and it is known what outlived it. Every other
 tensor (input, parameter, constant, result of an island) is held through an alias: same storage, own
-metadata, so that ``t_()``, ``resize_()`` or ``.data =`` on the caller's tensor cannot bend the recording.
+metadata, so that ``t_()``, ``resize_()`` or ``.data =`` on the caller's tensor cannot bend the recording. For
+arguments used in place the alias does not own the memory (:mod:`..aliases`).
 
 Holding the operation's own tensor objects does not work: autograd takes a gradient over only if nobody else
 holds that object, and no lifetime would end before the recording does.
@@ -26,6 +27,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
+from ..aliases import OWNING, Aliases
 from .compat import OpOverload, fills_memory, storage_key
 from .operations import IN_PLACE, Catalog, Facts, walk
 from .storages import Block, Storages
@@ -79,10 +81,11 @@ class Entry:
 class Tape:
     """The operations of one segment."""
 
-    def __init__(self, storages: Storages, catalog: Catalog) -> None:
+    def __init__(self, storages: Storages, catalog: Catalog, aliases: Aliases = OWNING) -> None:
         self.entries: list[Entry] = []
         self._catalog = catalog
         self._storages = storages
+        self._keep = aliases.keep
         self._aliases: dict[tuple[Any, ...], torch.Tensor] = {}
 
     def record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
@@ -175,7 +178,7 @@ class Tape:
         )
         alias = self._aliases.get(key)
         if alias is None:
-            alias = self._aliases[key] = tensor.detach()
+            alias = self._aliases[key] = self._keep(tensor)
         return alias
 
 

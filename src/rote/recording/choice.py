@@ -1,0 +1,241 @@
+"""Which of a key's variants answers a call, and what to do if only the arguments lie elsewhere.
+
+A variant answers a call if its state is the present one and the arguments lie where it needs them. One that
+uses arguments in place is asked before one that copies them. What the key knows about places
+(:class:`~rote.recording.placement.Guesses`) decides what the next recording uses in place.
+"""
+
+from __future__ import annotations
+
+import weakref
+
+import torch
+
+from ..base.location import Site
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
+from ..signature.key import Call
+from ..signature.state import Snapshot
+from .borrow import Lease
+from .ledger import EXTERNAL
+from .placement import (
+    BUFFER,
+    PLACES,
+    Guesses,
+    Seen,
+    Spot,
+    group_members,
+    moved_reasons,
+    shared_groups,
+    sharing_reasons,
+)
+from .result import Limits
+from .run import Outcome, parameters_of
+from .variant import Variant
+
+
+class Choice:
+    """Chooses among the variants of one key.
+
+    Args:
+        variants: The key's list; the order is that of last use.
+        limits: Bounds.
+    """
+
+    def __init__(self, variants: list[Variant], limits: Limits) -> None:
+        self.guesses = Guesses(limits.chain, limits.guess)
+        self._variants = variants
+        self._max_recordings = limits.max_recordings
+
+    def find(self, call: Call) -> Variant | None:
+        """The variant that answers a call, moved to the front."""
+        for in_place in (True, False):
+            for position, variant in enumerate(self._variants):
+                if bool(variant.spots) is not in_place or variant.busy:
+                    continue
+                if variant.fits(call) and variant.holds():
+                    if position:
+                        self._variants.insert(0, self._variants.pop(position))
+                    return variant
+        return None
+
+    def elsewhere(self, call: Call, site: Site) -> tuple[Variant | None, list[Reason]]:
+        """No variant answers: make one that can be recorded at once if only arguments lie elsewhere.
+
+        Returns:
+            The variant, if there is one, and why the call is not replayed. ``RT503`` among the reasons says
+            that no recording can answer the call.
+        """
+        for variant in list(self._variants):
+            lost = [spot for spot in variant.spots if not spot.holds(call.leaves)]
+            if not lost or (variant.bound and variant.depends_on_sharing) or not variant.holds():
+                continue
+            self.guesses.miss(call, lost)
+            other = variant.sibling([spot for spot in variant.spots if spot not in lost])
+            if other.fits(call):
+                self._variants.insert(0, other)
+                return other, moved_reasons(call, lost, site)
+        return None, self._sharing(call, site)
+
+    def against(self, call: Call) -> list[Reason]:
+        """Why the recordings whose state is the present one do not answer a call."""
+        for variant in self._variants:
+            if variant.recorded and not variant.busy and variant.holds():
+                lost = [spot for spot in variant.spots if not spot.holds(call.leaves)]
+                found = moved_reasons(call, lost, None) or sharing_reasons(call, variant.shared(call), None)
+                if found:
+                    return found
+        pending = sum(variant.busy for variant in self._variants)
+        if not pending:
+            return [reason(rules.NOT_YET, "no recording for this state yet")]
+        text = f"{pending} results of this key are alive and their backward has not run"
+        return [reason(rules.BACKWARD_PENDING, text)]
+
+    def _sharing(self, call: Call, site: Site) -> list[Reason]:
+        """A recording would answer but for an argument that shares memory with state."""
+        for variant in self._variants:
+            if variant.recorded and variant.meets(call) and variant.holds():
+                return sharing_reasons(call, variant.shared(call), site)
+        return []
+
+    def better(self, variant: Variant, call: Call) -> Variant | None:
+        """A variant to record for arguments that are copied although they could be used in place.
+
+        They are lent by another recording, or they are mutated and keep coming from the same place.
+        """
+        inputs, guesses = variant.inputs, self.guesses
+        if inputs is None or not (inputs.written or call.borrowed) or not guesses.enabled:
+            return None
+        if variant.keeps_graph or sum(other.recorded for other in self._variants) >= self._max_recordings:
+            return None
+        regular: dict[int, Seen] = {}
+        if inputs.written and guesses.extra < PLACES:
+            regular = variant.regulars.note(call, inputs.copied_back(call))
+        own = self._leases()
+        if not regular and not any(guesses.lent(call, group.members, own) for group in inputs.groups):
+            return None
+        if regular:
+            guesses.trust(regular)
+        other = variant.sibling(inputs.spots)
+        other.persistent.update(regular)
+        self._variants.insert(0, other)
+        return other
+
+    def spots(self, variant: Variant, call: Call, site: Site) -> tuple[Spot, ...] | Reason:
+        """What a recording that is about to be made uses in place.
+
+        Where a result may require grad, the graph needs what it saved until its backward, which the memory of
+        arguments does not promise; then all of them are copied.
+
+        Args:
+            variant: What is recorded.
+            call: The call that is recorded.
+            site: The caller's line.
+
+        Returns:
+            The spots; or why nothing can be recorded.
+        """
+        variant.keeps_graph = may_track(variant, call)
+        tracked = variant.keeps_graph or (torch.is_grad_enabled() and variant.may_meet_gradients)
+        if tracked and variant.bound and variant.depends_on_sharing:
+            name = call.names()[variant.bound[0].members[0]]
+            text = f"{name} shares memory with a tensor made outside the call, and a result requires grad"
+            return reason(rules.ALIASED_MUTATION, text, site)
+        if tracked:
+            variant.bound = ()
+            return ()
+        return self.guesses.spots(call, variant.bound, variant.written, variant.persistent, self._leases())
+
+    def _leases(self) -> list[Lease]:
+        return [variant.lease for variant in self._variants if variant.lease is not None]
+
+    def forget_old(self, most: int) -> bool:
+        """Forget variants that were only observed, the oldest first; whether there were too many.
+
+        Bound variants are counted apart: a caller may have one for each of its buffers.
+        """
+        observed = [other for other in self._variants if not other.recorded]
+        free = [other for other in observed if not other.bound]
+        bound = [other for other in observed if other.bound]
+        for old in (*free[most:], *bound[max(most, self._max_recordings) :]):
+            self._variants.remove(old)
+        return len(free) > most
+
+    def drop_dead(self, variant: Variant) -> None:
+        """Before a recording: release others that were made for tensors which have died since."""
+        for other in list(self._variants):
+            dead = any(spot.seen.storage() is None for spot in other.spots)
+            if dead and other is not variant and other.recorded and not other.busy:
+                other.release()
+                self._variants.remove(other)
+
+
+def may_track(variant: Variant, call: Call | None = None) -> bool:
+    """Whether a way through the recording, known or not, may have results that require grad."""
+    if not torch.is_grad_enabled():
+        return any(node.template is not None and node.template.tracked for node in variant.root.walk())
+    tensors = [tensor for ref in variant.externals.values() if (tensor := ref()) is not None]
+    leaves = call.leaves if call is not None else ()
+    arguments = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return any(tensor.requires_grad for tensor in (*tensors, *arguments))
+
+
+def keeps_values(variant: Variant) -> bool:
+    """Whether values in the recording's memory outlive the call: gradients, or what a backward needs."""
+    return variant.keeps_graph or any(node.effects_key for node in variant.root.walk())
+
+
+def shares_state(variant: Variant, call: Call, snapshot: Snapshot) -> bool:
+    """Whether an argument that would be copied shares memory with state, as it is now.
+
+    What :meth:`.Variant.fits` knows was true when the guard was made. A tensor that the recording does not
+    touch may have been rebound to other memory since (``.data = ...``), which no guard watches; that matters
+    where Python is about to run on copies of the arguments.
+    """
+    state = variant.reach(snapshot, parameters_of(call), variant.watch())
+    in_place = {spot.members[0] for spot in variant.spots}
+    return any(members[0] not in in_place for members in shared_groups(call, state))
+
+
+def bind(
+    variant: Variant,
+    call: Call,
+    outcome: Outcome,
+    state: dict[int, torch.Tensor],
+    guesses: Guesses,
+    site: Site,
+) -> None:
+    """After its first observation: arguments that share memory with state lie there in this variant.
+
+    Args:
+        variant: What was observed.
+        call: The observed call, on the caller's own tensors.
+        outcome: What it did.
+        state: The tensors the callable can reach, by storage handle.
+        guesses: Unless it writes, whether to use the argument in place is a guess.
+        site: The caller's line.
+    """
+    tracer, bound = outcome.tracer, list[Spot]()
+    depends = bool(tracer.written_inputs or tracer.written_externals or len(tracer.nodes) > 1)
+    for members in shared_groups(call, state):
+        if not depends and (not guesses.enabled or members[0] in guesses.missed):
+            continue
+        bound.append(Spot.of(members, call.leaves, BUFFER))
+        handle = call.leaves[members[0]].untyped_storage()._cdata
+        variant.externals[handle] = weakref.ref(state[handle])
+        variant.readers[handle] = site
+        if members[0] in tracer.written_inputs:
+            variant.writes[handle] = variant.externals[handle]
+    variant.bound = tuple(bound)
+
+
+def note_inputs(variant: Variant, call: Call, outcome: Outcome) -> None:
+    """Remember where mutated arguments lay, to see whether they come again, and which lines write them."""
+    for members in group_members(call):
+        leaf: torch.Tensor = call.leaves[members[0]]
+        if members[0] in variant.written and not leaf.is_meta:
+            variant.persistent[members[0]] = Seen.of(leaf)
+    for (origin, number), site in outcome.tracer.write_sites.items():
+        external = origin == EXTERNAL
+        key = outcome.ledger.externals[number].untyped_storage()._cdata if external else number
+        variant.sites.setdefault((origin, key), site)
