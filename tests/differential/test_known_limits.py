@@ -5,6 +5,7 @@ PyTorch and Python do not show a recorder these things, or not at a price a repl
 
 from __future__ import annotations
 
+import logging
 import queue
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -56,11 +57,11 @@ def test_global_defined_later():
     check(scenario)
 
 
-@limit("globals() looked up by string names no global in the code")
-def test_global_by_string():
+@limit("a global whose name is computed is named by nothing in the code")
+def test_global_by_computed_name():
     def scenario(wrap):
         names: dict[str, Any] = {"K": 1.0}
-        exec("def fn(x): return x * globals()['K']", names)
+        exec("def fn(x): return x * globals()['k'.upper()]", names)
         yield from drive(wrap(names["fn"]), change=lambda: names.__setitem__("K", 5.0))
 
     check(scenario)
@@ -187,5 +188,44 @@ def test_as_strided_beyond_an_argument():
     def scenario(wrap):
         g = wrap(lambda x: torch.as_strided(x, (6,), (1,), 0) * 2)
         yield from drive(g, args=lambda i: (torch.arange(6.0)[2:4],))
+
+    check(scenario)
+
+
+@limit("the dicts of an instance are watched, not which they are: replacing one as a whole is not noticed")
+@pytest.mark.parametrize("name", ["_parameters", "__dict__"])
+def test_dict_of_an_instance_replaced(name: str):
+    def scenario(wrap):
+        m = nn.Module()
+        m.weight = nn.Parameter(full(1), requires_grad=False)
+        m.scale = 1.0
+
+        def change():
+            table = {**getattr(m, name), "scale": 5.0}
+            setattr(m, name, {**table, "weight": nn.Parameter(full(5), requires_grad=False)})
+
+        yield from drive(wrap(lambda x: x * m.weight * m.scale), change=change)
+
+    check(scenario)
+
+
+@limit("objects of the standard library are taken by identity: the level of a logger is not watched")
+def test_level_of_a_logger():
+    def scenario(wrap):
+        logger = logging.getLogger("rote.tests.limits")
+        logger.setLevel(logging.INFO)
+        g = wrap(lambda x: x * 2 if logger.isEnabledFor(logging.DEBUG) else x)
+        yield from drive(g, change=lambda: logger.setLevel(logging.DEBUG))
+
+    check(scenario)
+
+
+@limit("autocast keeps the casts of weights until it is left, even stale ones; a recording casts anew")
+def test_autocast_keeps_a_stale_weight():
+    def scenario(wrap):
+        m = nn.Linear(4, 4)
+        g = wrap(torch.no_grad()(lambda x: m(x) + m(x + 1)))
+        with torch.autocast("cpu", torch.bfloat16):
+            yield from drive(g, change=lambda: m.weight.data.mul_(4))
 
     check(scenario)

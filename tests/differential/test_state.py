@@ -118,3 +118,12 @@ def test_generator_of_numpy():
         yield from drive(g, calls=40)
 
     check(scenario)
+
+
+def test_global_by_string():
+    def scenario(wrap):
+        names: dict[str, Any] = {"K": 1.0}
+        exec("def fn(x): return x * globals()['K']", names)
+        yield from drive(wrap(names["fn"]), change=lambda: names.__setitem__("K", 5.0))
+
+    check(scenario)

@@ -13,7 +13,8 @@ from torch import nn
 
 from rote.signature.executed import ExecutedCode
 from rote.signature.guards import Guard, differences, same, show
-from rote.signature.state import Content, StateWalk, TensorMark, mark
+from rote.signature.marks import Content, TensorMark, mark
+from rote.signature.state import StateWalk
 
 
 def walk(root, name="f", executed=None):

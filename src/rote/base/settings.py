@@ -1,9 +1,15 @@
-"""The environment variables that rote reads. This is the only file that reads any."""
+"""The environment: the variables that rote reads, and those a callable may read. No other file reads any."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+
+ENVIRONMENT = os.environ
+"""All variables, live."""
+
+READERS = frozenset({"environ", "environb", "getenv", "getenvb"})
+"""Names by which Python code reads variables."""
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 

@@ -141,7 +141,7 @@ class Graphed:
             if call.foreign is not None:
                 why = reason(rules.UNSUPPORTED_TENSOR, f"an argument is {call.foreign}", user_site(caller))
                 return self._call_plainly(why)
-            entry = self._entry(call)
+            entry = self._entry(call, caller)
             ticket = Ticket.of(call, args, kwargs)
             self._last = (ticket, entry) if ticket is not None else None
         self._calls += 1
@@ -160,16 +160,10 @@ class Graphed:
         finally:
             backend.lock.release()
 
-    def call_padded(
-        self,
-        exact: Call,
-        padded: Call,
-        sources: list[Source],
-        caller: FrameType,
-    ) -> Any:
+    def call_padded(self, exact: Call, padded: Call, sources: list[Source], caller: FrameType) -> Any:
         """A call in the shapes of a bucket, or, while that is being checked, in its own."""
         assert self._shapes is not None
-        entry = self._entry(padded)
+        entry = self._entry(padded, caller)
         if self._strict and not entry.calls:
             self._check_strict(entry, padded, user_site(caller))
         backend = entry.prepare(padded)
@@ -208,7 +202,7 @@ class Graphed:
             raise NotReplayedError(f"{self._name} would not be replayed (strict mode):\n  {why}")
         return PLAINLY
 
-    def _entry(self, call: Call) -> Entry:
+    def _entry(self, call: Call, caller: FrameType) -> Entry:
         entries = self._entries
         entry = entries.get(call.key)
         if entry is not None and not entry.dead:
@@ -216,10 +210,11 @@ class Graphed:
             return entry
         if entry is not None:
             entry.release()
+        if not self._strict and (other := next(reversed(entries.values()), None)):  # or it says so itself
+            self._tally.add([reason(rules.NEW_KEY, explain_key(other.key, call), user_site(caller))])
         entry = entries[call.key] = self.new_entry(call)
         while len(entries) > self._options.max_keys:
-            _, old = entries.popitem(last=False)
-            old.release()
+            entries.popitem(last=False)[1].release()
             self._tally.add([reason(rules.TOO_MANY_KEYS, f"more than {self._options.max_keys} keys")])
         return entry
 
@@ -368,6 +363,11 @@ class GraphedModule(Graphed):
     """A graphed ``nn.Module``; attribute writes go to the module."""
 
     _function: Any
+
+    @property
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """That of the module, for ``isinstance``: a graphed module can be a child of another one."""
+        return type(self.__dict__.get("_function", self))
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__

@@ -36,7 +36,6 @@ class Facts(NamedTuple):
         indexed: It indexes, and a mask among the indices is counted on the host.
         stores: It writes through an index.
         hidden: It is no computation (profiler marks).
-        composite: It consists of other operations (such reach a dispatch mode under inference mode).
     """
 
     name: str
@@ -49,7 +48,6 @@ class Facts(NamedTuple):
     indexed: bool
     stores: bool
     hidden: bool
-    composite: bool
 
 
 @cache
@@ -74,7 +72,6 @@ def facts_of(func: Any) -> Facts:
         indexed=func in _INDEXED,
         stores="index_put" in name,
         hidden=func.namespace in _IGNORED_NAMESPACES,
-        composite=func._can_decompose(),
         seeded=torch.Tag.nondeterministic_seeded in func.tags
         or any(argument.name == "generator" for argument in schema.arguments),
     )

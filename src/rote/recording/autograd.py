@@ -8,7 +8,7 @@ tensor made outside with a history of its own; such a graph cannot be recorded, 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -78,10 +78,12 @@ def kept_storages(results: Iterable[torch.Tensor], ends: frozenset[Node]) -> set
 def _kept_by(node: Node) -> Iterator[Any]:
     """The saved tensors of one node; of a node in Python also what it keeps as attributes."""
     names = [name for name in dir(type(node)) if name.startswith("_saved_")]
-    values: list[Any] = [getattr(node, name) for name in names]
-    if isinstance(node, BackwardCFunction):
-        values.append(node.saved_tensors)
-        values.extend(vars(node).values())
+    own = isinstance(node, BackwardCFunction)
+    values: list[Any] = []
+    for name in [*names, "saved_tensors"] if own else names:
+        with suppress(RuntimeError):  # modified in place since: its backward will say so, as in eager
+            values.append(getattr(node, name))
+    values.extend(vars(node).values() if own else ())
     for value in values:
         yield from value if isinstance(value, (tuple, list)) else (value,)
 

@@ -117,6 +117,7 @@ class Backward:
         occupancy: Of the recording's memory.
         owner: The key of the forward, weakly.
         log: Counts calls.
+        spoiled: A saved tensor that the call itself modified afterwards, and the version that was saved.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Backward:
         occupancy: Occupancy,
         owner: weakref.ref[Owner],
         log: BackwardLog,
+        spoiled: tuple[torch.Tensor, int] | None = None,
     ) -> None:
         self._walk = walk
         self._arguments = arguments
@@ -137,6 +139,7 @@ class Backward:
         self._occupancy = occupancy
         self._owner = owner
         self._log = log
+        self._spoiled = spoiled
         self._walkers: dict[Any, Walker] = {}
         self._released = False
 
@@ -217,14 +220,12 @@ class Backward:
 
     def _check(self, versions: list[int]) -> None:
         """What the walk reads must be what the forward read."""
+        if self._spoiled is not None:
+            raise _modified(*self._spoiled)
         for read, version in zip(self._reads, versions, strict=True):
             tensor, alias = read.tensor(), read.alias
             if alias._version != version:
-                kind = f"{alias.type()} {list(alias.shape)}"
-                raise RuntimeError(
-                    "one of the variables needed for gradient computation has been modified by an inplace "
-                    f"operation: [{kind}] is at version {alias._version}; expected version {version} instead."
-                )
+                raise _modified(alias, version)
             if tensor is not None and tensor.untyped_storage()._cdata != alias.untyped_storage()._cdata:
                 raise NotReplayedError(
                     f"a {list(alias.shape)} tensor that the graphed call read was rebound to other memory "
@@ -251,6 +252,15 @@ class Backward:
         for walker in self._walkers.values():
             walker.release()
         self._walkers.clear()
+
+
+def _modified(alias: torch.Tensor, version: int) -> RuntimeError:
+    """What autograd says of a saved tensor that is no longer what it was."""
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{alias.type()} {list(alias.shape)}] is at version {alias._version}; expected version {version} "
+        "instead."
+    )
 
 
 class Claim(NamedTuple):

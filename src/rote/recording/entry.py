@@ -171,8 +171,10 @@ class Entry:
         shared = variant.effects if not variant.copies_gradients else []
         if not all([effect.withdraw() for effect in shared]):
             return self._stop_sharing_gradients(variant, call, user_site(caller))
+        if not started:
+            inputs.place(call.leaves)
         try:
-            done = replay(variant.root, inputs, call, started=started)
+            done = replay(variant.root, started=started)
         except BaseException:  # an operation raised: what was written before it stays written, as in eager
             inputs.copy_back(call.leaves)
             raise
@@ -267,11 +269,11 @@ class Entry:
         try:
             with self.executed, _tracing(plan.backend):
                 outcome = self._run_traced(traced, variant, plan)
+            return Lesson(self, variant, call, plan, outcome, site).learn(before, watch, dice, guards)
         except BaseException:
             traced.copy_back()
             self._abandon(variant, plan)
             raise
-        return Lesson(self, variant, call, plan, outcome, site).learn(before, watch, dice, guards)
 
     def _run_traced(self, traced: TracedCall, variant: Variant | None, plan: Plan) -> Outcome:
         """Run the callable; what is recorded has the accumulating nodes of its parameters to itself."""
@@ -287,7 +289,7 @@ class Entry:
             renew_accumulators(parameters)
 
     def _abandon(self, variant: Variant | None, plan: Plan) -> None:
-        """The callable raised: nothing of a recording in progress is kept."""
+        """The callable raised, or what it did could not be kept: nothing of a recording is left."""
         if plan.session is not None:
             plan.session.release()
             if variant is not None:

@@ -10,7 +10,7 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.guards import Difference
 from .optimizers import rate_reason
-from .pinpoint import line_that_calls
+from .pinpoint import line_that_calls, line_that_reads
 from .variant import Variant
 
 SHOWN = 3
@@ -31,7 +31,7 @@ def guard_reasons(variants: list[Variant], codes: Collection[CodeType], site: Si
     if site is not None:
         files.append(site.file)
     found = known[0].explain()[:SHOWN]
-    return [rate_reason(part, files, site) or _reason(part, codes) for part in found]
+    return [rate_reason(part, files, site) or _reason(part, codes, site) for part in found]
 
 
 def island_reasons(variant: Variant) -> list[Reason]:
@@ -45,10 +45,10 @@ def island_reasons(variant: Variant) -> list[Reason]:
     return found
 
 
-def _reason(difference: Difference, codes: Collection[CodeType]) -> Reason:
+def _reason(difference: Difference, codes: Collection[CodeType], site: Site | None) -> Reason:
     """A slot that differs, as a reason."""
     if difference.moved and difference.key == "grad":
         line = line_that_calls("", "zero_grad", codes)
         return reason(rules.GRADIENT_MOVED, str(difference), line or difference.site)
     rule = rules.TENSOR_MOVED if difference.moved else rules.VALUE_CHANGED
-    return reason(rule, str(difference), difference.site)
+    return reason(rule, str(difference), difference.site or line_that_reads(difference.name, codes) or site)

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from ..base.location import user_site
 from ..hazards import rules
 from ..hazards.rules import reason
-from ..signature.state import pointer_of
+from ..signature.marks import pointer_of
 from . import events as ev
 from .cursor import Mode
 from .events import Event, comparable

@@ -17,7 +17,7 @@ from ..signature.executed import ExecutedCode
 from ..signature.guards import Difference
 from ..signature.key import Call
 from ..signature.leaves import containers, flatten
-from ..signature.state import ATTRIBUTE, CELL, ITEM
+from ..signature.state import ATTRIBUTE, CELL, ITEM, VARIABLE, Snapshot
 from .autograd import kept_storages
 from .gradients import GradientWatch
 from .ledger import NEW, Ledger
@@ -90,6 +90,16 @@ def argument_reasons(outcome: Outcome, call: Call, site: Site) -> list[Reason]:
         text = "the result contains a container from the arguments"
         found.append(reason(rules.CONTAINER_RETURNED, text, site))
     return found
+
+
+def container_reasons(outcome: Outcome, after: Snapshot, site: Site) -> list[Reason]:
+    """A list, dict or dataclass of the state that is returned: a replay would make a new one."""
+    kept = {container for _, container, _ in after.entries}
+    for branch in containers(outcome.template.spec, outcome.value):
+        if not isinstance(branch, tuple) and id(getattr(branch, "__dict__", branch)) in kept:
+            text = f"the result contains a {type(branch).__name__} that the callable keeps"
+            return [reason(rules.CONTAINER_RETURNED, text, site)]
+    return []
 
 
 def device_reasons(outcome: Outcome, device: torch.device, site: Site) -> list[Reason]:
@@ -173,20 +183,26 @@ def escape_reasons(
     # The recording itself holds what its islands read; an observation has judged this path.
     if outcome.recorded:
         return []
-    left = set(ledger.alive()) - allowed
+    left = _unaccounted(ledger, allowed, tracked, call)
     if left:
         gc.collect()
-        left = set(ledger.alive()) - allowed
-    if left and tracked:
-        kept = kept_storages(tracked, graph_ends(call.leaves))
-        alive = ledger.alive()
-        left = {number for number in left if number in alive and alive[number]._cdata not in kept}
+        left = _unaccounted(ledger, allowed, tracked, call)
     found: list[Reason] = []
     for number in sorted(left)[:3]:
         operation, site = ledger.sites[number]
         text = f"a result of {operation} is still alive after the call"
         found.append(reason(rules.TENSOR_ESCAPES, text, site))
     return found
+
+
+def _unaccounted(ledger: Ledger, allowed: set[int], tracked: list[torch.Tensor], call: Call) -> set[int]:
+    """Numbers of the storages that are alive and neither allowed nor kept by the graph of a result."""
+    left = set(ledger.alive()) - allowed
+    if left and tracked:
+        kept = kept_storages(tracked, graph_ends(call.leaves))
+        alive = ledger.alive()
+        left = {number for number in left if number in alive and alive[number]._cdata not in kept}
+    return left
 
 
 def assign(kind: str, container: Any, key: Any, value: torch.Tensor) -> None:
@@ -198,3 +214,5 @@ def assign(kind: str, container: Any, key: Any, value: torch.Tensor) -> None:
         setattr(container, key, value)
     elif kind == CELL:
         container.cell_contents = value
+    elif kind == VARIABLE:
+        container.set(value)

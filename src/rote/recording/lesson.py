@@ -17,14 +17,15 @@ from ..hazards.rules import Reason, reason
 from ..signature.guards import Difference, differences
 from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
-from ..signature.state import Snapshot, TensorMark
+from ..signature.marks import TensorMark
+from ..signature.state import Snapshot
 from . import judge
 from .backward import Backward
 from .borrow import Lease
 from .choice import bind, note_inputs
 from .gradients import GradientEffect, GradientWatch
 from .inputs import StaticInputs
-from .outputs import Template, spend
+from .outputs import AGAIN, Template, spend
 from .placement import describe_inputs
 from .pupil import Pupil
 from .replay import result_of
@@ -111,6 +112,7 @@ class Lesson:
         if after is not None:
             restored = self._restore_arguments(after)
             found = found or restored
+            found += judge.container_reasons(outcome, after, site)
         found += judge.random_reasons(dice, site)
         found += judge.surroundings_reasons(self._pupil.executed, outcome, self._call, site)
         found += judge.argument_reasons(outcome, self._call, site)
@@ -186,14 +188,17 @@ class Lesson:
         """The caller's result: from static memory it is copied, a consumed graph is replaced by a stub."""
         variant, plan, outcome = self._variant, self._plan, self._outcome
         if plan.inputs is not None:
-            plan.inputs.written |= outcome.tracer.written_inputs
-            if variant is not None:
-                variant.written |= plan.inputs.written
+            # Only what this call wrote goes back: an earlier one may have had a buffer it writes as argument.
+            replayed = plan.inputs.written if plan.follow else set[int]()
+            plan.inputs.written = outcome.tracer.written_inputs | replayed
             lease = None
             if self._pupil.limits.borrow and variant is not None and self._node.recorded:
                 lease = variant.lease = Lease(self._pupil.name, self._site)
             self._backward = self._take_over(variant, plan.inputs)
             value = result_of(outcome.template, plan.inputs, self._call, lease, self._backward)
+            if variant is not None:
+                variant.written |= plan.inputs.written
+                plan.inputs.written = variant.written
             if self._backward is not None and not self._node.recorded:
                 self._backward.release()  # a way that is walked once
             # If the way ends unrecorded, what it left in .grad gets memory of its own.
@@ -205,10 +210,9 @@ class Lesson:
             return outcome.value
         leaves: list[Any] = []
         spec = flatten(outcome.value, leaves)
-        fresh = [
-            spend(part) if leaf.spent else part
-            for part, leaf in zip(leaves, outcome.template.leaves, strict=True)
-        ]
+        fresh: list[Any] = []
+        for part, leaf in zip(leaves, outcome.template.leaves, strict=True):
+            fresh.append(fresh[leaf.index] if leaf.kind == AGAIN else spend(part) if leaf.spent else part)
         return unflatten(spec, iter(fresh))
 
     def _take_over(self, variant: Variant | None, inputs: StaticInputs) -> Backward | None:
@@ -311,7 +315,11 @@ class Lesson:
                     effect.hand_out(copy=True)
             result = Result(value, RECORDED, guards, variant)
         self._enforce_limits(variant)
-        return self._hold_budget(variant, result)
+        why = settle(variant, self._site) if result.how == RECORDED else None
+        if why is not None:  # a limit does not hold even with all others evicted
+            pupil.give_up(Event.LIMIT, why)
+            return Result(value, EAGER, [why])
+        return result
 
     def _no_replays(self) -> bool:
         """Whether nothing was replayed since the last state that was seen only once."""
@@ -345,14 +353,6 @@ class Lesson:
             spots = variant.inputs.spots
             variant.facts = describe_inputs(self._call, spots, variant.written, variant.sites)
         return True
-
-    def _hold_budget(self, variant: Variant, result: Result) -> Result:
-        """After a recording: evict others, or give the key up if it cannot be kept within a limit."""
-        why = settle(variant, self._site) if result.how == RECORDED else None
-        if why is None:
-            return result
-        self._pupil.give_up(Event.LIMIT, why)
-        return Result(result.value, EAGER, [why])
 
     def _note_end(self, template: Template) -> None:
         self._node.template = template

@@ -24,8 +24,8 @@ from .borrow import Lease, lend
 from .events import comparable
 from .ledger import EXTERNAL, INPUT, Ledger, Token
 
-PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VALUE, META = (
-    "passed", "input view", "external", "external view", "own", "value", "meta",
+PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VALUE, META, AGAIN = (
+    "passed", "input view", "external", "external view", "own", "value", "meta", "again",
 )  # fmt: skip
 
 Attach = Callable[[dict[int, torch.Tensor], tuple[Any, ...]], None]
@@ -41,7 +41,7 @@ class OutputLeaf:
     Attributes:
         kind: Where it comes from, one of the names above.
         token: What two observations of it are compared by.
-        index: Argument leaf (passed, input view) or storage number (own).
+        index: Argument leaf (passed, input view), storage number (own) or earlier leaf of the result (again).
         value: The tensor in the recording, the external tensor, or the plain value.
         spent: It requires grad, and its graph was consumed inside the call.
         tracked: It requires grad, and backward may be called on it.
@@ -120,8 +120,12 @@ def make_template(
     spec = flatten(value, leaves)
     found: list[OutputLeaf] = []
     blockers: list[Reason] = []
-    for name, leaf in zip(paths(spec, "result"), leaves, strict=True):
-        if isinstance(leaf, torch.Tensor):
+    first: dict[int, int] = {}
+    for position, (name, leaf) in enumerate(zip(paths(spec, "result"), leaves, strict=True)):
+        if isinstance(leaf, torch.Tensor) and id(leaf) in first:
+            found.append(OutputLeaf(AGAIN, (AGAIN, first[id(leaf)]), index=first[id(leaf)]))
+        elif isinstance(leaf, torch.Tensor):
+            first[id(leaf)] = position
             made = _tensor_leaf(leaf, ledger, inputs, id(leaf) in spent)
             found.append(made)
             blockers.extend(_unusual(name, leaf, made, site))
@@ -208,11 +212,16 @@ def hand_out(
         elif leaf.kind == PASSED:
             parts.append(leaves[leaf.index])
         elif leaf.kind == INPUT_VIEW:
-            parts.append(_input_view(leaf.token, leaves[leaf.index], starts[leaf.index]))
+            base = leaves[leaf.index]
+            if base.requires_grad and not leaf.tracked:
+                base = base.detach()
+            parts.append(_input_view(leaf.token, base, starts[leaf.index]))
         elif leaf.kind == EXTERNAL_VIEW:
             parts.append(leaf.value.view_as(leaf.value))
         elif leaf.kind == META:
             parts.append(torch.empty_like(leaf.value))
+        elif leaf.kind == AGAIN:
+            parts.append(parts[leaf.index])
         else:
             parts.append(leaf.value)
     return unflatten(template.spec, iter(parts))

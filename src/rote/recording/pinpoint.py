@@ -14,6 +14,9 @@ from types import CodeType
 from ..base.location import Site
 
 _STORES = frozenset({"STORE_ATTR", "STORE_GLOBAL", "STORE_DEREF", "STORE_NAME"})
+_LOADS = frozenset({
+    "LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME", "LOAD_CONST",
+})  # fmt: skip
 _LENGTH = re.compile(r" \((length|number of attributes)\)$")
 _METHODS = frozenset({"append", "extend", "add", "update", "insert", "pop", "setdefault", "clear", "remove"})
 
@@ -25,10 +28,26 @@ def line_that_changes(name: str, codes: Iterable[CodeType]) -> Site | None:
         name: The slot, as in ``model.layers.0.count`` or ``cache['k'] (length)``.
         codes: Code objects that ran.
     """
-    parts = [part for part in re.split(r"[.\[\]']+", _LENGTH.sub("", name)) if part]
-    for wanted in reversed(parts):
+    for wanted in reversed(_parts(_LENGTH.sub("", name))):
         for code in codes:
-            site = _store(code, wanted) or (_subscript(code, wanted) if "[" in name or "(" in name else None)
+            site = _mention(code, wanted, _STORES) or (
+                _subscript(code, wanted) if "[" in name or "(" in name else None
+            )
+            if site is not None:
+                return site
+    return None
+
+
+def line_that_reads(name: str, codes: Iterable[CodeType]) -> Site | None:
+    """Return the line in the executed code that most likely reads a slot, or else what the slot lies in.
+
+    Args:
+        name: The slot, as for :func:`line_that_changes`.
+        codes: Code objects that ran.
+    """
+    for wanted in reversed(_parts(_LENGTH.sub("", name))):
+        for code in codes:
+            site = _mention(code, wanted, _LOADS)
             if site is not None:
                 return site
     return None
@@ -42,7 +61,7 @@ def line_that_calls(owner: str, method: str, codes: Iterable[CodeType]) -> Site 
         method: The method.
         codes: Code objects that ran.
     """
-    names = [part for part in re.split(r"[.\[\]']+", owner) if part]
+    names = _parts(owner)
     for code in codes:
         mentioned = -1
         for instruction in dis.get_instructions(code):
@@ -53,9 +72,13 @@ def line_that_calls(owner: str, method: str, codes: Iterable[CodeType]) -> Site 
     return None
 
 
-def _store(code: CodeType, wanted: str) -> Site | None:
+def _parts(name: str) -> list[str]:
+    return [part for part in re.split(r"[.\[\]']+", name) if part]
+
+
+def _mention(code: CodeType, wanted: str, operations: frozenset[str]) -> Site | None:
     for instruction in dis.get_instructions(code):
-        if instruction.opname in _STORES and instruction.argval == wanted:
+        if instruction.opname in operations and instruction.argval == wanted:
             return _site(code, instruction)
     return None
 

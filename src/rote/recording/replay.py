@@ -39,17 +39,13 @@ def start(root: Node, inputs: StaticInputs, call: Call) -> None:
     root.steps[0].replay()
 
 
-def replay(root: Node, inputs: StaticInputs, call: Call, *, started: bool = False) -> Replayed:
-    """Replay from the root as far as the recording goes.
+def replay(root: Node, *, started: bool = False) -> Replayed:
+    """Replay from the root as far as the recording goes; the inputs have been placed.
 
     Args:
         root: The recording.
-        inputs: Its static inputs.
-        call: The call's arguments.
         started: :func:`start` has run already.
     """
-    if not started:
-        inputs.place(call.leaves)
     node, steps = root, root.steps or []
     if started:
         steps = steps[1:]

@@ -166,8 +166,8 @@ class TracedCall:
         """The callable raised: what it wrote into static inputs before is given to the caller's tensors."""
         inputs = self._plan.inputs
         if inputs is not None:
-            if self._last is not None:
-                inputs.written |= self._last.written_inputs
+            written = self._last.written_inputs if self._last is not None else set[int]()
+            inputs.written = written | (inputs.written if self._plan.follow else set())
             inputs.copy_back(self._call.leaves)
 
     # ------------------------------------------------------------------ attempts
@@ -211,7 +211,7 @@ class TracedCall:
         tape, backend = self._tape, self._plan.backend
         if tape is None or not tape.is_open or backend is None:
             return
-        if backend.capabilities.executes_while_capturing:
+        if tape.executes:
             tape.close()
         elif isinstance(error, Exception):
             self._fail(f"{type(error).__name__}: {error}", traceback_site(error.__traceback__))
@@ -308,10 +308,10 @@ class TracedCall:
             token = tracing.set(True)
             stack.callback(tracing.reset, token)
             stack.enter_context(unseen_function_mode())
-            cache = torch.is_autocast_cache_enabled()
-            if cache:  # cached casts would outlive the call and hide the cast from the next one
-                torch.set_autocast_cache_enabled(False)
-                stack.callback(torch.set_autocast_cache_enabled, True)
+            # A cast cached by one call would be hidden from the next one. Within a call the cache stays on:
+            # gradients of a weight used twice are summed in the type it was cast to.
+            torch.clear_autocast_cache()
+            stack.callback(torch.clear_autocast_cache)
             yield
 
     def _saving(self, tracer: Tracer, use: GradientUse) -> Any:
@@ -319,7 +319,7 @@ class TracedCall:
         known = (node.template for node in self._plan.root.walk())
         if self._plan.inputs is None or not any(end is not None and end.tracked for end in known):
             return nullcontext()
-        return saving(tracer, use.saved)
+        return saving(tracer, use.keep)
 
     def _stream(self) -> Any:
         return self._plan.session.stream() if self._plan.session is not None else nullcontext()

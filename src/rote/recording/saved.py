@@ -9,7 +9,7 @@ by :mod:`.backward`.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import torch
@@ -19,17 +19,17 @@ from .cursor import Cursor
 
 
 @contextmanager
-def saving(cursor: Cursor, aliases: list[torch.Tensor]) -> Generator[None]:
+def saving(cursor: Cursor, keep: Callable[[torch.Tensor], None]) -> Generator[None]:
     """Run a recorded forward.
 
     Args:
         cursor: The tracer of the call; it does not see the aliases being made.
-        aliases: Takes what the graph saves; tensors made outside share their version counters.
+        keep: Takes what the graph saves, aliases that share the version counters.
     """
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         alias = cursor.quietly(tensor.detach)  # a saved result that kept its node would be a cycle
-        aliases.append(alias)
+        keep(alias)
         return alias
 
     with saved_tensors_hooks(pack, _same):

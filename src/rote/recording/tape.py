@@ -117,7 +117,11 @@ class SegmentTape:
         self.checkpoint = Checkpoint(
             place.node, place.index, len(self._steps), place.ledger.alive(), len(place.nodes) - 1
         )
-        self.session.begin()
+        try:
+            self.session.begin()
+        except BaseException:  # an interrupt may come when the capture has begun
+            self.session.abort()
+            raise
         self._open = True
 
     def close(self) -> None:
@@ -133,6 +137,9 @@ class SegmentTape:
         except CaptureError as error:
             self.failure = str(error)
             raise RestartError(self.failure) from None
+        except BaseException:  # an interrupt may come before the capture has ended
+            self.session.abort()
+            raise
         if segment is not None:
             self._steps.append(segment)
 

@@ -30,6 +30,7 @@ from ..hazards.rules import reason
 from ..partition.boundaries import Placement, place, rule_of
 from ..partition.facts import Facts, facts_of, written_operands
 from . import events as ev
+from .compat import composite_call
 from .cursor import Mode
 from .events import Event, operands_of, results_of, tensors_of
 from .host_tensors import HostTensors
@@ -80,9 +81,10 @@ class Tracer(HostTensors, TorchDispatchMode):
         if not isinstance(func, torch._ops.OpOverload):
             return self._higher_order(func, args, kwargs)
         facts = self._facts.get(id(func)) or self._facts.setdefault(id(func), facts_of(func))
-        if facts.composite and torch.is_inference_mode_enabled():
-            with self:  # its parts come back here, one by one
-                return func.decompose(*args, **kwargs)
+        parts = composite_call(func) if torch.is_inference_mode_enabled() else None
+        if parts is not None:
+            with self:  # they come back here, one by one
+                return parts(*args, **kwargs)
         tensors = tensors_of(args, kwargs)
         if func is _detach:
             return self._detached(func, tensors[0])
@@ -208,18 +210,19 @@ class Tracer(HostTensors, TorchDispatchMode):
     ) -> Any:
         tape = self.tape
         assert tape is not None
-        if placement is not Placement.CAPTURED:
-            refused = self.index in self.node.refused
-            code = rule_of(func, placement, refused, tensors).code
-            self.node.pure = False
-            return tape.island(event, func, args, kwargs, code, early=placement is Placement.EARLY)
-        try:
-            return tape.capture(func, args, kwargs)
-        except MemoryShortageError as error:
-            return self._without_memory(tape, error, func, args, kwargs)
-        except CaptureError:
-            self.node.refused.add(self.index)
-            raise RestartError(event.operation) from None
+        if placement is Placement.CAPTURED:
+            try:
+                return tape.capture(func, args, kwargs)
+            except MemoryShortageError as error:
+                return self._without_memory(tape, error, func, args, kwargs)
+            except CaptureError:
+                self.node.refused.add(self.index)
+                if not tape.executes:
+                    raise RestartError(event.operation) from None
+        refused = self.index in self.node.refused  # where what was captured so far has run, it ends a segment
+        code = rule_of(func, placement, refused, tensors).code
+        self.node.pure = False
+        return tape.island(event, func, args, kwargs, code, early=placement is Placement.EARLY)
 
     def _without_memory(
         self, tape: SegmentTape, error: MemoryShortageError, func: Any, args: Any, kwargs: dict[str, Any]

@@ -37,6 +37,19 @@ class GradientUse:
         self.hook: Site | None = None
         self.state: Site | None = None
         self.saved: list[torch.Tensor] = []
+        self._versions: list[int] = []
+
+    def keep(self, alias: torch.Tensor) -> None:
+        """Note what the graph saves, as it is now."""
+        self.saved.append(alias)
+        self._versions.append(alias._version)
+
+    def spoiled(self) -> tuple[torch.Tensor, int] | None:
+        """A tensor that the call modified after its graph had saved it, and the version that was saved."""
+        for alias, version in zip(self.saved, self._versions, strict=True):
+            if alias._version != version:
+                return alias, version
+        return None
 
 
 def tracked_results(value: Any, template: Template) -> list[torch.Tensor]:
@@ -124,6 +137,9 @@ def _graph_blockers(
     if node is not None:
         text = f"a result depends on a tensor made outside that has a history ({node.name()})"
         found.append(reason(rules.OUTPUT_GRADIENT, text, site))
+    if use.spoiled() is not None:
+        text = "a tensor that the backward needs is modified in place after it was used"
+        found.append(reason(rules.OUTPUT_GRADIENT, text, site))
     handles = [result.untyped_storage()._cdata for result in results]
     if len(set(handles)) < len(handles):
         found.append(reason(rules.SHARED_RESULTS, "two results share memory", site))
@@ -183,6 +199,7 @@ def take_over(
         occupancy,
         weakref.ref(owner),
         log,
+        use.spoiled(),
     )
 
 

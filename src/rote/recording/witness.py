@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..base.location import Site, user_site
 from ..partition.facts import facts_of, written_operands
-from .compat import mode_below
+from .compat import composite_call, mode_below
 from .events import results_of, tensors_of
 from .tracer import Tracer
 
@@ -39,9 +39,10 @@ class Witness(TorchDispatchMode):
         if not isinstance(func, torch._ops.OpOverload) or func is _lift or _recorder_at_work():
             return func(*args, **kwargs)
         facts = facts_of(func)
-        if facts.composite and torch.is_inference_mode_enabled():
-            with self:  # as the tracer does: its parts come back here, one by one
-                return func.decompose(*args, **kwargs)
+        parts = composite_call(func) if torch.is_inference_mode_enabled() else None
+        if parts is not None:
+            with self:  # as the tracer does: they come back here, one by one
+                return parts(*args, **kwargs)
         out = func(*args, **kwargs)
         operands = tensors_of(args, kwargs)
         for tensor in (*written_operands(facts, args, kwargs), *_made(out, operands)):

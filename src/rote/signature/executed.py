@@ -14,7 +14,7 @@ import gc
 import inspect
 import sys
 from collections.abc import Callable
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from torch.autograd.graph import saved_tensors_hooks
@@ -122,7 +122,7 @@ class ExecutedCode:
             self.globals.setdefault(code, function.__globals__)
 
     def reads(self) -> list[tuple[dict[str, Any], str]]:
-        """Every global name that the executed code mentions, as ``(globals, name)``."""
+        """Every global that the executed code mentions, by name or as a string, as ``(globals, name)``."""
         found: dict[tuple[int, str], tuple[dict[str, Any], str]] = {}
         for code, namespace in list(self.globals.items()):
             for name in _names(code):
@@ -141,6 +141,15 @@ class ExecutedCode:
             found.update(constant for constant in code.co_consts if isinstance(constant, str))
         return found
 
+    def modules(self) -> list[ModuleType]:
+        """The Python modules that the executed code names: what it imports while it runs is no global."""
+        found: set[str] = set()
+        for code, namespace in list(self.globals.items()):
+            names = {*code.co_names, *(text for text in code.co_consts if isinstance(text, str))}
+            package = namespace.get("__package__")
+            found |= names | ({f"{package}.{name}" for name in names} if package else set())
+        return [sys.modules[name] for name in found & sys.modules.keys()]
+
 
 def _called_by_us(frame: FrameType) -> bool:
     """Recordings set saved-tensor hooks of their own."""
@@ -152,4 +161,6 @@ def _names(code: CodeType) -> list[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             names.extend(_names(constant))
+        elif isinstance(constant, str):
+            names.append(constant)
     return names

@@ -8,7 +8,7 @@ failed identity check is looked at again before a recording is given up.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import eq, getitem, is_
 from typing import Any, NamedTuple
@@ -17,19 +17,19 @@ import numpy
 import torch
 
 from ..base.location import Site
+from .marks import Content, TensorMark, mark, pointer_of
 from .state import (
     ATTRIBUTE,
     BULK,
     CELL,
     ITEM,
     LENGTH,
+    MEMBERS,
     ORDER,
-    Content,
+    UNSET,
+    VARIABLE,
     Entry,
     Snapshot,
-    TensorMark,
-    mark,
-    pointer_of,
 )
 from .training import Group
 
@@ -150,7 +150,7 @@ class Guard:
     def _sort(self, entry: Entry) -> None:
         if self._is_reread(entry):
             entry = entry._replace(value=_read(entry))
-        if entry.kind == LENGTH:
+        if entry.kind in (LENGTH, MEMBERS):
             self._lengths.append(entry)
         elif entry.kind == ORDER:
             self._orders.append(entry)
@@ -377,7 +377,7 @@ def _read(entry: Entry) -> Any:
 
 
 def _bulk(container: Any) -> tuple[Any, ...]:
-    return tuple(container.items()) if isinstance(container, dict) else tuple(container)
+    return tuple(container.items()) if isinstance(container, Mapping) else tuple(container)
 
 
 _READERS: dict[str, Callable[[Entry], Any]] = {
@@ -385,6 +385,8 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     ATTRIBUTE: lambda entry: getattr(entry.container, entry.key),
     CELL: lambda entry: entry.container.cell_contents,
     LENGTH: lambda entry: Content(len(entry.container)),
+    MEMBERS: lambda entry: Content(len(entry.container)),
     BULK: lambda entry: Content(_bulk(entry.container)),
     ORDER: lambda entry: Content(tuple(entry.container)),
+    VARIABLE: lambda entry: entry.container.get(UNSET),
 }

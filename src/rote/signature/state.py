@@ -7,39 +7,43 @@ what a call changed; a walk at recording time becomes the guard.
 
 Descended into: dicts, lists, tuples, sets, deques, closures, defaults and attributes of functions, partials,
 modules, optimizers, instances of user classes (``__dict__`` and ``__slots__``), plain attributes of their
-classes, and Python modules of the user by the names the code mentions. Taken by identity: everything else.
+classes, context variables, and Python modules of the user by the names the code mentions; the environment,
+where the code mentions it. Taken by identity: everything else.
 
-What this does not see: state inside C extensions, files, the environment, properties that compute from a
-clock, and the contents of numpy arrays above 64 KiB. A value that comes from there and reaches an operation
-as an operand is still caught when two observed calls differ in it.
+What this does not see: state inside C extensions, files, properties that compute from a clock, and the
+contents of numpy arrays above 64 KiB. A value that comes from there and reaches an operation as an operand is
+still caught when two observed calls differ in it.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
 import gc
-import random
-import sys
 import threading
 import types
 import weakref
-from collections import UserDict, UserList, deque
+from collections import defaultdict, deque
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy
 import torch
 from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
 
-from ..base.location import TORCH_NEEDS
+from ..base.settings import ENVIRONMENT, READERS
 from .compat import plain_functions
 from .executed import ExecutedCode
-from .training import Training, is_empty_stage_table
+from .marks import Content, base_of, mark, pointer_of
+from .owners import is_open, is_user, module_of
+from .training import Training
+from .wrappers import WRAPPERS, is_bound_method, is_graphed, wrapped_functions
 
-ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER = "item", "attribute", "cell", "length", "bulk", "order"
+ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS = (
+    "item", "attribute", "cell", "length", "bulk", "order", "variable", "members",
+)  # fmt: skip
+UNSET = object()  # a context variable without a value
 BULK_LENGTH = 4096
-ARRAY_BYTES = 1 << 16
 ORDERED_LENGTH = 64
 
 _GLOBAL_HOOKS = (
@@ -47,30 +51,13 @@ _GLOBAL_HOOKS = (
     "_global_backward_pre_hooks",
 )  # fmt: skip
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
-_NAMESPACES = (types.SimpleNamespace, argparse.Namespace, UserDict, UserList)
-_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType, type)
-_SKIPPED_PACKAGES = (frozenset(sys.stdlib_module_names) - {"__main__"}) | frozenset(TORCH_NEEDS) | {"rote"}
-_SKIPPED_TORCH = ("torch._", "torch.fx", "torch.jit", "torch.distributed", "torch.cuda", "torch.autograd")
+_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
 _MODULE_INTERNALS = frozenset({
     "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_version",
     "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_is_full_backward_hook",
     "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs",
     "call_super_init", "_compiled_call_impl", "_is_hf_initialized",
 })  # fmt: skip
-
-
-class TensorMark(NamedTuple):
-    """A tensor found in a slot; compared by identity and address."""
-
-    identity: int
-    address: int
-    requires_grad: bool
-
-
-class Content(NamedTuple):
-    """A value compared by a copy of its content."""
-
-    value: Any
 
 
 class Entry(NamedTuple):
@@ -132,7 +119,7 @@ class StateWalk:
 
     def __init__(self, executed: ExecutedCode) -> None:
         self._executed = executed
-        self._attribute_names = executed.attribute_names()
+        self._names = executed.mentioned()
         self._seen: dict[int, Any] = {}
         self._queue: deque[tuple[Any, int]] = deque()
         self.snapshot = Snapshot(Training(executed.mentioned()))
@@ -163,6 +150,10 @@ class StateWalk:
         for namespace, name in self._executed.reads():
             module = namespace.get("__name__", "")
             self._note(ITEM, namespace, name, namespace[name], -1, f"{module}.{name}")
+        for module in self._executed.modules():
+            self._descend(module, -1)
+        if not READERS.isdisjoint(self._names):
+            self._note(BULK, ENVIRONMENT, None, Content(tuple(ENVIRONMENT.items())), -1, "os.environ")
         while self._queue:
             value, node = self._queue.popleft()
             self._expand(value, node)
@@ -180,10 +171,12 @@ class StateWalk:
         self.snapshot.entries[address] = entry
         if isinstance(value, torch.Tensor):
             self._note_tensor(entry, value)
+            if vars(value):
+                self._expand_attributes(vars(value), node)
         elif isinstance(value, numpy.ndarray):
-            base = _base(value)
+            base = base_of(value)
             self.snapshot.arrays.append((pointer_of(base), pointer_of(base) + base.nbytes))
-        elif not isinstance(entry.value, Content):
+        elif not isinstance(entry.value, Content) or isinstance(value, (set, frozenset)):
             self._descend(value, node)
 
     def _note_tensor(self, entry: Entry, tensor: torch.Tensor) -> None:
@@ -203,16 +196,27 @@ class StateWalk:
             self._expand_dict(value, node)
         elif isinstance(value, (list, tuple, deque)):
             self._expand_sequence(value, node)
+        elif isinstance(value, (set, frozenset)):
+            for item in value if len(value) <= BULK_LENGTH else ():
+                self._descend(item, node)
         elif isinstance(value, types.FunctionType):
             self._expand_function(value, node)
             return
-        elif hasattr(value, "__func__") and hasattr(value, "__self__"):  # bound methods, ours included
+        elif is_bound_method(value):
             self._descend(value.__self__, node)
             self._descend(value.__func__, node)
             return
         elif isinstance(value, functools.partial):
             for label, part in ((".func", value.func), (".args", value.args), (".keywords", value.keywords)):
                 self._descend(part, self.snapshot.node(node, label))
+            return
+        elif is_graphed(value):
+            self._descend(value.__wrapped__, node)
+            return
+        elif isinstance(value, WRAPPERS):
+            for function in wrapped_functions(value):
+                if function.__code__ in self._executed.globals:
+                    self._descend(function, node)
             return
         elif isinstance(value, types.MappingProxyType):
             self._expand_dict(value, node)
@@ -223,14 +227,18 @@ class StateWalk:
         elif isinstance(value, threading.local):
             self._expand_attributes(value.__dict__, node)
             return
+        elif isinstance(value, ContextVar):
+            self._note(VARIABLE, value, None, value.get(UNSET), node, ".get()")
+            return
         elif isinstance(value, types.ModuleType):
             self._expand_module(value)
             return
         elif isinstance(value, type):
-            if _is_user(value.__module__):
+            if is_user(module_of(value)):
                 self._expand_class(value, node)
+                self._descend(type(value), node)
             return
-        if _is_open(kind):
+        if is_open(kind):
             self._expand_instance(value, node)
 
     def _expand_dict(self, value: Mapping[Any, Any], node: int) -> None:
@@ -239,6 +247,8 @@ class StateWalk:
             self._note(BULK, value, None, Content(tuple(value.items())), node, "")
             return
         self._note_order(value, node)
+        if isinstance(value, defaultdict):
+            self._note(ATTRIBUTE, value, "default_factory", value.default_factory, node, ".default_factory")
         for key in list(value):
             label = f"[{key!r}]" if type(key) in _PLAIN else f"[<{type(key).__name__}>]"
             self._note(ITEM, value, key, value[key], node, label)
@@ -259,7 +269,7 @@ class StateWalk:
             self._note(ITEM, value, index, item, node, f"[{index}]")
 
     def _expand_function(self, value: types.FunctionType, node: int) -> None:
-        if not _is_user(value.__module__ or ""):
+        if not is_user(module_of(value)):
             return
         names = value.__code__.co_freevars
         for name, cell in zip(names, value.__closure__ or (), strict=True):
@@ -276,10 +286,10 @@ class StateWalk:
             self._expand_attributes(value.__dict__, node)
 
     def _expand_module(self, value: types.ModuleType) -> None:
-        if not _is_user(value.__name__):
+        if not is_user(value.__name__):
             return
         namespace = vars(value)
-        for name in self._attribute_names & namespace.keys():
+        for name in self._names & namespace.keys():
             self._note(ITEM, namespace, name, namespace[name], -1, f"{value.__name__}.{name}")
 
     def _expand_instance(self, value: Any, node: int) -> None:
@@ -293,7 +303,7 @@ class StateWalk:
                 if hasattr(value, name):
                     self._note(ATTRIBUTE, value, name, getattr(value, name), node, f".{name}")
         for cls in type(value).__mro__:
-            if _is_user(cls.__module__):
+            if is_user(module_of(cls)):
                 self._descend(cls, self.snapshot.node(-1, cls.__qualname__))
 
     def _expand_attributes(
@@ -314,77 +324,17 @@ class StateWalk:
 
     def _expand_class(self, cls: type, node: int) -> None:
         namespace = self._executed.holders.setdefault(id(cls), [vars(cls)])[0]  # a new proxy at each vars()
+        # Not LENGTH: that says that all members are noted, and of methods only those that ran are.
+        self._note(MEMBERS, namespace, None, Content(len(namespace)), node, " (number of attributes)")
         for name, value in list(namespace.items()):
             if isinstance(value, types.FunctionType):
                 if value.__code__ in self._executed.globals:
                     self._note(ITEM, namespace, name, value, node, f".{name}")
+            elif isinstance(value, type):
+                if value.__qualname__ == f"{cls.__qualname__}.{name}":  # defined inside
+                    self._note(ITEM, namespace, name, value, node, f".{name}")
             elif not name.startswith(("__", "_abc_")) and not isinstance(value, _DESCRIPTORS):
                 self._note(ITEM, namespace, name, value, node, f".{name}")
-
-
-def mark(value: Any) -> Any:
-    """The form in which a slot's content is kept: tensors by address, small arrays and sets by content."""
-    if isinstance(value, Content):
-        return value
-    if isinstance(value, torch.Tensor):
-        return TensorMark(id(value), _address(value), value.requires_grad)
-    if isinstance(value, numpy.ndarray):
-        small = value.nbytes <= ARRAY_BYTES and not value.dtype.hasobject
-        return Content((value.shape, value.dtype.str, value.tobytes())) if small else value
-    if isinstance(value, (set, frozenset)):
-        items: Any = value  # pyright: ignore[reportUnknownVariableType]
-        return (
-            Content(frozenset((type(item), item) for item in items)) if len(items) <= BULK_LENGTH else value
-        )
-    if isinstance(value, bytearray):
-        return Content(bytes(value))
-    if is_empty_stage_table(value):
-        return Content("empty")
-    if isinstance(value, random.Random):
-        return Content(value.getstate())
-    if isinstance(value, numpy.random.Generator):
-        return Content(repr(value.bit_generator.state))
-    return value
-
-
-def pointer_of(array: Any) -> int:
-    """Address of a numpy array's memory."""
-    return int(array.__array_interface__["data"][0])
-
-
-def _base(array: Any) -> Any:
-    while isinstance(array.base, numpy.ndarray):
-        array = array.base
-    return array
-
-
-def _address(tensor: torch.Tensor) -> int:
-    plain = tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin)
-    with plain_functions():
-        return tensor.data_ptr() if plain else 0
-
-
-def _is_open(kind: type) -> bool:
-    """Whether instances of a class hold the user's state in attributes."""
-    if kind in (dict, list, tuple, deque):
-        return False
-    if kind in _NAMESPACES or issubclass(kind, (torch.nn.Module, torch.optim.Optimizer)):
-        return True
-    module = kind.__module__ or ""
-    package = _package(module)
-    if package == "torch":
-        return not module.startswith(_SKIPPED_TORCH) and hasattr(kind, "__dict__")
-    return package not in _SKIPPED_PACKAGES
-
-
-def _is_user(module: str) -> bool:
-    """Whether a module is the user's or a third party's, and not PyTorch's, Python's or ours."""
-    package = _package(module)
-    return package != "torch" and package not in _SKIPPED_PACKAGES
-
-
-def _package(module: str) -> str:
-    return module.partition(".")[0]
 
 
 def _slots(cls: type) -> tuple[str, ...]:

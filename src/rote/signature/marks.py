@@ -1,0 +1,74 @@
+"""The form in which the content of a slot is kept: by identity, by address, or by a copy of the content."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from typing import Any, NamedTuple
+
+import numpy
+import torch
+from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
+
+from .compat import plain_functions
+from .training import is_empty_stage_table
+
+ARRAY_BYTES = 1 << 16
+SET_LENGTH = 4096
+
+
+class TensorMark(NamedTuple):
+    """A tensor found in a slot; compared by identity and address."""
+
+    identity: int
+    address: int
+    requires_grad: bool
+
+
+class Content(NamedTuple):
+    """A value compared by a copy of its content."""
+
+    value: Any
+
+
+def mark(value: Any) -> Any:
+    """The form in which a slot's content is kept: tensors by address, small arrays and sets by content."""
+    if isinstance(value, Content):
+        return value
+    if isinstance(value, torch.Tensor):
+        return TensorMark(id(value), _address(value), value.requires_grad)
+    if isinstance(value, numpy.ndarray):
+        small = value.nbytes <= ARRAY_BYTES and not value.dtype.hasobject
+        return Content((value.shape, value.dtype.str, value.tobytes())) if small else value
+    if isinstance(value, (set, frozenset)):
+        items: Any = value  # pyright: ignore[reportUnknownVariableType]
+        return Content(frozenset((type(item), item) for item in items)) if len(items) <= SET_LENGTH else value
+    if isinstance(value, (bytearray, array)):
+        return Content(bytes(value))
+    if is_empty_stage_table(value):
+        return Content("empty")
+    if isinstance(value, random.Random):
+        return Content(value.getstate())
+    if isinstance(value, numpy.random.RandomState):
+        return Content(repr(value.get_state()))
+    if isinstance(value, numpy.random.Generator):
+        return Content(repr(value.bit_generator.state))
+    return value
+
+
+def pointer_of(array: Any) -> int:
+    """Address of a numpy array's memory."""
+    return int(array.__array_interface__["data"][0])
+
+
+def base_of(array: Any) -> Any:
+    """The numpy array that owns an array's memory."""
+    while isinstance(array.base, numpy.ndarray):
+        array = array.base
+    return array
+
+
+def _address(tensor: torch.Tensor) -> int:
+    plain = tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin)
+    with plain_functions():
+        return tensor.data_ptr() if plain else 0

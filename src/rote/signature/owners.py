@@ -1,0 +1,50 @@
+"""Whose a class or a module is: the user's, PyTorch's, Python's or ours. Only the user's state is walked."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import types
+import weakref
+from collections import ChainMap, UserDict, UserList, deque
+from typing import Any
+
+import torch
+
+from ..base.location import TORCH_NEEDS
+
+_NAMESPACES = (
+    *(types.SimpleNamespace, argparse.Namespace, UserDict, UserList, ChainMap),
+    *(weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet),
+)
+_SKIPPED_PACKAGES = (frozenset(sys.stdlib_module_names) - {"__main__"}) | frozenset(TORCH_NEEDS) | {"rote"}
+_SKIPPED_TORCH = ("torch._", "torch.fx", "torch.jit", "torch.distributed", "torch.cuda", "torch.autograd")
+
+
+def is_open(kind: type) -> bool:
+    """Whether instances of a class hold the user's state in attributes."""
+    if kind in (dict, list, tuple, deque):
+        return False
+    if kind in _NAMESPACES or issubclass(kind, (torch.nn.Module, torch.optim.Optimizer)):
+        return True
+    module = module_of(kind)
+    package = _package(module)
+    if package == "torch":
+        return not module.startswith(_SKIPPED_TORCH) and hasattr(kind, "__dict__")
+    return package not in _SKIPPED_PACKAGES
+
+
+def module_of(value: Any) -> str:
+    """Name of a class's or function's module; some extension types say it for their instances only."""
+    module = value.__module__
+    return module if isinstance(module, str) else ""
+
+
+def is_user(module: str) -> bool:
+    """Whether a module is the user's or a third party's, and not PyTorch's, Python's or ours."""
+    package = _package(module)
+    return package != "torch" and package not in _SKIPPED_PACKAGES
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]

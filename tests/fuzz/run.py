@@ -1,0 +1,136 @@
+"""The longer run: ``python -m tests.fuzz.run --examples 5000 --seed 0 --device cpu --jobs 2``.
+
+The examples are cut into chunks, each with a seed of its own, so that a failure ends its chunk only and the
+same numbers make the same run whatever ``--jobs`` is. A failing chunk is shrunk to a small program, which is
+printed and stands in the JSON. The run also fails if too few calls were replayed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import multiprocessing
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+CHUNK = 50
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run, print, write; 0 if no example failed and enough was replayed."""
+    options = _options(argv)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic algorithms ask for it
+    started = time.perf_counter()
+    sizes = [min(CHUNK, options.examples - first) for first in range(0, options.examples, CHUNK)]
+    run = partial(_chunk, options.device, options.seed)
+    results: list[dict[str, Any]] = []
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
+        waiting = [pool.submit(run, number, size) for number, size in enumerate(sizes)]
+        for done in as_completed(waiting):
+            results.append(done.result())
+            _progress(results, len(sizes), started)
+    return _finish(options, sorted(results, key=lambda each: each["chunk"]), time.perf_counter() - started)
+
+
+def _options(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.run", description=__doc__)
+    parser.add_argument("--examples", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--json", type=Path, help="where to write the results")
+    return parser.parse_args(argv)
+
+
+def _chunk(device: str, seed: int, number: int, examples: int) -> dict[str, Any]:
+    """Play one chunk, in a process of the pool: those are the ones that need torch."""
+    import hypothesis
+    import torch
+
+    from rote.testing import poisoned
+
+    from .play import Tally, check_text
+    from .scene import scenes
+
+    logging.getLogger("rote").setLevel(logging.ERROR)
+    torch.set_num_threads(1)
+    tally = Tally()
+
+    @hypothesis.seed(seed * 1_000_003 + number)
+    @hypothesis.settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        print_blob=False,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(scenes(device))
+    def play(scene: Any) -> None:
+        check_text(scene, tally)
+
+    failures: list[str] = []
+    try:
+        with poisoned():
+            play()
+    except BaseExceptionGroup as group:
+        failures = [f"{type(error).__name__}: {error}" for error in group.exceptions]
+    except Exception as error:
+        failures = [f"{type(error).__name__}: {error}"]
+    return {"chunk": number, **vars(tally), "failures": failures}
+
+
+def _progress(results: list[dict[str, Any]], chunks: int, started: float) -> None:
+    examples = sum(result["examples"] for result in results)
+    failed = sum(bool(result["failures"]) for result in results)
+    seconds = time.perf_counter() - started
+    print(
+        f"{len(results)}/{chunks} chunks, {examples} examples, {failed} failed chunks, {seconds:.0f} s",
+        flush=True,
+    )
+    for failure in results[-1]["failures"]:
+        print(f"\nchunk {results[-1]['chunk']}: {failure}\n", flush=True)
+
+
+def _finish(options: argparse.Namespace, results: list[dict[str, Any]], seconds: float) -> int:
+    import torch
+
+    from .play import LEAST_REPLAYED, Tally
+
+    total = Tally()
+    for result in results:
+        fields = {name: value for name, value in result.items() if name not in ("chunk", "failures")}
+        total.add(Tally(**fields))
+    failures = [failure for result in results for failure in result["failures"]]
+    summary = {
+        "device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu",
+        "torch": torch.__version__,
+        "python": sys.version.split()[0],
+        "wanted": options.examples,
+        "seed": options.seed,
+        **vars(total),
+        "replayed share": round(total.share, 4),
+        "seconds": round(seconds, 1),
+        "failures": failures,
+    }
+    if options.json is not None:
+        options.json.write_text(json.dumps(summary, indent=2) + "\n")
+    print(
+        f"{total.examples} examples, {total.calls} calls, {total.share:.0%} replayed, in "
+        f"{total.replaying} examples something was; {len(failures)} failures, {seconds:.0f} s"
+    )
+    print("not replayed because of " + ", ".join(f"{code} {n}" for code, n in total.reasons.most_common(12)))
+    if total.share < LEAST_REPLAYED:
+        print(f"too little was replayed: {total.share:.0%}, wanted {LEAST_REPLAYED:.0%}")
+    return 1 if failures or total.share < LEAST_REPLAYED else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
