@@ -29,6 +29,7 @@ CASES = (
     "backward",
     "host_mlp",
     "host_decoder",
+    "soak",
     "pi0",
 )  # the heaviest last
 

@@ -29,6 +29,7 @@ from .base.errors import (
 from .base.errors import (
     VerificationError as VerificationError,
 )
+from .front.budget import set_budget as set_budget
 from .front.graph import graph as graph
 from .front.graph import step as step
 from .front.graphed import Graphed as Graphed
@@ -37,6 +38,7 @@ from .front.report import Report as Report
 
 __all__ = [
     "CaptureError", "EnvironmentError_", "Graphed", "InternalError", "MisuseError", "NotReplayedError",
-    "OptionError", "Options", "Report", "RoteError", "StaleOutputError", "VerificationError", "graph", "step",
+    "OptionError", "Options", "Report", "RoteError", "StaleOutputError", "VerificationError", "graph",
+    "set_budget", "step",
 ]  # fmt: skip
 __version__ = "0.1.0"

@@ -53,10 +53,11 @@ def test_json(used):
     assert data == json.loads(json.dumps(report.to_dict())) == json.loads(report.to_json(indent=None))
     assert set(data) == {
         "name", "calls", "replayed", "eager", "recorded", "backwards", "backwards_replayed",
-        "backwards_verified", "verified", "recordings", "reasons",
+        "backwards_verified", "verified", "recordings", "reasons", "padded", "budget",
     }  # fmt: skip
     assert set(data["recordings"][0]) == {
-        "key", "segments", "operations", "paths", "islands", "bytes_held", "replays", "inputs",
+        "key", "segments", "operations", "paths", "islands", "bytes_held", "replays", "estimate", "evictions",
+        "inputs",
     }  # fmt: skip
     assert set(data["recordings"][0]["inputs"][0]) == {"name", "kind", "placement", "mutated"}
     assert set(data["recordings"][0]["islands"][0]) == {"operation", "where", "code"}
@@ -84,7 +85,7 @@ def test_text(device, where):
     head, line = g.explain().splitlines()
     assert head == f"{name}: {WARM + 2} calls, 2 replayed, {WARM} eager (1 of them recorded)"
     assert line.startswith("recording 1 for (args[0]: float32[4]): 1 operations in 1 segment, 1 path, ")
-    assert line.endswith(" MB, 2 replays")
+    assert line.endswith(" MB expected), 2 replays")
 
 
 def test_text_of_reasons(device, where):

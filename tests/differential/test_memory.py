@@ -85,6 +85,23 @@ def test_input_is_a_view_of_state():
     check(scenario)
 
 
+def test_input_of_the_recorded_call_is_a_view_of_state():
+    def scenario(wrap):
+        buffer = torch.zeros(8)
+
+        def fn(x):
+            buffer.add_(1)
+            return x * 2
+
+        g = wrap(fn)
+        yield g(full(1))
+        for _ in range(4):
+            yield g(buffer[:4])
+            yield buffer
+
+    check(scenario)
+
+
 def test_inputs_share_memory_as_different_dtypes():
     def scenario(wrap):
         def fn(floats, ints):

@@ -45,6 +45,8 @@ RECORDING = RecordingReport(
     islands=(IslandReport("aten::item", "a.py:1", "RT101"),),
     bytes_held=2_500_000,
     replays=2,
+    estimate=3_000_000,
+    evictions=1,
     inputs=(
         InputReport("args[0]", "not mutated", "copied", ""),
         InputReport("args[1]", "another tensor", "in place", "a.py:3"),
@@ -78,7 +80,7 @@ def test_json():
         "recordings": [{
             "key": "(args[0]: float32[3])", "segments": 2, "operations": 7, "paths": 1,
             "islands": [{"operation": "aten::item", "where": "a.py:1", "code": "RT101"}],
-            "bytes_held": 2_500_000, "replays": 2,
+            "bytes_held": 2_500_000, "replays": 2, "estimate": 3_000_000, "evictions": 1,
             "inputs": [
                 {"name": "args[0]", "kind": "not mutated", "placement": "copied", "mutated": ""},
                 {"name": "args[1]", "kind": "another tensor", "placement": "in place", "mutated": "a.py:3"},
@@ -87,6 +89,7 @@ def test_json():
             ],
         }],
         "reasons": [{"code": "RT1", "message": "m", "where": "a.py:1", "remedy": "r.", "count": 2}],
+        "padded": 0, "budget": None,
     }  # fmt: skip
 
 
@@ -94,7 +97,8 @@ def test_text():
     value = report(recordings=(RECORDING,), reasons=(ReasonReport("RT1", "m", "", "r.", 2),))
     assert explain(value).splitlines() == [
         "act: 5 calls, 2 replayed, 3 eager (1 of them recorded)",
-        "recording 1 for (args[0]: float32[3]): 7 operations in 2 segments, 1 path, 2.5 MB, 2 replays",
+        "recording 1 for (args[0]: float32[3]): 7 operations in 2 segments, 1 path, 2.5 MB "
+        "(3.0 MB expected), 2 replays",
         "  island: aten::item at a.py:1 (RT101)",
         "  args[1]: another tensor, in place, mutated at a.py:3",
         "  args[2]: another tensor, copied, mutated at a.py:4",
@@ -103,3 +107,5 @@ def test_text():
         "  r.",
     ]
     assert explain(report()).splitlines()[1] == "no recording yet"
+    limited = report(recordings=(RECORDING,), budget=5_000_000)
+    assert explain(limited).splitlines()[1] == "budget: 2.5 of 5.0 MB held"

@@ -13,6 +13,7 @@ in :class:`Capabilities`, never by ``isinstance``.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -34,6 +35,31 @@ class Capabilities:
 
     asynchronous: bool
     executes_while_capturing: bool
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """With which other recordings one shares memory.
+
+    Attributes:
+        tenant: Only recordings of one tenant share memory.
+        slab: Bytes from which a shared region takes no more recordings, where memory can only be given back
+            by the region; None for no bound.
+        demand: Bytes that the recording is expected to need.
+    """
+
+    tenant: Hashable = None
+    slab: int | None = None
+    demand: int = 0
+
+    @property
+    def too_large(self) -> bool:
+        """Whether the recording would fill a slab by itself."""
+        return self.slab is not None and self.demand > self.slab
+
+
+SHARED = Sharing()
+"""Memory is shared with every other recording of the process."""
 
 
 class Segment(Protocol):
@@ -85,6 +111,10 @@ class Session(Protocol):
         the others is planned and may be shared with other recordings of the same pool. Segments of
         this session must not be replayed before this.
         """
+        ...
+
+    def regions(self) -> tuple[Hashable, ...]:
+        """The regions of memory that the recording lies in; see :meth:`Backend.regions`."""
         ...
 
     def release(self) -> None:
@@ -140,7 +170,12 @@ class Backend(Protocol):
         ...
 
     def open(
-        self, *, exclusive: bool, generators: tuple[torch.Generator, ...] = (), aliases: Aliases = OWNING
+        self,
+        *,
+        exclusive: bool,
+        generators: tuple[torch.Generator, ...] = (),
+        sharing: Sharing = SHARED,
+        aliases: Aliases = OWNING,
     ) -> Session:
         """Start a recording.
 
@@ -149,6 +184,7 @@ class Backend(Protocol):
                 in it must outlive the call (gradients left in ``.grad``, borrowed outputs);
                 otherwise recordings share one pool.
             generators: Generators, besides the default one, that the callable draws from.
+            sharing: With which recordings memory is shared, if not ``exclusive``.
             aliases: How the recording holds tensors that it did not make.
         """
         ...
@@ -171,6 +207,17 @@ class Backend(Protocol):
 
     def leave_call(self) -> None:
         """Note where on the current stream this call's work ends."""
+        ...
+
+    def regions(self) -> Mapping[Hashable, int]:
+        """Bytes of each region of pool memory that live recordings hold.
+
+        A region is memory that is given back as a whole, when the last recording in it is released.
+        """
+        ...
+
+    def trim(self) -> None:
+        """Give memory that no recording needs any more back to the device. May be slow."""
         ...
 
     def bytes_held(self) -> int:

@@ -6,6 +6,7 @@
     │   └── StaleOutputError a borrowed output was read after a later call overwrote it
     ├── EnvironmentError_    the machine or the PyTorch build cannot do it
     │   └── CaptureError     a device refused an operation while a segment was being captured
+    │       └── MemoryShortageError  it had no memory left for it
     ├── NotReplayedError     strict mode: a guard did not match, or nothing could be recorded
     └── InternalError        our bug; please report it
         └── VerificationError  the self-check: a replay gave something else than the plain call
@@ -47,6 +48,14 @@ class CaptureError(EnvironmentError_):
     """An operation was refused while a segment was being captured.
 
     Users see it only when they drive a backend by hand; the runtime turns it into an island.
+    """
+
+
+class MemoryShortageError(CaptureError):
+    """The device had no memory left for a recording. Its ``__cause__`` is what PyTorch raised.
+
+    Users see it only when they drive a backend by hand; the runtime frees memory, tries again, and then runs
+    the call eagerly.
     """
 
 

@@ -21,6 +21,8 @@ from ..base.location import Site, user_site
 from ..base.settings import read_settings
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..memory.holding import Account
+from ..memory.sizes import parse_size
 from ..recording.borrow import lend_again
 from ..recording.entry import Entry
 from ..recording.log import BackwardLog
@@ -33,8 +35,12 @@ from ..signature.executed import ExecutedCode
 from ..signature.key import Call, bind, explain_key
 from ..signature.ticket import Ticket
 from .bound import BoundWeakly, GraphedMethod
+from .callables import name_of, takes_any_keyword
 from .options import Options
-from .report import InputReport, IslandReport, RecordingReport, Report, Tally, explain
+from .padding import Source
+from .recordings import recording_reports
+from .report import Report, Tally, explain
+from .shapes import ShapePolicy
 
 
 class Graphed:
@@ -46,43 +52,46 @@ class Graphed:
     Args:
         function: What to graph.
         options: How.
+        account: Whose budget its recordings count against, if not one of its own.
     """
 
-    def __init__(self, function: Callable[..., Any], options: Options) -> None:
+    def __init__(
+        self, function: Callable[..., Any], options: Options, account: Account | None = None
+    ) -> None:
         settings = read_settings()
         self._function = function
         self._options = options
         self._enabled = options.enabled and not settings.disable
         self._strict = options.strict or settings.strict
-        self._name = _name_of(function)
+        self._name = name_of(function)
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._executed = ExecutedCode()
         self._entries: OrderedDict[Any, Entry] = OrderedDict()
         self._tally = Tally()
-        self._calls = self._replayed = self._recorded = 0
+        self._calls = self._replayed = self._recorded = self._padded = 0
         self._warm = False
         self._verifier, checks = _verifiers(options)
         self._last: tuple[Ticket, Entry] | None = None
+        self._account = account or Account(self._name, parse_size(options.budget, "budget"))
         self._backwards = BackwardLog(self._tally, self._strict, checks)
+        counts = options.warmup, options.max_recordings, options.max_paths
+        borrow, guess = options.outputs == "borrow", not self._strict
+        limits = Limits(*counts, borrow, self._account, chain=options.chain, guess=guess)
         self._subject = Subject(
             function,
             self._name,
             self._executed,
-            Limits(
-                options.warmup,
-                options.max_recordings,
-                options.max_paths,
-                options.outputs == "borrow",
-                chain=options.chain,
-                guess=not self._strict,
-            ),
+            limits,
             functools.partial(PROCESS.choose, options.backend),  # not a method: that would be a cycle
             self._backwards,
             ((self._name, function),),
         )
-        self._sorts = not _takes_any_keyword(function)  # then their order cannot matter
+        self._sorts = not takes_any_keyword(function)  # then their order cannot matter
         self._bound: dict[int, tuple[weakref.ref[Any], Graphed]] = {}
+        self._shapes = (
+            ShapePolicy(function, options.buckets, options.bucket_tolerance) if options.buckets else None
+        )
         self._executed.add_function(inspect.unwrap(getattr(function, "__func__", function)))
         functools.update_wrapper(self, function, updated=())
         self._built = True
@@ -110,12 +119,15 @@ class Graphed:
             self._call_plainly(self._beside(sys._getframe(1)))
             return self._function(*args, **kwargs)
         try:
-            value = self._call(args, kwargs, sys._getframe(1))
+            if self._shapes is not None:
+                value = self._shapes.call(self, args, kwargs, sys._getframe(1))
+            else:
+                value = self.call_exactly(args, kwargs, sys._getframe(1))
         finally:
             self._lock.release()
         return self._function(*args, **kwargs) if value is PLAINLY else value
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
+    def call_exactly(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
         """One call, with the wrapper's lock held; PLAINLY if it has to run as it is."""
         known = self._last
         call = known[0].admit(args, kwargs) if known is not None else None
@@ -148,6 +160,30 @@ class Graphed:
         finally:
             backend.lock.release()
 
+    def call_padded(self, exact: Call, padded: Call, sources: list[Source], caller: FrameType) -> Any:
+        """A call in the shapes of a bucket, or, while that is being checked, in its own."""
+        assert self._shapes is not None
+        entry = self._entry(padded, caller)
+        if self._strict and not entry.calls:
+            self._check_strict(entry, padded, user_site(caller))
+        backend = entry.prepare(padded)
+        if not PROCESS.take(backend.lock):
+            return self._call_plainly(self._beside(caller))
+        try:
+            self._calls += 1
+            cut = self._shapes.cut_for(entry, padded, sources)
+            if cut is None:
+                return self._shapes.check(self, exact, entry, sources, caller)
+            self._padded += 1
+            if self._verifier is None:
+                value = self._finish(entry, entry.run(padded, caller))
+            else:
+                made = self._verifier.run(entry, padded, caller, self._entries.values())
+                value = self._finish(entry, made)
+            return value if value is PLAINLY else cut.apply(value, sources)
+        finally:
+            backend.lock.release()
+
     @staticmethod
     def _beside(caller: FrameType) -> Reason:
         """Why a call does not wait for another thread's traced call any longer."""
@@ -176,11 +212,19 @@ class Graphed:
             entry.release()
         if not self._strict and (other := next(reversed(entries.values()), None)):  # or it says so itself
             self._tally.add([reason(rules.NEW_KEY, explain_key(other.key, call), user_site(caller))])
-        entry = entries[call.key] = Entry(self._subject, call)
+        entry = entries[call.key] = self.new_entry(call)
         while len(entries) > self._options.max_keys:
             entries.popitem(last=False)[1].release()
             self._tally.add([reason(rules.TOO_MANY_KEYS, f"more than {self._options.max_keys} keys")])
         return entry
+
+    def new_entry(self, call: Call) -> Entry:
+        """A key about which nothing is known yet."""
+        return Entry(self._subject, call)
+
+    def note(self, why: Reason) -> None:
+        """Count a reason."""
+        self._tally.add([why])
 
     def _finish(self, entry: Entry, result: Result) -> Any:
         if result.how == REPLAYED:
@@ -239,41 +283,11 @@ class Graphed:
                 backwards_replayed=self._backwards.replayed,
                 backwards_verified=self._backwards.verified,
                 verified=self._verifier.verified if self._verifier is not None else 0,
-                recordings=tuple(self._recordings()),
+                recordings=recording_reports(self._entries.values(), self._account),
+                padded=self._padded,
+                budget=self._account.limit,
                 reasons=self._tally.reports(),
             )
-
-    def _recordings(self) -> list[RecordingReport]:
-        found: list[RecordingReport] = []
-        for entry in self._entries.values():
-            for variant in entry.variants:
-                if not variant.recorded:
-                    continue
-                parts = [
-                    IslandReport(part.operation, str(part.site), part.code)
-                    for part in (*variant.islands(), *variant.branches())
-                ]
-                found.append(
-                    RecordingReport(
-                        key=entry.description,
-                        segments=variant.segments(),
-                        operations=variant.operations(),
-                        paths=variant.recorded_paths(),
-                        islands=tuple(parts),
-                        bytes_held=variant.bytes_held(),
-                        replays=variant.replays,
-                        inputs=tuple(
-                            InputReport(
-                                fact.name,
-                                fact.kind,
-                                "in place" if fact.in_place else "copied",
-                                str(fact.mutated) if fact.mutated is not None else "",
-                            )
-                            for fact in variant.facts
-                        ),
-                    )
-                )
-        return found
 
     def explain(self) -> str:
         """What replays, what does not, why, where, and what to do about it."""
@@ -290,8 +304,10 @@ class Graphed:
                 bound.reset()
             self._tally.clear()
             self._backwards.clear()
-            self._calls = self._replayed = self._recorded = 0
+            self._calls = self._replayed = self._recorded = self._padded = 0
             self._warm = False
+            if self._shapes is not None:
+                self._shapes.clear()
             if self._verifier is not None:
                 self._verifier.verified = 0
 
@@ -317,7 +333,7 @@ class Graphed:
                 "weakly (it has __slots__ without __weakref__); graph the bound method: "
                 "rote.graph(instance.method)"
             ) from None
-        bound = Graphed(BoundWeakly(self._function, alive), self._options)
+        bound = Graphed(BoundWeakly(self._function, alive), self._options, self._account)
         table[key] = (alive, bound)
         return GraphedMethod(bound, instance)
 
@@ -373,27 +389,9 @@ class GraphedModule(Graphed):
         return self._function[key]
 
 
-def _takes_any_keyword(function: Any) -> bool:
-    """Whether the callable has a ``**kwargs`` parameter, so that it could see the order of keywords."""
-    target = function.forward if isinstance(function, torch.nn.Module) else function
-    try:
-        parameters = inspect.signature(target).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
-
-
 def _verifiers(options: Options) -> tuple[Verifier, Verifier] | tuple[None, None]:
     """For calls, and for backward passes through them."""
     if not options.verify:
         return None, None
     every, tolerance = options.verify, options.verify_tolerance
     return Verifier(every, tolerance), Verifier(every, tolerance)
-
-
-def _name_of(function: Any) -> str:
-    if isinstance(function, torch.nn.Module):
-        return type(function).__name__
-    owner = getattr(function, "__self__", None)
-    name = getattr(function, "__qualname__", None) or type(function).__name__
-    return f"{type(owner).__name__}.{function.__name__}" if owner is not None else str(name)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from ..base.errors import OptionError
+from ..memory.sizes import parse_size
+from .buckets import Axes, check_buckets
 
-_CHOICES: dict[str, tuple[str, ...]] = {"backend": ("auto", "cuda", "host"), "outputs": ("safe", "borrow")}
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "backend": ("auto", "cuda", "host"), "outputs": ("safe", "borrow"), "shapes": ("exact", "buckets"),
+}  # fmt: skip
 _COUNTS = {"warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0}
 
 
@@ -30,6 +35,22 @@ class Options:
         backend: ``"auto"`` takes CUDA when an argument or a reachable tensor is there, else the host.
         outputs: ``"safe"`` copies results into memory of their own. ``"borrow"`` hands out the graph's own
             memory; reading it after a later call overwrote it raises :class:`~rote.StaleOutputError`.
+        budget: Bytes (or ``"2GiB"``, ``"500 MB"``) that the recordings of this wrapper may hold on each
+            device, static inputs included; None for no limit but that of :func:`rote.set_budget`. After a
+            recording that exceeds it, others are evicted, those first that save the fewest operations for
+            each byte, recent replays counting more; an evicted one is recorded again when it is asked for.
+            What alone would exceed the budget runs eagerly. A wrapper with a budget shares memory with no
+            other one.
+        shapes: ``"exact"`` records every shape by itself. ``"buckets"`` pads the arguments named in
+            ``buckets``, so that many sizes share the recordings of a few; only where the first calls, run
+            both ways, show that the valid rows come out equal, and exactly as they are everywhere else. What
+            is padded with are copies of the last row; see :mod:`rote.front.shapes`.
+        buckets: For each argument, by the name of its parameter, the axes to pad and their sizes:
+            ``{"x": {0: [1, 2, 4, 8]}}``. Instead of a list, ``"powers"`` takes powers of two and ``"learn"``
+            also the sizes met most often, 8 at most. Larger calls than the last size run exactly.
+        bucket_tolerance: Largest difference of a padded call's valid rows that counts as equal, as a part of
+            the largest value of that result. With 0 they have to be equal bit by bit, which kernels that add
+            up in another order for another shape (matrix products, often) are not.
         verify: Check the first replay of each recording, and every ``verify``-th one, by running the plain
             callable as well, from the same state and with the same random numbers, and compare
             everything a user can see; a difference raises :class:`~rote.VerificationError`. 0 checks nothing.
@@ -52,6 +73,10 @@ class Options:
     max_keys: int = 256
     backend: Literal["auto", "cuda", "host"] = "auto"
     outputs: Literal["safe", "borrow"] = "safe"
+    budget: int | str | None = None
+    shapes: Literal["exact", "buckets"] = "exact"
+    buckets: Mapping[str, Axes] | None = None
+    bucket_tolerance: float = 0.0
     verify: int = 0
     verify_tolerance: float = 0.0
     chain: bool = True
@@ -66,6 +91,12 @@ class Options:
             value: Any = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise OptionError(f"{name}={value!r} must be a whole number of at least {least}")
+        parse_size(self.budget, "budget")
+        check_buckets(self.shapes, self.buckets)
+        if type(self.bucket_tolerance) not in (int, float) or not 0 <= self.bucket_tolerance < 1:
+            raise OptionError(
+                f"bucket_tolerance={self.bucket_tolerance!r} must be at least 0 and less than 1"
+            )
         tolerance: Any = self.verify_tolerance
         if type(tolerance) not in (int, float) or not 0 <= tolerance < math.inf:
             raise OptionError(f"verify_tolerance={tolerance!r} must be a finite number of at least 0")

@@ -53,8 +53,12 @@ class RecordingReport:
         operations: Captured operations on all paths.
         paths: Ways through it, by the values the host reads.
         islands: What runs between the segments, host reads included.
-        bytes_held: Bytes of pool memory and static inputs (a shared pool is counted in full).
+        bytes_held: Bytes of pool memory and static inputs. Of memory shared with other recordings it is the
+            part that its estimate is of all estimates, so the figures add up to what is held.
+        estimate: Bytes that the recording was expected to need alone, before it was made: the most that the
+            observed calls had at one time, what they left at the end, and the arguments.
         replays: Calls answered by it.
+        evictions: How often it gave its memory back for a budget, and was made again.
         inputs: Its tensor arguments.
     """
 
@@ -65,6 +69,8 @@ class RecordingReport:
     islands: tuple[IslandReport, ...]
     bytes_held: int
     replays: int
+    estimate: int = 0
+    evictions: int = 0
     inputs: tuple[InputReport, ...] = ()
 
 
@@ -102,6 +108,8 @@ class Report:
         backwards_verified: Those whose replay was compared with a plain one (``verify=``).
         verified: Replayed calls that were run plainly as well and found equal (``verify=``).
         recordings: The recordings there are now.
+        padded: Calls among the replayed that were padded to a bucket.
+        budget: Bytes they may hold on each device by the wrapper's own budget; None for no such limit.
         reasons: Why calls were not replayed, most frequent first.
     """
 
@@ -116,6 +124,13 @@ class Report:
     verified: int
     recordings: tuple[RecordingReport, ...]
     reasons: tuple[ReasonReport, ...]
+    padded: int = 0
+    budget: int | None = None
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes held by all recordings."""
+        return sum(recording.bytes_held for recording in self.recordings)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists and values."""
@@ -166,11 +181,14 @@ def explain(report: Report) -> str:
     if report.backwards:
         checked = f", {report.backwards_verified} verified" if report.backwards_verified else ""
         lines.append(f"backward: {report.backwards} passes, {report.backwards_replayed} replayed{checked}")
+    if report.budget is not None:
+        lines.append(f"budget: {report.bytes_held / 1e6:.1f} of {report.budget / 1e6:.1f} MB held")
     for number, recording in enumerate(report.recordings, 1):
+        expected = f" ({recording.estimate / 1e6:.1f} MB expected)" if recording.estimate else ""
         lines.append(
             f"recording {number} for {recording.key}: {recording.operations} operations in "
             f"{recording.segments} segment{'s' * (recording.segments != 1)}, {recording.paths} "
-            f"path{'s' * (recording.paths != 1)}, {recording.bytes_held / 1e6:.1f} MB, "
+            f"path{'s' * (recording.paths != 1)}, {recording.bytes_held / 1e6:.1f} MB{expected}, "
             f"{recording.replays} replays"
         )
         lines.extend(

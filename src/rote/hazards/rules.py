@@ -157,6 +157,28 @@ INPUT_IS_STATE = Rule(
     "Nothing is wrong: such calls have recordings of their own. Pass a clone if they should not.",
 )
 NOT_YET = Rule("RT307", "still observing", "Make more calls before measuring, or lower warmup.")
+EVICTED = Rule("RT311", "recording evicted", "Raise the budget, or call with fewer distinct arguments.")
+OVER_BUDGET = Rule(
+    "RT312",
+    "recording larger than the budget",
+    "Raise the budget and call reset(), or graph a smaller part.",
+)
+OUT_OF_MEMORY = Rule(
+    "RT313",
+    "out of memory while recording",
+    "Free memory, give other recordings a budget, or graph a smaller part; reset() tries again.",
+)
+PAUSED = Rule("RT314", "recording evicted again and again", "Raise the budget: more is in use than it holds.")
+BUCKET_CHECKED = Rule(
+    "RT315", "padding still being checked", "Make more calls of each bucket before measuring."
+)
+NO_BUCKET = Rule("RT316", "larger than the largest bucket", "Add a bucket of that size.")
+PADDING_SHOWS = Rule(
+    "RT317",
+    "padding changes the results",
+    "Pad along an axis on which rows do not meet, or allow rounding with bucket_tolerance.",
+)
+NOT_PADDED = Rule("RT318", "cannot be padded", 'Use shapes="exact", or call with the sizes of buckets.')
 REPLAY_DIFFERS = Rule(
     "RT321",
     "replay differs from the plain call",

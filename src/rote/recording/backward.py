@@ -27,6 +27,7 @@ from ..backends.select import PROCESS
 from ..base.errors import MisuseError, NotReplayedError
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..memory.holding import Holding
 from ..signature.compat import foreign_modes
 from ..signature.key import Call, bind
 from .autograd import GradientWalk
@@ -49,8 +50,8 @@ class Walker(Protocol):
         """Make one call."""
         ...
 
-    def bytes_held(self) -> int:
-        """Bytes held by its recordings."""
+    def holdings(self) -> list[Holding]:
+        """The memory of its recordings."""
         ...
 
     def release(self) -> None:
@@ -264,9 +265,9 @@ class Backward:
 
     # ------------------------------------------------------------------ memory
 
-    def bytes_held(self) -> int:
-        """Bytes held by the recordings of the walk."""
-        return sum(walker.bytes_held() for walker in self._walkers.values())
+    def holdings(self) -> list[Holding]:
+        """The memory of the recordings of the walk."""
+        return [holding for walker in self._walkers.values() for holding in walker.holdings()]
 
     def release(self) -> None:
         """Drop the recordings of the walk; results that wait for their backward keep the graph alive."""

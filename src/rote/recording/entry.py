@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..backends.base import Backend, Session
+from ..backends.base import Backend
 from ..base.errors import NotReplayedError
 from ..base.location import Site, user_site
 from ..hazards import rules
@@ -31,11 +31,12 @@ from .choice import Choice, keeps_values, may_track, shares_state
 from .compat import saving_is_hooked
 from .gradients import GradientWatch
 from .guard_reasons import guard_reasons, island_reasons
-from .inputs import StaticInputs
 from .lesson import Lesson
+from .opening import extend, prepare
 from .replay import Replayed, replay, result_of, start
 from .result import EAGER, PLAINLY, REPLAYED, Result
 from .run import HostRandom, Outcome, Plan, TracedCall
+from .shortage import was_evicted
 from .states import Event, Life, State
 from .subject import Subject
 from .tree import Node
@@ -113,7 +114,8 @@ class Entry:
         if variant is None:
             return None, self._guard_reasons() or self.choice.against(call)
         if not variant.recorded:
-            return None, self._eager_reasons or [reason(rules.NOT_YET, "the key is still being observed")]
+            waiting = [reason(rules.NOT_YET, "the key is still being observed")]
+            return None, self._eager_reasons or was_evicted(variant, user_site()) or waiting
         return variant, island_reasons(variant)
 
     def run(self, call: Call, caller: FrameType) -> Result:
@@ -214,7 +216,7 @@ class Entry:
         if inputs is not None and shares_state(variant, call, plan.before):
             plan.inputs = inputs.hand_over(call.leaves)
         elif child is not None and child.seen >= self.limits.warmup and child.complete:
-            plan.session = self._open(variant, plan, call)
+            extend(variant, call, plan, self.limits.account)
         return self._execute(variant, call, plan, site, [])
 
     # ------------------------------------------------------------------ observe, record
@@ -234,23 +236,18 @@ class Entry:
         spots = self.choice.spots(variant, call, site)
         if isinstance(spots, Reason):
             return Result(PLAINLY, EAGER, [spots])
-        if variant.holding is None:
-            variant.holding = Holding(backend, self.limits.borrow or keeps_values(variant))
-        backend.enter_call()
         self.choice.drop_dead(variant)
-        variant.inputs = StaticInputs.like(call, spots)
-        variant.inputs.written = variant.written
-        plan = Plan(variant.root, self.limits.warmup, backend, inputs=variant.inputs)
-        plan.session = self._open(variant, plan, call)
-        return self._execute(variant, call, plan, site, found)
-
-    def _open(self, variant: Variant, plan: Plan, call: Call) -> Session:
-        assert self._backend is not None
-        exclusive = variant.holding.exclusive if variant.holding is not None else False
-        if variant.inputs is not None:
-            plan.aliases = variant.inputs.aliases(call.leaves)
-        generators = tuple(variant.generators.values())
-        return self._backend.open(exclusive=exclusive, generators=generators, aliases=plan.aliases)
+        plan = Plan(variant.root, self.limits.warmup, backend)
+        exclusive = self.limits.borrow or keeps_values(variant)
+        refused = prepare(variant, call, spots, plan, self.limits.account, exclusive, site)
+        if refused is not None:
+            event, why = refused
+            if event is not None:
+                self.give_up(event, why)
+            return Result(PLAINLY, EAGER, [why])
+        evicted, variant.evicted = was_evicted(variant, site), None
+        result = self._execute(variant, call, plan, site, found)
+        return result._replace(reasons=[*evicted, *result.reasons])
 
     def _execute(
         self, variant: Variant | None, call: Call, plan: Plan, site: Site, found: list[Reason]
@@ -373,9 +370,9 @@ class Entry:
         """Run eagerly from now on, for this reason."""
         self.give_up(Event.LIMIT, why)
 
-    def bytes_held(self) -> int:
-        """Bytes of all recordings of the key."""
-        return sum(variant.bytes_held() for variant in self.variants)
+    def holdings(self) -> list[Holding]:
+        """The memory of all recordings of the key."""
+        return [holding for variant in self.variants for holding in variant.holdings()]
 
     def release(self) -> None:
         """Free everything."""

@@ -38,7 +38,12 @@ class UnsupportedTensorError(Exception):
 
 
 class Ledger:
-    """Origins of the storages of one call."""
+    """Origins of the storages of one call.
+
+    Attributes:
+        live_bytes: Bytes of the storages made in the call that are alive, by type of device.
+        most_bytes: The most that these were.
+    """
 
     def __init__(self) -> None:
         self._origins: dict[int, Origin] = {}
@@ -51,6 +56,8 @@ class Ledger:
         self.externals: list[torch.Tensor] = []
         self.external_sites: list[tuple[str, Site]] = []
         self.sites: dict[int, tuple[str, Site]] = {}
+        self.live_bytes: dict[str, int] = {}
+        self.most_bytes: dict[str, int] = {}
 
     def add_input(self, index: int, tensor: torch.Tensor, start: int) -> None:
         """Register the storage of an argument; the first argument of a shared storage names it.
@@ -160,10 +167,14 @@ class Ledger:
         self._pinned[origin] = storage
 
     def _follow(self, storage: torch.UntypedStorage, handle: int, origin: Origin) -> None:
-        origins = self._origins
+        origins, live = self._origins, self.live_bytes
         origins[handle] = origin
+        kind, nbytes = storage.device.type, storage.nbytes()
+        live[kind] = live.get(kind, 0) + nbytes
+        self.most_bytes[kind] = max(self.most_bytes.get(kind, 0), live[kind])
 
         def forget(_: Any) -> None:
+            live[kind] -= nbytes
             if origins.get(handle) is origin:
                 del origins[handle]
 

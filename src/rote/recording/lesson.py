@@ -18,19 +18,20 @@ from ..signature.guards import Difference, differences
 from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
 from ..signature.marks import TensorMark
-from ..signature.state import ATTRIBUTE, CELL, ITEM, VARIABLE, Snapshot
+from ..signature.state import Snapshot
 from . import judge
 from .backward import Backward
 from .borrow import Lease
 from .choice import bind, note_inputs
 from .gradients import GradientEffect, GradientWatch
 from .inputs import StaticInputs
-from .outputs import AGAIN, Template, spend, strip
+from .outputs import AGAIN, Template, spend
 from .placement import describe_inputs
 from .pupil import Pupil
 from .replay import result_of
 from .result import EAGER, RECORDED, Result
 from .run import HostRandom, Outcome, Plan, parameters_of
+from .shortage import estimate_of, keep, settle
 from .states import Event, State
 from .tracked import take_over, tracked_results
 from .variant import Variant
@@ -65,6 +66,7 @@ class Lesson:
         self._effects_key: Any = None
         self._results: list[torch.Tensor] = []
         self._backward: Backward | None = None
+        self._refused: Reason | None = None
         self._strange = False  # one state more that was seen only once
 
     def learn(
@@ -175,7 +177,7 @@ class Lesson:
         found: list[Reason] = []
         for entry in after.entries.values():
             if isinstance(entry.value, TensorMark) and entry.value.identity in originals:
-                _assign(entry.kind, entry.container, entry.key, originals[entry.value.identity])
+                judge.assign(entry.kind, entry.container, entry.key, originals[entry.value.identity])
                 text = f"{after.name_of(entry)} keeps an argument of the call"
                 found.append(reason(rules.STATE_CHANGES, text, self._site))
         return found
@@ -237,6 +239,7 @@ class Lesson:
                 bind(variant, self._call, outcome, state, self._pupil.choice.guesses, self._site)
             self._strange = self._pupil.choice.forget_old(MAX_OBSERVED)
         ledger = outcome.ledger
+        variant.estimate = max(variant.estimate, estimate_of(ledger, self._call, self._plan.backend))
         ledger.note_readers("the result", self._site)
         for number, tensor in enumerate(ledger.externals):
             if number not in ledger.host_memory and not tensor.is_meta:
@@ -278,7 +281,7 @@ class Lesson:
         self._discard()
         for node in self._outcome.tracer.nodes:
             node.seen = 1
-        self._note_end(strip(self._outcome.template))
+        self._note_end(self._outcome.template.bare())
         self._pupil.rest(found)
         return Result(value, EAGER, found)
 
@@ -293,11 +296,14 @@ class Lesson:
         for node in outcome.tracer.nodes:
             node.seen += 1
         ends_recorded = self._node.recorded
-        self._note_end(outcome.template.prepared() if ends_recorded else strip(outcome.template))
+        self._note_end(outcome.template.prepared() if ends_recorded else outcome.template.bare())
         if self._strange and guards and self._no_replays():
             return self._never_twice(value, guards)
         pupil.life.steady()
-        if not self._settle_session(variant):
+        settled = self._settle_session(variant)
+        if self._refused is not None:
+            return self._capture_failed(value, self._refused)
+        if not settled:
             if pupil.life.state is State.OBSERVING and plan.root.seen >= plan.warmup:
                 pupil.life.happen(Event.AGREED)
             result = Result(value, EAGER, guards or [], variant)
@@ -309,6 +315,10 @@ class Lesson:
                     effect.hand_out(copy=True)
             result = Result(value, RECORDED, guards, variant)
         self._enforce_limits(variant)
+        why = settle(variant, self._site) if result.how == RECORDED else None
+        if why is not None:  # a limit does not hold even with all others evicted
+            pupil.give_up(Event.LIMIT, why)
+            return Result(value, EAGER, [why])
         return result
 
     def _no_replays(self) -> bool:
@@ -330,7 +340,9 @@ class Lesson:
         if not self._outcome.recorded or variant.holding is None:
             session.release()
             return False
-        variant.holding.keep(session)
+        self._refused = keep(variant.holding, session, self._plan.make_room, self._site)
+        if self._refused is not None:
+            return False
         for effect in self._node.effects:
             effect.count_owners()
         if self._node.effects and len(self._outcome.tracer.nodes) > 1:
@@ -384,15 +396,3 @@ class Lesson:
             if last is not None and last.code in (rules.HYPERPARAMETER.code, rules.GRADIENT_MOVED.code):
                 why = replace(why, where=last.where, remedy=last.remedy)
             pupil.give_up(Event.LIMIT, why)
-
-
-def _assign(kind: str, container: Any, key: Any, value: torch.Tensor) -> None:
-    if kind == ITEM:
-        if not isinstance(container, tuple):
-            container[key] = value
-    elif kind == ATTRIBUTE:
-        setattr(container, key, value)
-    elif kind == CELL:
-        container.cell_contents = value
-    elif kind == VARIABLE:
-        container.set(value)

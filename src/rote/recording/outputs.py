@@ -82,6 +82,13 @@ class Template:
         ]
         return Template(self.spec, tuple(leaves))
 
+    def bare(self) -> Template:
+        """A template that holds no memory of a recording: enough to compare by."""
+        leaves = tuple(
+            replace(leaf, value=None, made="") if leaf.kind == OWN else leaf for leaf in self.leaves
+        )
+        return Template(self.spec, leaves)
+
     def difference(self, other: Template) -> str:
         """Say which part of the result differs from another observation of it."""
         if self.spec != other.spec:
@@ -278,16 +285,6 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
     storage = tensor.untyped_storage().clone()
     fresh = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     return fresh.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
-
-
-def strip(template: Template) -> Template:
-    """A template that holds no tensor: enough to compare by, and it keeps nothing alive."""
-    leaves = tuple(_bare(leaf) for leaf in template.leaves)
-    return Template(template.spec, leaves)
-
-
-def _bare(leaf: OutputLeaf) -> OutputLeaf:
-    return replace(leaf, value=None, made="") if leaf.kind == OWN else leaf
 
 
 class _Spent(torch.autograd.Function):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..hazards.rules import Reason
+from ..memory.holding import Account
 
 if TYPE_CHECKING:
     from .variant import Variant
@@ -28,6 +29,7 @@ class Limits:
         max_recordings: Recordings alive at once, and replacements before giving up.
         max_paths: Ways through one recording.
         borrow: Outputs are handed out without a copy.
+        account: Whose budget the recordings count against.
         chain: Outputs that another recording lends are used in place.
         guess: The place of an argument may be guessed (a wrong guess costs a recording).
     """
@@ -36,6 +38,7 @@ class Limits:
     max_recordings: int
     max_paths: int
     borrow: bool
+    account: Account
     chain: bool = True
     guess: bool = True
 

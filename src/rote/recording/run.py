@@ -35,6 +35,7 @@ from .ledger import Ledger
 from .outputs import Template, make_template
 from .placement import base_offset, group_members
 from .saved import saving
+from .shortage import out_of_memory
 from .tape import RestartError, SegmentTape
 from .tracer import Tracer
 from .tracked import GradientUse, gradient_blockers
@@ -60,6 +61,8 @@ class Plan:
         backend: The device, once it is known.
         session: The capture, if something may be recorded.
         inputs: Static inputs, if the call runs on them.
+        make_room: Frees memory for what is recorded.
+        abandon: Gives back what the recording holds, static inputs included.
         codes: Number of functions that the callable was seen to run before.
     """
 
@@ -68,6 +71,8 @@ class Plan:
     backend: Backend | None = None
     session: Session | None = None
     inputs: StaticInputs | None = None
+    make_room: Callable[[], None] | None = None
+    abandon: Callable[[], None] | None = None
     follow: bool = False
     path: list[Any] = field(default_factory=list[Any])
     codes: int = 0
@@ -116,19 +121,22 @@ class TracedCall:
         self._plan = plan
         self._site = site
         self._tape = (
-            SegmentTape(plan.backend, plan.session, plan.aliases)
+            SegmentTape(plan.backend, plan.session, plan.aliases, plan.make_room)
             if plan.session is not None and plan.backend is not None
             else None
         )
-        leaves = call.leaves if plan.inputs is None else plan.inputs.substitute(call.leaves)
-        self._leaves = tuple(leaves)
-        self._watched = frozenset(
-            id(leaf)
-            for leaf, kind in zip(leaves, call.kinds, strict=True)
-            if kind == TENSOR and leaf.requires_grad
-        )
+        self._run_on(call.leaves if plan.inputs is None else tuple(plan.inputs.substitute(call.leaves)))
         self._failed: Reason | None = None
         self._last: Tracer | None = None
+
+    def _run_on(self, leaves: tuple[Any, ...]) -> None:
+        """Give the callable these argument leaves."""
+        self._leaves = leaves
+        self._watched = frozenset(
+            id(leaf)
+            for leaf, kind in zip(leaves, self._call.kinds, strict=True)
+            if kind == TENSOR and leaf.requires_grad
+        )
 
     def run(self) -> Outcome:
         """Run until the callable has returned.
@@ -228,6 +236,8 @@ class TracedCall:
         node = tracer.node
         if tracer.mode is Mode.RECORD and self._tape is not None:
             self._tape.end_node(node, None)
+        if self._tape is not None and self._tape.shortage is not None and self._failed is None:
+            self._failed = out_of_memory(self._tape.shortage, self._site)
         recorded = [found for found in (self._tape.recorded if self._tape else []) if found.recorded]
         return Outcome(value, tracer, template, tracer.blockers, recorded, self._failed, tracer.ledger, use)
 
@@ -260,6 +270,8 @@ class TracedCall:
         tape.abort()
         if tape.failure is not None and self._failed is None:
             self._fail(tape.failure, NOWHERE)
+        if tape.shortage is not None and self._failed is None:
+            self._short_of_memory(tape, tape.shortage)
         if self._failed is not None:
             self._tape = None
         point = tape.checkpoint
@@ -271,6 +283,18 @@ class TracedCall:
             tape.start(point.node)
             return self._tracer(False, [], None)
         return self._tracer(True, tracer.path[: point.depth], (point.node, point.index))
+
+    def _short_of_memory(self, tape: SegmentTape, text: str) -> None:
+        """The open segment is gone: try again with more room, but once only."""
+        if tape.make_room():
+            tape.shortage = None
+            return
+        self._failed = out_of_memory(text, self._site)
+        point, plan = tape.checkpoint, self._plan
+        if point is not None and not point.depth and not point.index and plan.abandon is not None:
+            plan.abandon()  # nothing has run yet: begin anew on the caller's own tensors, as eager would
+            plan.inputs = None
+            self._run_on(self._call.leaves)
 
     def _fail(self, text: str, site: Site) -> None:
         first = text.strip().splitlines()[0] if text.strip() else "the device gave no reason"

@@ -42,6 +42,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.GAVE_UP: State.EAGER,
         Event.LIMIT: State.EAGER,
         Event.GUARD_FAILED: State.OBSERVING,
+        Event.CAPTURE_FAILED: State.EAGER,
         Event.REFUTED: State.EAGER,
     },
     State.RECORDING: {

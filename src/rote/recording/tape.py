@@ -17,8 +17,9 @@ import torch
 
 from ..backends.aliases import OWNING, Aliases
 from ..backends.base import Backend, Session
-from ..base.errors import CaptureError
+from ..base.errors import CaptureError, MemoryShortageError
 from ..hazards import rules
+from ..signature.compat import plain_functions
 from .events import Event, results_of, tensors_of
 from .ledger import Ledger
 from .tree import Branch, Island, Node, Step
@@ -66,11 +67,20 @@ class SegmentTape:
         backend: The device.
         session: The recording in progress.
         aliases: How steps hold tensors that the recording did not make.
+        make_room: Frees memory for it.
     """
 
-    def __init__(self, backend: Backend, session: Session, aliases: Aliases = OWNING) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        session: Session,
+        aliases: Aliases = OWNING,
+        make_room: Callable[[], None] | None = None,
+    ) -> None:
         self.session = session
         self.aliases = aliases
+        self.shortage: str | None = None
+        self._make_room = make_room
         self.place: Place | None = None
         self.checkpoint: Checkpoint | None = None
         self.recorded: list[Node] = []
@@ -121,6 +131,9 @@ class SegmentTape:
         self._open = False
         try:
             segment = self.session.end()
+        except MemoryShortageError as error:
+            self.shortage = str(error)
+            raise RestartError(self.shortage) from None
         except CaptureError as error:
             self.failure = str(error)
             raise RestartError(self.failure) from None
@@ -135,6 +148,15 @@ class SegmentTape:
         if self._open:
             self._open = False
             self.session.abort()
+
+    def make_room(self) -> bool:
+        """Free memory for the recording; False if that was done before in this call."""
+        make_room, self._make_room = self._make_room, None
+        if make_room is None:
+            return False
+        with plain_functions():
+            make_room()
+        return True
 
     @property
     def executes(self) -> bool:

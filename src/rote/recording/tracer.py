@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..base.errors import CaptureError
+from ..base.errors import CaptureError, MemoryShortageError
 from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import reason
@@ -38,7 +38,7 @@ from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
 from .operands import is_view
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .seeds import seeds_on_host
-from .tape import RestartError, kept_call
+from .tape import RestartError, SegmentTape, kept_call
 
 _detach = torch.ops.aten.detach.default
 _lift = torch.ops.aten.lift_fresh.default
@@ -213,6 +213,8 @@ class Tracer(HostTensors, TorchDispatchMode):
         if placement is Placement.CAPTURED:
             try:
                 return tape.capture(func, args, kwargs)
+            except MemoryShortageError as error:
+                return self._without_memory(tape, error, func, args, kwargs)
             except CaptureError:
                 self.node.refused.add(self.index)
                 if not tape.executes:
@@ -221,6 +223,31 @@ class Tracer(HostTensors, TorchDispatchMode):
         code = rule_of(func, placement, refused, tensors).code
         self.node.pure = False
         return tape.island(event, func, args, kwargs, code, early=placement is Placement.EARLY)
+
+    def _without_memory(
+        self, tape: SegmentTape, error: MemoryShortageError, func: Any, args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        """There was no memory for an operation: make room and try once more, else record no further.
+
+        Where captured operations have not run, the call goes back to where the segment began. Elsewhere the
+        operation itself is tried again, if it has no effect but its result; when that fails too, the rest of
+        the call runs as in eager, where it may still find memory.
+        """
+        if not tape.executes:
+            tape.shortage = str(error)
+            raise RestartError(tape.shortage) from None
+        facts = facts_of(func)
+        if facts.mutable or facts.written or facts.seeded:
+            raise (error.__cause__ or error) from None
+        if tape.make_room():
+            try:
+                return tape.capture(func, args, kwargs)
+            except MemoryShortageError as again:
+                error = again
+        tape.shortage = str(error)
+        tape.abort()
+        self.tape, self.mode = None, Mode.OBSERVE
+        return func(*args, **kwargs)
 
     def _results(self, event: Event, parts: list[Any], tensors: list[torch.Tensor]) -> tuple[Any, ...]:
         return tuple([self._result(event, part, tensors) for part in parts])

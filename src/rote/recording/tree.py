@@ -20,7 +20,7 @@ from ..hazards.rules import Reason
 from .backward import Backward
 from .events import Event
 from .gradients import GradientEffect
-from .outputs import Template, strip
+from .outputs import Template
 
 
 class Step(Protocol):
@@ -137,6 +137,9 @@ class Node:
         if self.backward is not None:
             self.backward.release()
             self.backward = None
+        self.effects = []
+        if self.template is not None:
+            self.template = self.template.bare()
         for child in self.edges.values():
             child.arrivals = []
             child.unrecord()
@@ -144,7 +147,7 @@ class Node:
     def bare(self) -> Node:
         """A copy of what was observed from here on, to be recorded on its own."""
         edges = {value: child.bare() for value, child in self.edges.items()}
-        template = strip(self.template) if self.template is not None else None
+        template = self.template.bare() if self.template is not None else None
         return Node(
             events=list(self.events),
             complete=self.complete,

@@ -21,6 +21,7 @@ from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
 from .outputs import INPUT_VIEW, PASSED
 from .placement import OTHER, InputFacts, Regulars, Seen, Spot
+from .shortage import pause_after
 from .tree import Island, Node
 
 LONG_GUARD = 500
@@ -50,6 +51,10 @@ class Variant:
         self.generators: dict[int, torch.Generator] = {}
         self.effects: list[GradientEffect] = []
         self.replays = 0
+        self.estimate = 0
+        self.evictions = 0
+        self.evicted: str | None = None
+        self.pause = 0
         self.copies_gradients = False
         self.keeps_graph = False
         self.starts_early = False
@@ -124,6 +129,7 @@ class Variant:
         other.written, other.sites = set(self.written), dict(self.sites)
         other.externals, other.writes = dict(self.externals), dict(self.writes)
         other.generators, other.copies_gradients = dict(self.generators), self.copies_gradients
+        other.estimate = self.estimate
         other._shared, other._present, other._leaves = self._shared, self._present, self._leaves
         other.bound = tuple(spot for spot in spots if spot in self.bound)
         other.persistent = {spot.members[0]: spot.seen for spot in spots if spot.kind is OTHER}
@@ -248,11 +254,10 @@ class Variant:
         """The recorded graphs of its paths."""
         return [node.backward for node in self.root.walk() if node.backward is not None]
 
-    def bytes_held(self) -> int:
-        """Bytes of pool memory and static inputs, those of its backward included."""
-        held = self.holding.bytes_held if self.holding is not None else 0
-        held += self.inputs.nbytes() if self.inputs is not None else 0
-        return held + sum(backward.bytes_held() for backward in self.backwards())
+    def holdings(self) -> list[Holding]:
+        """Its memory, and that of its backward."""
+        own = [self.holding] if self.holding is not None else []
+        return own + [holding for backward in self.backwards() for holding in backward.holdings()]
 
     def islands(self) -> list[Island]:
         """All recorded islands."""
@@ -276,6 +281,23 @@ class Variant:
     def recorded_paths(self) -> int:
         """Number of recorded ways from the start to an end."""
         return sum(1 for node in self.root.walk() if node.steps is not None and node.branch is None)
+
+    # ------------------------------------------------------------------ what a budget asks
+
+    @property
+    def lent(self) -> bool:
+        """Outputs that may still be read lie in its memory."""
+        return self.lease is not None and self.lease.ended is None
+
+    def placed_bytes(self) -> int:
+        """Bytes of the static inputs."""
+        return self.inputs.nbytes() if self.inputs is not None else 0
+
+    def evict(self, why: str) -> None:
+        """Give the memory back, and be recorded again when asked for; at once the first time, later then."""
+        self.release()
+        self.evictions += 1
+        self.evicted, self.pause = why, pause_after(self.evictions)
 
     def release(self) -> None:
         """Drop the recorded form and give its memory back; what was observed stays."""

@@ -47,6 +47,10 @@ class Call(NamedTuple):
         args, kwargs = self.spec[3]
         return paths(args, "args") + paths(kwargs, "kwargs")
 
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments, put together again if a leaf had to be replaced."""
+        return self.given or self.rebuild(list(self.leaves))
+
     def rebuild(self, leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Put arguments of the same structure together from other leaves."""
         args, kwargs = unflatten(self.spec, iter(leaves))

@@ -1,17 +1,29 @@
-"""CUDA devices: one pool for all recordings of a device, exclusive ones where values outlive the call."""
+"""CUDA devices: recordings share pools, exclusive ones are where values outlive the call.
+
+Without a budget all recordings of a device share one pool. The allocator gives the memory of a pool back when
+no graph uses the pool any more, and only as a whole; what one recording of it leaves is used by the next that
+is captured there. Under a budget a shared pool that has grown to the size of a *slab* takes no more
+recordings, so that memory can be given back slab by slab (see :mod:`rote.memory.budget`); a recording that
+would fill a slab has a pool of its own.
+
+A pool without graphs is only *freeable*: its memory cannot serve other allocations until the allocator is
+told to give up what it has cached, which :meth:`CudaBackend.trim` does, and which it does by itself before an
+allocation outside of captures fails.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 import weakref
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import torch
 
 from ...base.errors import EnvironmentError_
 from ..aliases import OWNING, Aliases
-from ..base import Capabilities
+from ..base import SHARED, Capabilities, Sharing
 from .pool import Pool
 from .session import CudaSession
 from .stream import Streams
@@ -34,28 +46,40 @@ class CudaBackend:
         self.capturing = False
         self.tracing = False
         self.streams = Streams(device)
-        self._pool: Pool | None = None
+        self._shared: dict[Hashable, Pool] = {}  # by tenant: where its next recording goes
         self._process = os.getpid()
         self._waiting: list[CudaSession] = []
         self._sessions: weakref.WeakSet[CudaSession] = weakref.WeakSet()
 
     def open(
-        self, *, exclusive: bool, generators: tuple[torch.Generator, ...] = (), aliases: Aliases = OWNING
+        self,
+        *,
+        exclusive: bool,
+        generators: tuple[torch.Generator, ...] = (),
+        sharing: Sharing = SHARED,
+        aliases: Aliases = OWNING,
     ) -> CudaSession:
-        """Start a recording, in a pool of its own if ``exclusive``."""
+        """Start a recording, in a pool of its own if ``exclusive`` or if it would fill a slab."""
         del aliases  # graphs hold addresses, no tensors
         self._release_waiting()
-        pool = Pool(self.device) if exclusive else self._shared()
+        alone = exclusive or sharing.too_large
+        pool = Pool(self.device) if alone else self._shared_pool(sharing)
         own = tuple(found for found in generators if found.device.type == "cuda")
         session = CudaSession(self, pool, own)
         self._sessions.add(session)
         return session
 
-    def _shared(self) -> Pool:
-        if self._pool is None:
-            self._pool = Pool(self.device)
-        self._pool.keep(self.streams)
-        return self._pool
+    def _shared_pool(self, sharing: Sharing) -> Pool:
+        pool = self._shared.get(sharing.tenant)
+        if pool is not None and sharing.slab is not None and self._bytes_in(pool) >= sharing.slab:
+            pool.drop()  # it is full: its graphs keep it, nothing more is captured into it
+            pool = None
+        if pool is None:
+            pool = Pool(self.device)
+            self._shared.pop(sharing.tenant, None)
+        pool.keep(self.streams)
+        self._shared[sharing.tenant] = pool
+        return pool
 
     def synchronize(self) -> None:
         """Wait for the current stream."""
@@ -88,21 +112,30 @@ class CudaBackend:
 
     def bytes_held(self) -> int:
         """Bytes reserved by the pools of live recordings."""
-        pools = {pool.handle for session in self._sessions for pool in session.pools}
-        return sum(self._pool_bytes(handle) for handle in pools)
+        return sum(self.regions().values())
 
-    def _pool_bytes(self, handle: tuple[int, int]) -> int:
-        """Bytes of the allocator's segments that belong to a pool."""
+    def regions(self) -> Mapping[Hashable, int]:
+        """Bytes reserved by each pool of live recordings: the allocator's segments that belong to it."""
+        found: dict[Hashable, int] = {
+            tuple(pool.handle): 0 for session in self._sessions for pool in session.pools
+        }
+        if not found:
+            return found
         segments: list[dict[str, Any]] = torch.cuda.memory_snapshot()
-        return sum(
-            int(segment["total_size"])
-            for segment in segments
-            if segment["device"] == self.index and tuple(segment.get("segment_pool_id", ())) == tuple(handle)
-        )
+        for segment in segments:
+            handle = tuple(segment.get("segment_pool_id", ()))
+            if segment["device"] == self.index and handle in found:
+                found[handle] += int(segment["total_size"])
+        return found
 
-    def account(self, session: CudaSession) -> int:
-        """Bytes of the session's pools (a shared pool is shared by all its recordings)."""
-        return sum(self._pool_bytes(pool.handle) for pool in session.pools)
+    def _bytes_in(self, pool: Pool) -> int:
+        return self.regions().get(tuple(pool.handle), 0)
+
+    def trim(self) -> None:
+        """Let the allocator give back what it has cached, pools that no graph uses among it."""
+        self._release_waiting()
+        if not self.capturing:
+            torch.cuda.empty_cache()
 
     # ------------------------------------------------------------------ releasing
 
@@ -127,19 +160,21 @@ class CudaBackend:
     def forget(self, session: CudaSession) -> None:
         """The session holds nothing any more; a shared pool that nobody uses is given back."""
         self._sessions.discard(session)
-        pool = self._pool
-        if pool is not None and not any(pool in other.pools for other in self._sessions):
-            pool.drop()
-            self._pool = None
+        used = {id(pool) for other in self._sessions for pool in other.pools}
+        for tenant, pool in list(self._shared.items()):
+            if id(pool) not in used:
+                pool.drop()
+                del self._shared[tenant]
 
     # ------------------------------------------------------------------ after a failed capture
 
     def replace_pool(self, pool: Pool) -> Pool:
         """A pool must not be captured into again after a capture into it has failed; see :mod:`.compat`."""
-        if pool is self._pool:
-            pool.drop()
-            self._pool = None
-            return self._shared()
+        for tenant, shared in self._shared.items():
+            if pool is shared:
+                pool.drop()
+                del self._shared[tenant]
+                return self._shared_pool(Sharing(tenant))
         return Pool(self.device)
 
     def repair_generators(self, generators: tuple[torch.Generator, ...]) -> None:

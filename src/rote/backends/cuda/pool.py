@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 
 from .stream import Streams
@@ -23,13 +25,24 @@ class Pool:
         self._anchor: torch.cuda.CUDAGraph | None = None
 
     def keep(self, streams: Streams) -> None:
-        """Make the anchor, if there is none yet."""
+        """Make the anchor, if there is none yet.
+
+        Raises:
+            RuntimeError: There is no memory for it. The pool is of no use any more.
+        """
         if self._anchor is not None:
             return
         anchor = torch.cuda.CUDAGraph()
         with streams.capturing():
             anchor.capture_begin(pool=self.handle, capture_error_mode="relaxed")
-            torch.ones(1, device=self._device)
+            try:
+                torch.ones(1, device=self._device)
+            except RuntimeError:  # out of memory: leave no capture open
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # the graph is empty
+                    anchor.capture_end()
+                anchor.reset()
+                raise
             anchor.capture_end()
         self._anchor = anchor
 

@@ -10,6 +10,11 @@ capture modes):
   increment outside graph capture": one good capture of anything repairs it, then its state is set back;
 - the side stream stays current, if ``torch.cuda.graph`` was used: it is not used here.
 
+Out of memory during a capture comes as an ``OutOfMemoryError`` from an operation (while a capture is open the
+allocator gives no cached memory back, so this happens earlier than in eager), or as a ``RuntimeError`` from
+instantiating or first launching the graph. It may also show as an invalidated capture, if the allocator tried
+``cudaFree`` (seen in PyTorch's issue tracker, #159594); then it cannot be told from other refusals.
+
 The capture mode is *relaxed*: the backward pass runs on threads of autograd, and other threads of the program
 may use the device while this one captures.
 """
@@ -17,12 +22,14 @@ may use the device while this one captures.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Hashable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...base.errors import CaptureError, InternalError
+from ...base.errors import CaptureError, InternalError, MemoryShortageError
+from ..shortage import is_shortage
 from .compat import stop_routing
 from .pool import Pool
 
@@ -93,12 +100,15 @@ class CudaSession:
 
         Raises:
             CaptureError: CUDA refused it.
+            MemoryShortageError: There was no memory for it; nothing of the segment has run.
         """
         if self._graph is None:
             raise InternalError("an operation was captured with no segment open")
         try:
             out = func(*args, **kwargs)
-        except (RuntimeError, torch.cuda.OutOfMemoryError) as error:
+        except (RuntimeError, MemoryError) as error:
+            if is_shortage(error):
+                raise MemoryShortageError(f"no memory for {func.name()}: {_first_line(error)}") from error
             if is_refusal(error):
                 text = str(error).strip().splitlines()[0]
                 raise CaptureError(f"{func.name()} cannot be captured: {text}") from error
@@ -107,7 +117,12 @@ class CudaSession:
         return out
 
     def end(self) -> CudaSegment | None:
-        """Close the segment and run it once, so that its results are in memory."""
+        """Close the segment and run it once, so that its results are in memory.
+
+        Raises:
+            CaptureError: CUDA refused the segment.
+            MemoryShortageError: There was no memory to instantiate or to launch it; it has not run.
+        """
         graph = self._graph
         if graph is None:
             raise InternalError("no segment is open")
@@ -116,17 +131,26 @@ class CudaSession:
                 warnings.simplefilter("always")
                 graph.capture_end()
         except RuntimeError as error:
-            self._recover()
-            raise CaptureError(f"the segment was refused: {str(error).strip().splitlines()[0]}") from error
+            self._recover(error)
+            kind = MemoryShortageError if is_shortage(error) else CaptureError
+            raise kind(f"the segment was refused: {_first_line(error)}") from error
         self._graph = None
         self._backend.capturing = False
-        self._random = []
+        random, self._random = self._random, []
         if any(_EMPTY in str(warning.message) for warning in caught):
             self._idle.append(graph)
             return None
         segment = CudaSegment(graph, self._operations)
+        try:
+            segment.replay()
+        except RuntimeError as error:  # the first launch takes memory of its own on the device
+            if not is_shortage(error):
+                raise
+            self._idle.append(graph)
+            self._random = random
+            self._restore_random()
+            raise MemoryShortageError(f"the segment was not launched: {_first_line(error)}") from error
         self._segments.append(segment)
-        segment.replay()
         return segment
 
     def abort(self) -> None:
@@ -138,19 +162,21 @@ class CudaSession:
             with warnings.catch_warnings(), self._backend.streams.switch():
                 warnings.simplefilter("ignore")
                 graph.capture_end()
-        except RuntimeError:
-            self._recover()
+        except RuntimeError as error:
+            self._recover(error)
             return
         self._graph = None
         self._backend.capturing = False
         self._idle.append(graph)
         self._restore_random()
 
-    def _recover(self) -> None:
+    def _recover(self, error: BaseException) -> None:
         """The capture could not be ended: restore what PyTorch left in between."""
         self._graph = None
         self._backend.capturing = False
         stop_routing(self._backend.index, self.pool.handle)
+        if is_shortage(error):
+            torch.cuda.empty_cache()  # what follows captures, and takes a little memory for it
         self.pool = self._backend.replace_pool(self.pool)
         self.pools.append(self.pool)
         self._backend.repair_generators(self._generators)
@@ -164,8 +190,13 @@ class CudaSession:
     # ------------------------------------------------------------------ the whole recording
 
     def finish(self) -> int:
-        """Return the bytes that the pool has grown by."""
-        return self._backend.account(self)
+        """Return the bytes of the session's pools (a shared pool is shared by all its recordings)."""
+        sizes = self._backend.regions()
+        return sum(sizes.get(region, 0) for region in self.regions())
+
+    def regions(self) -> tuple[Hashable, ...]:
+        """The pools captured into."""
+        return tuple(tuple(pool.handle) for pool in self.pools)
 
     def release(self) -> None:
         """Destroy the graphs, which gives their memory back to the pool. Idempotent.
@@ -204,7 +235,9 @@ class CudaSession:
 
 def is_refusal(error: BaseException) -> bool:
     """Whether an exception says that a capture did not allow something, not that the call was wrong."""
-    if isinstance(error, torch.cuda.OutOfMemoryError):
-        return True
     text = str(error).lower()
     return "captur" in text or "operation not permitted" in text
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Hashable, Mapping
 
 import torch
 
 from ..aliases import OWNING, Aliases
-from ..base import Capabilities, Lock
+from ..base import SHARED, Capabilities, Lock, Sharing
 from .operations import Catalog
 from .pool import HostPool
 from .session import HostSession
@@ -47,17 +48,23 @@ class HostBackend:
         return self._lock
 
     def open(
-        self, *, exclusive: bool, generators: tuple[torch.Generator, ...] = (), aliases: Aliases = OWNING
+        self,
+        *,
+        exclusive: bool,
+        generators: tuple[torch.Generator, ...] = (),
+        sharing: Sharing = SHARED,
+        aliases: Aliases = OWNING,
     ) -> HostSession:
         """Start a recording.
 
         Args:
             exclusive: Give the recording's intermediates memory that no other recording writes.
             generators: Not needed here: replay draws from every generator as the plain operations do.
+            sharing: Whose chunks the intermediates may lie in. A slab is not needed: chunks are freed singly.
             aliases: How the tape holds tensors that the session did not make.
         """
         del generators
-        return HostSession(self.pool, self._catalog, aliases, exclusive=exclusive)
+        return HostSession(self.pool, self._catalog, aliases, exclusive=exclusive, tenant=sharing.tenant)
 
     def synchronize(self) -> None:
         """Nothing is ever queued."""
@@ -71,6 +78,13 @@ class HostBackend:
     def leave_call(self) -> None:
         """Poison shared memory if the pool was asked to."""
         self.pool.poison()
+
+    def regions(self) -> Mapping[Hashable, int]:
+        """Bytes of each chunk, and of the storages that each recording keeps beside them."""
+        return self.pool.regions()
+
+    def trim(self) -> None:
+        """Nothing to do: freed chunks are back already."""
 
     def bytes_held(self) -> int:
         """Bytes of pool memory held by live recordings (shared memory counted once)."""

@@ -8,7 +8,7 @@ into the pool's chunk; it holds garbage until the first replay.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import torch
 
@@ -46,9 +46,9 @@ class Memory:
         self._chunk: torch.UntypedStorage | None = None
         self._tensors: dict[Place, torch.Tensor] = {}
 
-    def bind(self, pool: HostPool, *, exclusive: bool) -> Lease:
+    def bind(self, pool: HostPool, *, exclusive: bool, tenant: Hashable = None) -> Lease:
         """Take the arena from the pool. Tensors exist from here on."""
-        lease = pool.lease(self.plan.nbytes, exclusive=exclusive, kept_bytes=self.kept_bytes)
+        lease = pool.lease(self.plan.nbytes, exclusive=exclusive, kept_bytes=self.kept_bytes, tenant=tenant)
         if lease.chunk is not None:
             self._chunk = lease.chunk.bytes.untyped_storage()
         return lease

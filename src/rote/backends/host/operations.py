@@ -26,6 +26,9 @@ FILLS = {"zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1,
 FILLS_WITH = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}  # position of the value
 COPIES = frozenset({"clone", "_to_copy", "lift_fresh_copy"})
 IN_PLACE = frozenset({*FILLS, *FILLS_WITH, *COPIES})
+MAX_KINDS = 4096
+"""Kinds of calls whose trial is remembered; the oldest is forgotten beyond that."""
+
 # Each writes memory through an operand whose schema does not say so.
 WRITES_UNSAID = frozenset({"native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "rrelu_with_noise"})
 # Besides the operations tagged inplace_view: they change where a tensor lies, never what lies there.
@@ -92,6 +95,8 @@ class Catalog:
         kind = (func, kind_of(args), kind_of(tuple(kwargs.items())))
         fitting = self._fitting.get(kind)
         if fitting is None:
+            if len(self._fitting) >= MAX_KINDS:  # numbers that change with every recording make new kinds
+                del self._fitting[next(iter(self._fitting))]
             fitting = self._fitting[kind] = fits(variant, args, kwargs, results)
         return variant if fitting else None
 

@@ -12,6 +12,7 @@ What a call hands out never lies in a chunk; it keeps memory of its own, which t
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -33,12 +34,13 @@ class Statistics(NamedTuple):
 class Chunk:
     """One allocation, used by any number of recordings, or by one alone if exclusive."""
 
-    __slots__ = ("bytes", "exclusive", "users")
+    __slots__ = ("bytes", "exclusive", "tenant", "users")
 
-    def __init__(self, nbytes: int, *, exclusive: bool) -> None:
+    def __init__(self, nbytes: int, *, exclusive: bool, tenant: Hashable = None) -> None:
         with torch.inference_mode(False):
             self.bytes = torch.empty(aligned(nbytes), dtype=torch.uint8, device="cpu")
         self.exclusive = exclusive
+        self.tenant = tenant
         self.users = 0
 
     @property
@@ -60,6 +62,13 @@ class Lease:
         self.chunk = chunk
         self.kept_bytes = kept_bytes
 
+    def regions(self) -> dict[Hashable, int]:
+        """Bytes by region: what the recording keeps alone, and the chunk."""
+        found: dict[Hashable, int] = {("kept", id(self)): self.kept_bytes}
+        if self.chunk is not None:
+            found["chunk", id(self.chunk)] = self.chunk.nbytes
+        return found
+
 
 class HostPool:
     """Chunks shared by all recordings of one backend. Used under the backend's lock.
@@ -74,15 +83,16 @@ class HostPool:
         self._chunks: list[Chunk] = []
         self._leases: list[Lease] = []
 
-    def lease(self, nbytes: int, *, exclusive: bool, kept_bytes: int = 0) -> Lease:
+    def lease(self, nbytes: int, *, exclusive: bool, kept_bytes: int = 0, tenant: Hashable = None) -> Lease:
         """Find or make memory for one recording.
 
         Args:
             nbytes: Size of the recording's arena in bytes; 0 takes no chunk.
             exclusive: Take a chunk that no other recording will write.
             kept_bytes: Bytes of storages that keep memory of their own; counted, not allocated.
+            tenant: Share a chunk only with recordings of this tenant.
         """
-        chunk = self._chunk(nbytes, exclusive) if nbytes > 0 else None
+        chunk = self._chunk(nbytes, exclusive, tenant) if nbytes > 0 else None
         if chunk is not None:
             chunk.users += 1
         lease = Lease(chunk, kept_bytes)
@@ -114,6 +124,13 @@ class HostPool:
         held = self.statistics()
         return held.chunk_bytes + held.kept_bytes
 
+    def regions(self) -> Mapping[Hashable, int]:
+        """Bytes of each chunk and of what each recording keeps; they add up to :meth:`bytes_held`."""
+        found: dict[Hashable, int] = {}
+        for lease in self._leases:
+            found.update(lease.regions())
+        return found
+
     def statistics(self) -> Statistics:
         """An immutable summary of what the pool holds."""
         return Statistics(
@@ -123,10 +140,11 @@ class HostPool:
             leases=len(self._leases),
         )
 
-    def _chunk(self, nbytes: int, exclusive: bool) -> Chunk:
-        fitting = [c for c in self._chunks if not (c.exclusive or exclusive) and c.nbytes >= nbytes]
+    def _chunk(self, nbytes: int, exclusive: bool, tenant: Hashable) -> Chunk:
+        shared = [c for c in self._chunks if not (c.exclusive or exclusive) and c.tenant == tenant]
+        fitting = [c for c in shared if c.nbytes >= nbytes]
         if fitting:
             return min(fitting, key=lambda chunk: chunk.nbytes)
-        chunk = Chunk(nbytes, exclusive=exclusive)
+        chunk = Chunk(nbytes, exclusive=exclusive, tenant=tenant)
         self._chunks.append(chunk)
         return chunk

@@ -14,6 +14,7 @@ generators are where the plain callable would have left them. What they made cou
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any
@@ -21,7 +22,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ...base.errors import MemoryShortageError
 from ..aliases import OWNING, Aliases
+from ..shortage import is_shortage
 from .codegen import Source
 from .compat import OpOverload, without_dispatch, without_functions
 from .lowering import Lowering
@@ -39,12 +42,19 @@ class HostSession:
     """A recording on CPU tensors. Used under the backend's lock."""
 
     def __init__(
-        self, pool: HostPool, catalog: Catalog, aliases: Aliases = OWNING, *, exclusive: bool
+        self,
+        pool: HostPool,
+        catalog: Catalog,
+        aliases: Aliases = OWNING,
+        *,
+        exclusive: bool,
+        tenant: Hashable = None,
     ) -> None:
         self._pool = pool
         self._catalog = catalog
         self._aliases = aliases
         self._exclusive = exclusive
+        self._tenant = tenant
         self._state = State.IDLE
         self._storages = Storages()
         self._tape = self._new_tape()
@@ -73,6 +83,8 @@ class HostSession:
 
         Raises:
             CaptureError: CUDA would refuse the operation. The open segment is lost; call ``abort``.
+            MemoryShortageError: There was no memory for a result. The segment is still open, and an operation
+                that writes no operand may be tried again.
             InternalError: No segment is open.
         """
         self._state = after(self._state, Step.RUN)
@@ -85,7 +97,12 @@ class HostSession:
         if facts.composite is not None:
             with _Parts(self):
                 return facts.composite(*args, **kwargs)
-        out = func(*args, **kwargs)
+        try:
+            out = func(*args, **kwargs)
+        except (RuntimeError, MemoryError) as error:
+            if is_shortage(error):
+                raise MemoryShortageError(f"no memory for {func.name()}: {_first_line(error)}") from error
+            raise
         with self._no_functions(), self._no_dispatch():
             for _, tensor in walk(out):
                 check_tensor(func, "returns", tensor)
@@ -114,18 +131,23 @@ class HostSession:
 
         Raises:
             CaptureError: A storage that is still held was shrunk behind the operations that use it.
+            RuntimeError: There is no memory for a chunk; nothing changed, so it may be tried again.
         """
         following = after(self._state, Step.FINISH)
         with torch.inference_mode(False), self._no_functions(), self._no_dispatch():
             entries = list(chain.from_iterable(segment.entries for segment in self._segments))
             constants = idle_literals(entries)
             memory = Memory(self._storages.blocks, constants)
-            self._lease = memory.bind(self._pool, exclusive=self._exclusive)
+            self._lease = memory.bind(self._pool, exclusive=self._exclusive, tenant=self._tenant)
             for n, segment in enumerate(self._segments):
                 self._freeze(segment, memory, constants, f"host segment {n}")
         self._storages.close()
         self._state = following
         return memory.plan.nbytes + memory.kept_bytes
+
+    def regions(self) -> tuple[Hashable, ...]:
+        """The chunk, and what is kept beside it."""
+        return tuple(self._lease.regions()) if self._lease is not None else ()
 
     def release(self) -> None:
         """Give all memory of the recording back. Idempotent."""
@@ -156,6 +178,10 @@ class HostSession:
             if entry.literal is None or entry.products[0].place.block not in constants:
                 source.add(lowering.lower(entry), grad=entry.grad, inference=entry.inference)
         segment.freeze(source.compile(name))
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 class _Parts(TorchDispatchMode):

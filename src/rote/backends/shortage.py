@@ -1,0 +1,21 @@
+"""Is an exception about memory that the device did not have?"""
+
+from __future__ import annotations
+
+import torch
+
+from ..base.errors import MemoryShortageError
+
+_TEXTS = (
+    "can't allocate memory",
+    "cuda error: out of memory",
+    "cuda out of memory",
+    "cublas_status_alloc_failed",
+)
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether an allocation failed: an error of its own, or a ``RuntimeError`` with a known text."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError, MemoryShortageError)):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in _TEXTS)

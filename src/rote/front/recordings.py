@@ -1,0 +1,63 @@
+"""What a report says of each recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..backends.select import PROCESS
+from ..memory.budget import LEDGERS
+from ..memory.holding import Account
+from ..recording.entry import Entry
+from ..recording.placement import InputFacts
+from ..recording.variant import Variant
+from .report import InputReport, IslandReport, RecordingReport
+
+
+def recording_reports(entries: Iterable[Entry], account: Account) -> tuple[RecordingReport, ...]:
+    """The recordings of all keys.
+
+    Args:
+        entries: The keys.
+        account: Whose budget they count against.
+    """
+    held = _bytes_held(account)
+    return tuple(
+        _report(entry, variant, sum(held.get(id(holding), 0) for holding in variant.holdings()))
+        for entry in entries
+        for variant in entry.variants
+        if variant.recorded
+    )
+
+
+def _report(entry: Entry, variant: Variant, nbytes: int) -> RecordingReport:
+    parts = (*variant.islands(), *variant.branches())
+    return RecordingReport(
+        key=entry.description,
+        segments=variant.segments(),
+        operations=variant.operations(),
+        paths=variant.recorded_paths(),
+        islands=tuple(IslandReport(part.operation, str(part.site), part.code) for part in parts),
+        bytes_held=nbytes,
+        replays=variant.replays,
+        estimate=variant.estimate,
+        evictions=variant.evictions,
+        inputs=tuple(_input(fact) for fact in variant.facts),
+    )
+
+
+def _input(fact: InputFacts) -> InputReport:
+    place = "in place" if fact.in_place else "copied"
+    return InputReport(fact.name, fact.kind, place, str(fact.mutated) if fact.mutated is not None else "")
+
+
+def _bytes_held(account: Account) -> dict[int, int]:
+    """Bytes of every recording of an account, by identity of its holding."""
+    found: dict[int, int] = {}
+    for backend, ledger in LEDGERS.all():
+        taken = PROCESS.take(backend.lock)  # not if another thread traces a call: it may wait for this one
+        try:
+            found.update({id(holding): nbytes for holding, nbytes in ledger.by_recording(account).items()})
+        finally:
+            if taken:
+                backend.lock.release()
+    return found
