@@ -12,13 +12,17 @@ autograd frees the node's saved tensors (a backward without ``retain_graph``) or
 then other calls go to another recording (:meth:`~rote.recording.entry.Entry.find` skips an occupied one).
 Autograd itself keeps the books: the claim is a weak reference to a tensor saved by the node.
 
-What does not work: a gradient of the gradient (``create_graph=True``), which raises; the sum over several
-calls in one backward adds the calls' gradients one by one, where eager may add in another order.
+A gradient that is to be differentiated itself (``create_graph=True``) is computed by making the call again;
+see :mod:`.again`.
+
+What does not work: that, for a call that draws random numbers or writes tensors; it raises. The sum over
+several calls in one backward adds the calls' gradients one by one, where eager may add in another order.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -30,6 +34,7 @@ from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
 from ..signature.compat import foreign_modes
 from ..signature.key import Call, bind
+from .again import Repeatable
 from .autograd import GradientWalk
 from .log import BackwardLog
 from .result import EAGER, PLAINLY, Result
@@ -61,6 +66,11 @@ class Walker(Protocol):
 
 class Owner(Protocol):
     """The key whose forward was recorded; see :class:`rote.recording.entry.Entry`."""
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The callable."""
+        ...
 
     def open_walk(self, walk: GradientWalk, call: Call) -> Walker:
         """A new key of a walk."""
@@ -147,6 +157,8 @@ class Backward:
         owner: weakref.ref[Owner],
         log: BackwardLog,
         spoiled: tuple[torch.Tensor, int] | None = None,
+        *,
+        repeats: bool = False,
     ) -> None:
         self._walk = walk
         self._arguments = arguments
@@ -157,24 +169,30 @@ class Backward:
         self._owner = owner
         self._log = log
         self._spoiled = spoiled
+        self._repeats = repeats
         self._walkers: dict[Any, Walker] = {}
         self._released = False
 
     # ------------------------------------------------------------------ forward
 
-    def attach(self, copies: dict[int, torch.Tensor], leaves: tuple[Any, ...]) -> None:
+    def attach(self, call: Call, copies: dict[int, torch.Tensor]) -> None:
         """Hang a call's results into the caller's autograd graph.
 
         Args:
+            call: The arguments.
             copies: The results by position; those that require grad are replaced.
-            leaves: The call's argument leaves.
         """
+        leaves = call.leaves
         values = [copies[positions[0]] for positions in self._tracked]
         sources = [leaves[index] for index in self._arguments]
         given = [_note(leaves[index]) for index in self._saved.arguments]
         claim = Claim(self, [read.alias._version for read in self._saved.reads], given)
+        token: Any = self._occupancy.take()
+        owner = self._owner() if self._repeats else None
+        # On the token, so that autograd lets go of the arguments when it frees the graph.
+        token.repeatable = Repeatable.of(owner.function, call) if owner is not None else None
         with torch.enable_grad():
-            made = Recorded.apply(claim, self._occupancy.take(), values, *sources, *self._parameters)
+            made = Recorded.apply(claim, token, values, *sources, *self._parameters)
         for positions, tensor in zip(self._tracked, made, strict=True):
             for position in positions:
                 copies[position] = tensor
@@ -183,24 +201,29 @@ class Backward:
     # ------------------------------------------------------------------ backward
 
     def gradients(
-        self, claim: Claim, gradients: tuple[Any, ...], needed: tuple[bool, ...]
+        self,
+        claim: Claim,
+        again: Repeatable | None,
+        gradients: tuple[Any, ...],
+        needed: tuple[bool, ...],
     ) -> tuple[Any, ...]:
         """The gradients of arguments and parameters.
 
         Args:
             claim: That of the forward.
+            again: The forward, if it may be made again.
             gradients: Of the results, None where there is none.
             needed: Whether each target needs one.
 
         Raises:
-            MisuseError: A gradient of the gradient is asked for.
+            MisuseError: A gradient of the gradient is asked for, and the call cannot be made again.
             NotReplayedError: A parameter was rebound to other memory after the forward; in strict mode also
                 if the walk would not be replayed.
             RuntimeError: What the graph saved was modified in place after the forward, as in eager.
         """
-        if torch.is_grad_enabled():
-            self._refuse_second_order()
         self._check(claim)
+        if torch.is_grad_enabled():
+            return self._differentiable(again, gradients, needed)
         bits = sum(1 << number for number, wanted in enumerate(needed) if wanted)
         result = self._walked(bits, gradients)
         self._log.add(result)
@@ -255,13 +278,27 @@ class Backward:
                     "(tensor.data = ...) before its backward. Rebind after backward(), or copy in place."
                 )
 
-    def _refuse_second_order(self) -> None:
-        text = "create_graph=True was asked of a result that came from a recording"
-        why = reason(rules.SECOND_ORDER, text)
-        owner = self._owner()
-        if owner is not None:
-            owner.refuse(why)
-        raise MisuseError(f"{why} (The next calls run eagerly.)")
+    def _differentiable(
+        self, again: Repeatable | None, gradients: tuple[Any, ...], needed: tuple[bool, ...]
+    ) -> tuple[Any, ...]:
+        """Gradients with a history of their own: the call is made again, and later ones run eagerly."""
+        why = reason(rules.SECOND_ORDER, "create_graph=True was asked of a result that came from a recording")
+        self._give_up(why)
+        if again is None or not again.unchanged():
+            raise MisuseError(f"{why} (The next calls run eagerly.)")
+        leaves = again.call.leaves
+        sources = [*(leaves[index] for index in self._arguments), *self._parameters]
+        wanted = [source for source, need in zip(sources, needed, strict=True) if need]
+        found = iter(again.gradients(self._tracked, gradients, wanted))
+        return tuple([next(found) if need else None for need in needed])
+
+    def _give_up(self, why: Reason) -> None:
+        owner, lock = self._owner(), PROCESS.of(self._walk.results[0].device).lock
+        if owner is not None and not foreign_modes() and PROCESS.take(lock):
+            try:
+                owner.refuse(why)
+            finally:
+                lock.release()
 
     # ------------------------------------------------------------------ memory
 
@@ -320,7 +357,7 @@ class Recorded(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Walk the recorded graph."""
-        _ = ctx.saved_tensors  # raises, in eager's words, if the graph was freed
+        (token,) = ctx.saved_tensors  # raises, in eager's words, if the graph was freed
         claim: Claim = ctx.claim
-        found = claim.backward.gradients(claim, gradients, ctx.needs_input_grad[3:])
+        found = claim.backward.gradients(claim, token.repeatable, gradients, ctx.needs_input_grad[3:])
         return (None, None, None, *found)

@@ -70,7 +70,7 @@ class Entry:
         self.limits = subject.limits
         self.trusted = subject.trusted
         self.log = subject.log
-        self._function = subject.function
+        self.function = subject.function
         self._pick = subject.pick
         self._backend: Backend | None = None
         self.evictions = 0
@@ -265,7 +265,7 @@ class Entry:
         watch = variant.watch() if before is None and variant is not None else self._watch(before)
         dice = HostRandom.read()
         plan.codes = len(self.executed.globals)
-        traced = TracedCall(self._function, call, plan, site)
+        traced = TracedCall(self.function, call, plan, site)
         try:
             with self.executed, _tracing(plan.backend):
                 outcome = self._run_traced(traced, variant, plan)

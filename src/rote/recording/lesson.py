@@ -224,6 +224,7 @@ class Lesson:
         return take_over(
             outcome.value, outcome.template, inputs, outcome.ledger, outcome.use,
             tracer.written_externals, variant.occupancy, pupil, pupil.log,
+            repeats=not tracer.written_inputs and all(node.pure for node in tracer.nodes),
         )  # fmt: skip
 
     # ------------------------------------------------------------------ verdicts

@@ -28,7 +28,7 @@ PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VALUE, META, AGAIN = (
     "passed", "input view", "external", "external view", "own", "value", "meta", "again",
 )  # fmt: skip
 
-Attach = Callable[[dict[int, torch.Tensor], tuple[Any, ...]], None]
+Attach = Callable[[dict[int, torch.Tensor]], None]
 """Hangs results into the caller's autograd graph; see :meth:`.backward.Backward.attach`."""
 
 _VALUES = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
@@ -204,7 +204,7 @@ def hand_out(
         return _copy_leaf(template.leaves[0])
     copies = _copies(template)
     if attach is not None:
-        attach(copies, leaves)
+        attach(copies)
     parts: list[Any] = []
     for position, leaf in enumerate(template.leaves):
         if leaf.kind == OWN:

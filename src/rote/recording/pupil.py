@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import torch
 
@@ -29,6 +30,11 @@ class Pupil(Protocol):
     calls: int
     last_mismatch: Reason | None
     choice: Choice
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The callable."""
+        ...
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ reads on the way. Where a value leads nowhere recorded, the caller of :func:`rep
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..signature.key import Call
@@ -86,5 +87,5 @@ def result_of(
     starts: dict[int, int] = {}
     if any(leaf.kind == INPUT_VIEW for leaf in template.leaves):
         starts = inputs.starts(call.leaves)
-    attach = backward.attach if backward is not None else None
+    attach = partial(backward.attach, call) if backward is not None else None
     return hand_out(template, call.leaves, starts, lease, attach)

@@ -160,6 +160,8 @@ def take_over(
     occupancy: Occupancy,
     owner: Owner,
     log: BackwardLog,
+    *,
+    repeats: bool,
 ) -> Backward | None:
     """Keep the graph of a call that ran on static inputs; None if no result requires grad.
 
@@ -173,6 +175,7 @@ def take_over(
         occupancy: Of the recording's memory.
         owner: The key.
         log: Counts backward passes.
+        repeats: The call may be made again without changing anything.
     """
     leaves: list[Any] = []
     flatten(value, leaves)
@@ -208,6 +211,7 @@ def take_over(
         weakref.ref(owner),
         log,
         use.spoiled(),
+        repeats=repeats,
     )
 
 

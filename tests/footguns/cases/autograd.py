@@ -231,11 +231,7 @@ def hook_on_a_result(wrap: Wrap, device: torch.device) -> Items:
         yield y.grad, seen[-1]
 
 
-@case(
-    Kind.REFUSED,
-    replays=None,
-    broken="create_graph=True on a result of a recording raises once (RT408), then the key runs eagerly",
-)
+@case(Kind.REFUSED, replays=False)
 def gradient_penalty(wrap: Wrap, device: torch.device) -> Items:
     """A gradient is part of the loss, so backward goes through a backward."""
     m = mlp(device)
@@ -306,15 +302,16 @@ def backward_that_reads_python(wrap: Wrap, device: torch.device) -> Items:
 @case(Kind.REFUSED)
 def recurrent_over_three_steps(wrap: Wrap, device: torch.device) -> Items:
     """A cell is called three times, each time with its last state, before one backward through all."""
-    cell = nn.GRUCell(3, 4).to(device)
+    cell = nn.GRUCell(3, 4).double().to(device)
     g = wrap(cell)
     for _ in range(8):
         cell.zero_grad()
-        h = torch.zeros(2, 4, device=device)
+        h = torch.zeros(2, 4, device=device, dtype=torch.float64)
         for _ in range(3):
-            h = g(torch.randn(2, 3, device=device), h)
+            h = g(torch.randn(2, 3, device=device, dtype=torch.float64), h)
         h.square().sum().backward()
-        yield h, grads(cell)
+        # At the step that records, the three gradients may be added in another order.
+        yield h, [gradient.float() for gradient in grads(cell)]
 
 
 @case(Kind.REFUSED)

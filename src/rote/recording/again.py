@@ -1,0 +1,74 @@
+"""A recorded call made again by plain autograd, for a gradient that is differentiated itself.
+
+A recorded graph can be walked, but the walk has no history. With ``create_graph=True`` the callable runs once
+more on the caller's own arguments, which gives a graph that autograd can differentiate as often as it likes.
+That is the same call only if nothing in between changed what it reads, and if running it again changes
+nothing: calls that draw random numbers or write tensors are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from ..signature.ambient import read_ambient
+from ..signature.key import PARAMETER, TENSOR, Call
+from ..signature.leaves import flatten
+
+
+class Repeatable(NamedTuple):
+    """A call that may be made again.
+
+    Attributes:
+        function: The callable.
+        call: Its arguments, as the caller gave them.
+        versions: Of the tensors among them.
+    """
+
+    function: Callable[..., Any]
+    call: Call
+    versions: list[int]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], call: Call) -> Repeatable:
+        """Note the state of a call's arguments."""
+        return cls(function, call, _versions(call))
+
+    def unchanged(self) -> bool:
+        """Whether the arguments and the modes are those of the call (gradients are on now)."""
+        return _versions(self.call) == self.versions and read_ambient() == self.call.key[3]
+
+    def gradients(
+        self, tracked: list[list[int]], gradients: tuple[Any, ...], sources: list[torch.Tensor]
+    ) -> tuple[torch.Tensor | None, ...]:
+        """Gradients of the sources that have a history.
+
+        Args:
+            tracked: Positions of the results that require grad, as for :class:`.backward.Backward`.
+            gradients: Theirs, None where there is none.
+            sources: Arguments and parameters.
+        """
+        args, kwargs = self.call.given or self.call.rebuild(list(self.call.leaves))
+        leaves: list[Any] = []
+        flatten(self.function(*args, **kwargs), leaves)
+        pairs = [
+            (leaves[positions[0]], gradient)
+            for positions, gradient in zip(tracked, gradients, strict=True)
+            if gradient is not None
+        ]
+        return torch.autograd.grad(
+            [result for result, _ in pairs],
+            sources,
+            [gradient for _, gradient in pairs],
+            create_graph=True,
+            allow_unused=True,
+        )
+
+
+def _versions(call: Call) -> list[int]:
+    tensors = [
+        leaf for leaf, kind in zip(call.leaves, call.kinds, strict=True) if kind in (TENSOR, PARAMETER)
+    ]
+    return [-1 if tensor.is_inference() else tensor._version for tensor in tensors]
