@@ -624,7 +624,7 @@ def test_gradient_penalty_after_the_argument_changed(device):
     out = g(x)
     with torch.no_grad():
         x.zero_()
-    with pytest.raises((rote.MisuseError, RuntimeError), match="RT408|inplace operation"):
+    with pytest.raises((rote.MisuseError, RuntimeError), match=r"RT408|inplace operation"):
         torch.autograd.grad(out.sum(), leaf, create_graph=True)
 
 

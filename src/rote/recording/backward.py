@@ -29,6 +29,7 @@ import torch
 
 from ..backends.select import PROCESS
 from ..base.errors import MisuseError, NotReplayedError
+from ..base.location import user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
@@ -282,7 +283,8 @@ class Backward:
         self, again: Repeatable | None, gradients: tuple[Any, ...], needed: tuple[bool, ...]
     ) -> tuple[Any, ...]:
         """Gradients with a history of their own: the call is made again, and later ones run eagerly."""
-        why = reason(rules.SECOND_ORDER, "create_graph=True was asked of a result that came from a recording")
+        text = "create_graph=True was asked of a result that came from a recording"
+        why = reason(rules.SECOND_ORDER, text, user_site())
         self._give_up(why)
         if again is None or not again.unchanged():
             raise MisuseError(f"{why} (The next calls run eagerly.)")

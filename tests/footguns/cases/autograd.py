@@ -231,7 +231,7 @@ def hook_on_a_result(wrap: Wrap, device: torch.device) -> Items:
         yield y.grad, seen[-1]
 
 
-@case(Kind.REFUSED, replays=False)
+@case(Kind.REFUSED, replays=None)
 def gradient_penalty(wrap: Wrap, device: torch.device) -> Items:
     """A gradient is part of the loss, so backward goes through a backward."""
     m = mlp(device)
