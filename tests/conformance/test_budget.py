@@ -23,7 +23,7 @@ class Scale:
     def __init__(self, device):
         self.device = device
         self.width = 256 if device.type == "cpu" else 1 << 18
-        self.one = 5 * self.width * 8 * 4 if device.type == "cpu" else 45 << 20
+        self.one = 5 * self.width * 8 * 4 if device.type == "cpu" else 40 << 20
         """A limit that holds one recording of eight rows, but not two."""
 
     def rows(self, n, value=1.0):

@@ -294,6 +294,7 @@ class TracedCall:
         if point is not None and not point.depth and not point.index and plan.abandon is not None:
             plan.abandon()  # nothing has run yet: begin anew on the caller's own tensors, as eager would
             plan.inputs = None
+            tape.place = None  # a cycle, which would keep the static inputs: collections are off
             self._run_on(self._call.leaves)
 
     def _fail(self, text: str, site: Site) -> None:
