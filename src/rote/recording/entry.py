@@ -272,6 +272,8 @@ class Entry:
             return Lesson(self, variant, call, plan, outcome, site).learn(before, watch, dice, guards)
         except BaseException:
             traced.copy_back()
+            if traced.lost:
+                watch.put_back()
             self._abandon(variant, plan)
             raise
 

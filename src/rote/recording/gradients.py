@@ -125,6 +125,12 @@ class GradientWatch:
         """The parameters that had a gradient before the call: name, parameter, gradient."""
         return [(name, tensor, grad) for tensor, name, grad in self._before.values() if grad is not None]
 
+    def put_back(self) -> None:
+        """Undo what Python did to the slots: the operations behind it have not run."""
+        for tensor, _, before in self._before.values():
+            if tensor.grad is not before:
+                tensor.grad = before
+
     def presence(self) -> list[tuple[weakref.ref[torch.Tensor], GradientSlot]]:
         """The state of each slot before the call."""
         return [(weakref.ref(tensor), slot_of(tensor, grad)) for tensor, _, grad in self._before.values()]

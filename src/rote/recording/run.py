@@ -162,6 +162,11 @@ class TracedCall:
         self._fail(f"more than {MAX_RESTARTS} operations were refused", self._site)
         return self._attempt(self._restart(tracer))
 
+    @property
+    def lost(self) -> bool:
+        """Whether the callable raised while operations were captured that have not run."""
+        return self._tape is not None and self._tape.lost
+
     def copy_back(self) -> None:
         """The callable raised: what it wrote into static inputs before is given to the caller's tensors."""
         inputs = self._plan.inputs

@@ -80,6 +80,7 @@ class SegmentTape:
         self.session = session
         self.aliases = aliases
         self.shortage: str | None = None
+        self.lost = False  # a segment was thrown away whose operations have not run
         self._make_room = make_room
         self.place: Place | None = None
         self.checkpoint: Checkpoint | None = None
@@ -138,6 +139,7 @@ class SegmentTape:
             self.failure = str(error)
             raise RestartError(self.failure) from None
         except BaseException:  # an interrupt may come before the capture has ended
+            self.lost = not self.executes
             self.session.abort()
             raise
         if segment is not None:
@@ -147,6 +149,7 @@ class SegmentTape:
         """Throw the open segment away."""
         if self._open:
             self._open = False
+            self.lost = not self.executes
             self.session.abort()
 
     def make_room(self) -> bool:
