@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "rote"
-OPTIONAL = frozenset({"cuda", "triton"})
+OPTIONAL = frozenset({"cuda", "matplotlib", "safetensors", "torchao", "transformers", "triton"})
 MAX_LINES = 400
 
 
@@ -97,6 +97,11 @@ def test_import_changes_nothing():
     done = run_python("-c", IMPORT_PROBE)
     assert done.returncode == 0, done.stderr
     assert not done.stdout, "import rote changed\n" + done.stdout
+
+
+def test_import_leaves_the_quantization_alone():
+    done = run_python("-c", "import rote, sys; print([m for m in sys.modules if m.startswith('rote.quant')])")
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
 # --- What a file may contain -----------------------------------------------------------------------------
