@@ -1,0 +1,83 @@
+"""Grids of integers, and the way from numbers to codes and back.
+
+All codes are signed: ``bits`` bits from ``-2^(bits-1)`` to ``2^(bits-1) - 1``, and a code ``q`` stands for
+``scale * (q - zero)``. An unsigned grid with zero point z' is the same one, moved by half its size. Every range contains
+zero, so that zero is exact (padding, pruned weights) and the zero point is itself a code, which keeps all sums of an
+integer product inside int32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+SMALLEST_SCALE = 1e-9
+"""Scales are not smaller: rows that are all zero get it, and stay zero."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A signed integer grid.
+
+    Attributes:
+        bits: 2 to 8.
+        symmetric: Without a zero point.
+    """
+
+    bits: int
+    symmetric: bool
+
+    @property
+    def low(self) -> int:
+        """The smallest code."""
+        return -(1 << (self.bits - 1))
+
+    @property
+    def high(self) -> int:
+        """The largest code."""
+        return (1 << (self.bits - 1)) - 1
+
+    def parameters(self, lowest: Tensor, highest: Tensor) -> tuple[Tensor, Tensor]:
+        """The scale and the zero point that cover a range.
+
+        Args:
+            lowest: The range's lower ends, of any shape; the range is widened to contain zero.
+            highest: Its upper ends, of the same shape.
+
+        Returns:
+            Scales and zero points (whole numbers, in the same floating type), both of that shape.
+        """
+        lowest, highest = lowest.clamp(max=0), highest.clamp(min=0)
+        if self.symmetric:
+            scale = (torch.maximum(-lowest, highest) / self.high).clamp(min=SMALLEST_SCALE)
+            return scale, torch.zeros_like(scale)
+        scale = ((highest - lowest) / (self.high - self.low)).clamp(min=SMALLEST_SCALE)
+        return scale, (self.low - round_through(lowest / scale)).clamp(self.low, self.high)
+
+    def codes(self, x: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
+        """The codes of some numbers, as whole floating numbers; gradients pass where nothing is clipped."""
+        return (round_through(x / scale) + zero).clamp(self.low, self.high)
+
+    def fake(self, x: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
+        """The nearest numbers on the grid."""
+        return values(self.codes(x, scale, zero), scale, zero)
+
+    def clipped(self, x: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
+        """Which numbers are outside the grid by more than half a step."""
+        place = torch.round(x / scale) + zero
+        return (place < self.low) | (place > self.high)
+
+
+def values(codes: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
+    """What codes stand for."""
+    return (codes - zero) * scale
+
+
+def round_through(x: Tensor) -> Tensor:
+    """Round half to even; the gradient passes as if nothing was rounded.
+
+    The sum is exact: the difference of a number and its rounding is, and so is the rounding itself.
+    """
+    return x + (x.round() - x).detach() if x.requires_grad else x.round()
