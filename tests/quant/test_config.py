@@ -20,7 +20,8 @@ from rote.quant.names import check_all_used, matches
         ("calib_batches", 0), ("calib_batches", 2.0), ("smooth_alpha", 1.5), ("smooth_alpha", float("nan")),
         ("weight_clip", 0), ("act_clip", 1.1), ("act_percentile", 0), ("act_percentile", 100.1),
         ("row_rotation", 1), ("transform_dtype", "float64"), ("weight_group_size", 32), ("groups", (("q",),)),
-        ("layer_bits", (("*", 4, 4),)), ("layer_bits", (("*", 1),)), ("layer_bits", (("re:(", 4),)), ("seed", -1),
+        ("layer_bits", (("*", 4, 4),)), ("layer_bits", (("*", 1),)),
+        ("layer_bits", (("re:(", 4),)), ("seed", -1),
     ],
 )  # fmt: skip
 def test_a_bad_value_names_its_field(field, value):

@@ -123,7 +123,10 @@ def test_granularity(changes, groups, symmetric):
 def test_searches_are_never_worse_than_the_plain_range(bits, symmetric, seed):
     weight = normal(9, 64, seed=seed, dtype=torch.float32) ** 3
     errors = {
-        way: (quantize_weight(weight, bits, config(weight_symmetric=symmetric, weight_range=way)).values() - weight)
+        way: (
+            quantize_weight(weight, bits, config(weight_symmetric=symmetric, weight_range=way)).values()
+            - weight
+        )
         .square()
         .sum(1)
         for way in ("minmax", "mse", "grid")
@@ -137,7 +140,9 @@ def test_the_search_finds_the_best_ratio():
     grid, best = Grid(4, True), []
     for ratio in [1 - 0.05 * step for step in range(15)]:
         scale = weight.abs().max() * ratio / 7
-        best.append((values((weight / scale).round().clamp(-8, 7), scale, torch.zeros(())) - weight).square().mean())
+        best.append(
+            (values((weight / scale).round().clamp(-8, 7), scale, torch.zeros(())) - weight).square().mean()
+        )
     found = quantize_weight(weight, grid.bits, config(weight_symmetric=True, weight_range="mse")).values()
     assert torch.allclose((found - weight).square().mean(), min(best))
     assert min(best) < best[0] * 0.8, "clipping pays for a normal distribution"

@@ -77,7 +77,9 @@ def test_greedy_rotations_are_orthogonal_and_never_raise_the_peak(size, sets, st
     assert torch.allclose(after.norm(dim=2), before.norm(dim=2))
     peaks = [t.amax((1, 2)) - t.amin((1, 2)) for t in (before, after)]
     assert (peaks[1] <= peaks[0] * (1 + 1e-9)).all()
-    assert torch.equal(found, greedy_rotation(x, steps, generator(seed))), "the generator is all the randomness"
+    assert torch.equal(found, greedy_rotation(x, steps, generator(seed))), (
+        "the generator is all the randomness"
+    )
 
 
 @pytest.mark.parametrize("size", [2, 4, 16, 128, 512])
@@ -194,7 +196,9 @@ def test_block_basis_is_the_svd_of_every_block(width, rows, size, seed):
         energies = turned.norm(dim=0)
         values = torch.linalg.svdvals(block)
         assert torch.allclose(energies[: len(values)], values, atol=1e-6)
-        assert torch.equal(basis[b, real:, :real], torch.zeros(size - real, real).double()), "padding keeps to itself"
+        assert torch.equal(basis[b, real:, :real], torch.zeros(size - real, real).double()), (
+            "padding keeps to itself"
+        )
 
 
 def test_column_energy():

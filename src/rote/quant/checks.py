@@ -38,7 +38,9 @@ def check(config: DuQuantConfig) -> None:
         OptionError: The message names the field, its value and what is allowed.
     """
     for name, allowed in _CHOICES.items():
-        _demand(getattr(config, name) in allowed, config, name, f"must be one of {', '.join(map(repr, allowed))}")
+        _demand(
+            getattr(config, name) in allowed, config, name, f"must be one of {', '.join(map(repr, allowed))}"
+        )
     for name, least in _COUNTS.items():
         value = getattr(config, name)
         _demand(_whole(value) and value >= least, config, name, f"must be a whole number of at least {least}")
@@ -59,16 +61,21 @@ def _check_numbers(config: DuQuantConfig) -> None:
     value: Any = config.act_percentile
     _demand(_number(value) and 0 < value <= 100, config, "act_percentile", "must be over 0 and at most 100")
     alpha: Any = config.smooth_alpha
-    _demand(alpha is None or (_number(alpha) and 0 <= alpha <= 1), config, "smooth_alpha", "must be 0 to 1, or None")
+    _demand(
+        alpha is None or (_number(alpha) and 0 <= alpha <= 1),
+        config,
+        "smooth_alpha",
+        "must be 0 to 1, or None",
+    )
 
 
 def _check_blocks(config: DuQuantConfig) -> None:
     low, high = _BLOCKS
     for name in ("block_size", "block_out_size"):
-        value = getattr(config, name)
+        value: Any = getattr(config, name)
         if value is None and name == "block_out_size":
             continue
-        good = _whole(value) and low <= value <= high and value & (value - 1) == 0
+        good = value is not None and _whole(value) and low <= value <= high and value & (value - 1) == 0
         _demand(good, config, name, f"must be a power of two from {low} to {high}")
     size: Any = config.weight_group_size
     if config.weight_granularity == "group":
@@ -111,9 +118,16 @@ def _check_together(config: DuQuantConfig) -> None:
     if config.rotation == "svd":
         _demand(not config.shared_rotation, config, "shared_rotation", "must be False with rotation='svd'")
         one = config.permute_first or config.permutation == "none" or config.permutation_rounds == 0
-        _demand(one, config, "permute_first", "must be True with rotation='svd': its basis is that of the last order")
+        _demand(
+            one,
+            config,
+            "permute_first",
+            "must be True with rotation='svd': its basis is that of the last order",
+        )
     if config.permute_first:
-        _demand(config.permutation_rounds <= 1, config, "permutation_rounds", "must be 1 with permute_first=True")
+        _demand(
+            config.permutation_rounds <= 1, config, "permutation_rounds", "must be 1 with permute_first=True"
+        )
 
 
 def _demand(condition: bool, config: DuQuantConfig, name: str, must: str) -> None:

@@ -25,10 +25,11 @@ class DuQuantConfig:
         act_bits: Bits of an activation, 2 to 8, or 16 to leave activations as they are.
         layer_bits: Pairs of a name pattern and weight bits; the first that fits a layer wins over
             ``weight_bits``. 16 leaves the whole layer as it is.
-        block_size: Channels that one rotation mixes, a power of two. Inputs are padded with zeros to a multiple.
+        block_size: Channels that one rotation mixes, a power of two. Inputs are padded with zeros to a
+            multiple.
         block_out_size: The same for row rotations; None takes ``block_size``.
-        rotation: How rotations are made: ``"greedy"`` search over the activations, ``"hadamard"``, ``"svd"`` of the
-            weight's blocks, or ``"none"``.
+        rotation: How rotations are made: ``"greedy"`` search over the activations, ``"hadamard"``, ``"svd"``
+            of the weight's blocks, or ``"none"``.
         shared_rotation: One matrix for all blocks of a stage, or one per block.
         rotation_steps: Steps of the greedy search; the best prefix of them is kept.
         permutation: ``"zigzag"`` deals the channels by size to the blocks, ``"energy"`` alternates the
@@ -36,16 +37,17 @@ class DuQuantConfig:
         permutation_rounds: Permutations. Each stands between two rotations, or before one.
         permute_first: Permute, then rotate (P R) instead of rotate, permute, rotate (R P R).
         row_rotation: Rotate the weight's rows too, by the SVD of row blocks, and restore the output.
-        transform_dtype: Type that rotations are rounded to, ``"float32"``, ``"bfloat16"`` or ``"float16"``; the weight
-            absorbs the inverse of the rounded matrix. The transform itself is calculated in float32.
+        transform_dtype: Type that rotations are rounded to, ``"float32"``, ``"bfloat16"`` or ``"float16"``;
+            the weight absorbs the inverse of the rounded matrix. The transform itself is calculated in
+            float32.
         smooth_alpha: Strength of smoothing, 0 to 1; None does none. 0.5 to 0.6 is usual.
         fold_smoothing: Fold smoothing into the norm before a group where calibration shows that there is one;
             only right where that norm's output goes to the group's layers and nowhere else.
         weight_symmetric: Without a zero point.
         weight_granularity: One scale per ``"tensor"``, ``"channel"`` (row), or ``"group"`` of a row.
         weight_group_size: Columns in such a group; divides ``block_size``.
-        weight_range: ``"minmax"``, ``"mse"`` (search of the clipping ratio per row), ``"grid"`` (the coarse search
-            of the policy variant), or ``"learned"`` (clipping trained on the layer's output).
+        weight_range: ``"minmax"``, ``"mse"`` (search of the clipping ratio per row), ``"grid"`` (the coarse
+            search of the policy variant), or ``"learned"`` (clipping trained on the layer's output).
         weight_clip: Factor on the weight's range.
         act_scaling: ``"dynamic"`` (from each call's tokens) or ``"static"`` (from calibration).
         act_symmetric: Without a zero point.
@@ -53,8 +55,8 @@ class DuQuantConfig:
         act_range: ``"max"``, ``"percentile"`` or ``"mse"``, for static scales.
         act_percentile: Percentile of absolute values, over 0 and at most 100.
         act_clip: Factor on the activation's range. 0.9 helps with 4 bits and hurts with 6 and more.
-        fold_act_scale: Multiply static per-channel scales into the weight before it is quantized, which is what
-            integer arithmetic needs. Without it the layer can only be calculated as fake quantization.
+        fold_act_scale: Multiply static per-channel scales into the weight before it is quantized, which is
+            what integer arithmetic needs. Without it the layer can only be calculated as fake quantization.
         calib_batches: Batches that calibration takes, exactly.
         sample_rows: Input rows per layer kept from calibration for searches and the report.
         share_groups: Layers of a group (q, k, v; gate, up) share one transform.
@@ -110,14 +112,15 @@ class DuQuantConfig:
     def vla(cls, **changes: Any) -> DuQuantConfig:
         """The variant that public forks of openpi use for policies.
 
-        Rotation from the SVD of the weight's blocks after an energy permutation, row rotation with output restore,
-        static per-channel percentile scales, symmetric grids. It is fake quantization by nature, since its scales
-        vary along the summed dimension; with ``path="kernel"`` they are folded into the weight, which changes
-        the numbers a little.
+        Rotation from the SVD of the weight's blocks after an energy permutation, row rotation with output
+        restore, static per-channel percentile scales, symmetric grids. It is fake quantization by nature,
+        since its scales vary along the summed dimension; with ``path="kernel"`` they are folded into the
+        weight, which changes the numbers a little.
         """
         config = cls(
             block_size=16, rotation="svd", shared_rotation=False, permutation="energy", permute_first=True,
-            row_rotation=True, smooth_alpha=None, weight_symmetric=True, weight_range="grid", act_scaling="static",
+            row_rotation=True, smooth_alpha=None, weight_symmetric=True,
+            weight_range="grid", act_scaling="static",
             act_symmetric=True, act_granularity="channel", act_range="percentile", act_percentile=99.9,
             fold_act_scale=changes.get("path") == "kernel", share_groups=False, path="fused",
         )  # fmt: skip

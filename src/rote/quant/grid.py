@@ -1,9 +1,9 @@
 """Grids of integers, and the way from numbers to codes and back.
 
 All codes are signed: ``bits`` bits from ``-2^(bits-1)`` to ``2^(bits-1) - 1``, and a code ``q`` stands for
-``scale * (q - zero)``. An unsigned grid with zero point z' is the same one, moved by half its size. Every range contains
-zero, so that zero is exact (padding, pruned weights) and the zero point is itself a code, which keeps all sums of an
-integer product inside int32.
+``scale * (q - zero)``. An unsigned grid with zero point z' is the same one, moved by half its size. Every
+range contains zero, so that zero is exact (padding, pruned weights) and the zero point is itself a code,
+which keeps all sums of an integer product inside int32.
 """
 
 from __future__ import annotations

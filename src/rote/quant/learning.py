@@ -1,9 +1,9 @@
 """Learned clipping: how far each row's range is cut, trained on the output of the layer.
 
-Two factors per piece, ``sigmoid(u)`` of the largest and ``sigmoid(l)`` of the smallest entry, start at 0.982 and are
-trained with AdamW on the square error of the layer's output, rounding passed straight through. The best of all
-steps is kept, the start and plain minimum and maximum among them, so the result is never worse on what it was
-trained on.
+Two factors per piece, ``sigmoid(u)`` of the largest and ``sigmoid(l)`` of the smallest entry, start at 0.982
+and are trained with AdamW on the square error of the layer's output, rounding passed straight through. The
+best of all steps is kept, the start and plain minimum and maximum among them, so the result is never worse on
+what it was trained on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Patterns over the dotted names of layers: which are meant, and with how many bits.
 
-A pattern is a glob over the whole name (``*.mlp.down_proj``; ``*`` crosses dots), or, after ``re:``, a regular
-expression that may match anywhere in it.
+A pattern is a glob over the whole name (``*.mlp.down_proj``; ``*`` crosses dots), or, after ``re:``, a
+regular expression that may match anywhere in it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def check_patterns(field: str, patterns: Sequence[str]) -> None:
     """
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(f"{field}: {pattern!r} must be a pattern over layer names, as '*.mlp.down_proj'")
+            raise OptionError(
+                f"{field}: {pattern!r} must be a pattern over layer names, as '*.mlp.down_proj'"
+            )
         if pattern.startswith(REGULAR):
             try:
                 re.compile(pattern[len(REGULAR) :])
@@ -53,5 +55,6 @@ def check_all_used(field: str, patterns: Iterable[str], names: Sequence[str]) ->
         if not any(matches(pattern, name) for name in names):
             shown = ", ".join(map(repr, names[:3])) + (", ..." if len(names) > 3 else "")
             raise OptionError(
-                f"{field}: {pattern!r} matches none of the {len(names)} linear layers ({shown or 'there are none'})"
+                f"{field}: {pattern!r} matches none of the {len(names)} linear layers "
+                f"({shown or 'there are none'})"
             )

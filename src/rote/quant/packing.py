@@ -1,7 +1,7 @@
 """Two 4-bit codes in a byte.
 
-Byte ``j`` of a row holds code ``2 j`` in its lower and code ``2 j + 1`` in its upper half, both in two's complement.
-Up to 4 bits are packed, more take a byte each.
+Byte ``j`` of a row holds code ``2 j`` in its lower and code ``2 j + 1`` in its upper half, both in two's
+complement. Up to 4 bits are packed, more take a byte each.
 """
 
 from __future__ import annotations

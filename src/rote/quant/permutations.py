@@ -27,8 +27,8 @@ def zigzag(sizes: Tensor, blocks: int) -> Tensor:
 def alternating(energy: Tensor) -> Tensor:
     """The largest channel, the smallest, the second largest, the second smallest, and so on.
 
-    The policy variant's order. It does the opposite of levelling blocks: the first one gets the extremes, the last one
-    the middle.
+    The policy variant's order. It does the opposite of levelling blocks: the first one gets the extremes, the
+    last one the middle.
 
     Args:
         energy: How large each channel is, of shape ``(width,)``.

@@ -1,15 +1,16 @@
 """Orthogonal matrices that spread outliers over a block: greedy search, Hadamard, and the weight's own basis.
 
-The greedy search (DuQuant, section 3.2 of the paper) starts from a basis whose row 0 is flat: an outlier in channel
-0 leaves it with 1/sqrt(size) of its height in every channel. The rest of the basis is completed at random. Each step
-moves the channel with the largest entry to that row, rotates, and looks again; of all prefixes of the steps, none
-included, the one with the smallest peak is kept. A peak is the largest minus the smallest entry.
+The greedy search (DuQuant, section 3.2 of the paper) starts from a basis whose row 0 is flat: an outlier in
+channel 0 leaves it with 1/sqrt(size) of its height in every channel. The rest of the basis is completed at
+random. Each step moves the channel with the largest entry to that row, rotates, and looks again; of all
+prefixes of the steps, none included, the one with the smallest peak is kept. A peak is the largest minus the
+smallest entry.
 
-The published code differs from the paper in two ways. It takes the *row* of the reshaped activations, modulo the
-block, for the outlier's channel; the errors are within 2.5 % of each other, and ``index="row"`` repeats it. And it
-multiplies the completion from the right, which leaves row 0 no longer flat (its entries become normally distributed,
-the largest about three times what they were); here the completion multiplies from the left, as the paper's text wants.
-To compare with that code, hand its matrix in as ``basis``.
+The published code differs from the paper in two ways. It takes the *row* of the reshaped activations, modulo
+the block, for the outlier's channel; the errors are within 2.5 % of each other, and ``index="row"`` repeats
+it. And it multiplies the completion from the right, which leaves row 0 no longer flat (its entries become
+normally distributed, the largest about three times what they were); here the completion multiplies from the
+left, as the paper's text wants. To compare with that code, hand its matrix in as ``basis``.
 """
 
 from __future__ import annotations
@@ -138,9 +139,9 @@ def hadamard(size: int) -> Tensor:
 def block_basis(rows: Tensor, size: int) -> Tensor:
     """The principal basis of each block of columns, the strongest direction first.
 
-    The left singular vectors of the transposed block, found as eigenvectors of its Gram matrix. The entry of largest
-    size of each vector is positive, so that the result does not depend on the solver. Where the last block is not
-    full, what is missing is left alone.
+    The left singular vectors of the transposed block, found as eigenvectors of its Gram matrix. The entry of
+    largest size of each vector is positive, so that the result does not depend on the solver. Where the last
+    block is not full, what is missing is left alone.
 
     Args:
         rows: Of shape ``(count, width)``.

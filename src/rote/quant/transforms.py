@@ -1,13 +1,14 @@
 """What is done to a layer's input so that it can be quantized, and undone in its weight.
 
 A transform G acts on rows: ``apply(x) = x G``. A layer ``y = x W^T`` stays what it is when its weight becomes
-``fold_into(W) = W G^-T``, since ``(x G)(W G^-T)^T = x W^T``. All transforms work on rows of one width; whoever holds
-rows of another pads them with zeros, which no transform here mixes up with anything.
+``fold_into(W) = W G^-T``, since ``(x G)(W G^-T)^T = x W^T``. All transforms work on rows of one width;
+whoever holds rows of another pads them with zeros, which no transform here mixes up with anything.
 
-Each transform is a frozen bundle of tensors without a type of its own: ``apply`` works in the type of its argument,
-at least float32, with the matrices as they are stored. That matters for rotations that are stored in bfloat16: a
-rounded orthogonal matrix is no longer orthogonal, and a weight that absorbed the transpose of the exact one would be
-off by 1.6e-3 (one rotation) before anything is quantized. So :meth:`Rotation.fold_into` inverts what is stored.
+Each transform is a frozen bundle of tensors without a type of its own: ``apply`` works in the type of its
+argument, at least float32, with the matrices as they are stored. That matters for rotations that are stored
+in bfloat16: a rounded orthogonal matrix is no longer orthogonal, and a weight that absorbed the transpose of
+the exact one would be off by 1.6e-3 (one rotation) before anything is quantized. So
+:meth:`Rotation.fold_into` inverts what is stored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Weights to integer codes: which range each row (or group, or the tensor) covers, and with which codes.
 
-Four ways to choose a range: minimum and maximum; a search for the clipping ratio with the smallest square error;
-the coarse search of the policy variant; and clipping that is learned, on the layer's output (see ``learning``).
+Four ways to choose a range: minimum and maximum; a search for the clipping ratio with the smallest square
+error; the coarse search of the policy variant; and clipping that is learned, on the layer's output (see
+``learning``).
 """
 
 from __future__ import annotations

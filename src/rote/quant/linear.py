@@ -1,0 +1,226 @@
+"""The quantized layer.
+
+Everything it needs is a buffer, and is there from construction on: a layer fresh from its constructor has the
+keys and shapes of a calibrated one, and either loads the other's ``state_dict`` strictly. ``forward`` reads
+nothing back to the host, changes nothing on the module, allocates nothing that outlives the call, and has one
+shape for one shape of input; so it can be captured, traced and replayed.
+
+Weights are kept once, as codes. Only the ``fused`` path adds the weight that they stand for, in the type of
+the layer; it is no part of the state and made anew when the state is loaded or moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..base.errors import MisuseError, OptionError
+from .arithmetic import restore_rows, row_parameters
+from .buffers import FixedTypes, InputTransform
+from .config import UNQUANTIZED, DuQuantConfig
+from .grid import Grid
+from .ops import dense_weight
+from .packing import pack
+from .paths import reference_rows
+from .stages import padded
+from .transforms import pad_columns
+from .weights import QuantizedWeight
+
+PATHS = ("reference", "fused", "kernel")
+
+
+class DuQuantLinear(FixedTypes):
+    """A linear layer with a transformed, quantized input and weight.
+
+    Args:
+        in_features: Width of the input.
+        out_features: Width of the output.
+        config: How it is transformed and quantized.
+        bias: With a bias.
+        weight_bits: 2 to 8, or 16 to keep the weight; None takes the configuration's.
+        transform: Transform shared with other layers; None makes one.
+        device: Where the buffers are.
+        dtype: Type of bias, of the dense weight of the ``fused`` path, and of a weight that is not quantized.
+    """
+
+    free_buffers = frozenset({"bias", "dense", "weight_codes", "marker"})
+    weight_codes: Tensor
+    weight_scale: Tensor | None
+    weight_zero: Tensor | None
+    act_scale: Tensor | None
+    act_zero: Tensor | None
+    row_rotation: Tensor | None
+    bias: Tensor | None
+    dense: Tensor | None
+    marker: Tensor
+    """Empty; its type and device are the layer's."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        config: DuQuantConfig,
+        *,
+        bias: bool = True,
+        weight_bits: int | None = None,
+        transform: InputTransform | None = None,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.in_features, self.out_features, self.config = in_features, out_features, config
+        self.weight_bits = config.weight_bits if weight_bits is None else weight_bits
+        self.transform = transform or InputTransform(in_features, config, device)
+        self.path: str = config.path
+        if self.path == "kernel" and self.weight_bits >= UNQUANTIZED:
+            self.path = "fused"  # there are no integers to multiply
+        for name, tensor in self._skeleton(bias, device, dtype or torch.get_default_dtype()).items():
+            self.register_buffer(name, tensor, persistent=name not in ("dense", "marker"))
+        self.register_load_state_dict_post_hook(_refresh)
+
+    def _skeleton(
+        self, bias: bool, device: torch.device | None, dtype: torch.dtype
+    ) -> dict[str, Tensor | None]:
+        config, width = self.config, self.transform.width
+        block = config.block_out_size or config.block_size
+        rows = padded(self.out_features, block) if config.row_rotation else self.out_features
+        groups = width // config.weight_group_size if config.weight_group_size else 1
+        static = config.act_scaling == "static" and config.act_bits < UNQUANTIZED
+        channels = width if config.act_granularity == "channel" else 1
+        quantized = self.weight_bits < UNQUANTIZED
+        codes = torch.zeros(rows, width, device=device, dtype=torch.int8 if quantized else dtype)
+        eye = torch.eye(block, device=device)
+        return {
+            "weight_codes": pack(codes, self.weight_bits) if quantized else codes,
+            "weight_scale": torch.ones(rows, groups, device=device) if quantized else None,
+            "weight_zero": torch.zeros(rows, groups, device=device, dtype=torch.int8) if quantized else None,
+            "act_scale": torch.ones(channels, device=device) if static else None,
+            "act_zero": torch.zeros(1, device=device, dtype=torch.int32)
+            if static and channels == 1
+            else None,
+            "row_rotation": eye.repeat(rows // block, 1, 1) if config.row_rotation else None,
+            "bias": torch.zeros(self.out_features, device=device, dtype=dtype) if bias else None,
+            "dense": torch.zeros(rows, width, device=device, dtype=dtype) if self._is_dense else None,
+            "marker": torch.empty(0, device=device, dtype=dtype),
+        }
+
+    @property
+    def _is_dense(self) -> bool:
+        return self.path == "fused" and self.weight_bits < UNQUANTIZED
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The layer's output.
+
+        Args:
+            x: Of shape ``(..., in_features)``.
+
+        Returns:
+            Of shape ``(..., out_features)``, in the type of ``x`` (of autocast, where it is on).
+        """
+        kind = x.device.type
+        if torch.is_autocast_enabled(kind):
+            with torch.autocast(kind, enabled=False):
+                return self._run(x.to(torch.get_autocast_dtype(kind)))
+        return self._run(x)
+
+    def _run(self, x: Tensor) -> Tensor:
+        if x.shape[-1] != self.in_features:
+            raise MisuseError(f"the input has {x.shape[-1]} features, this layer takes {self.in_features}")
+        if self.path == "kernel":
+            return torch.ops.rote_quant.linear(x, *self.operands())
+        rows = pad_columns(x.reshape(-1, self.in_features), self.transform.width)
+        if self.path == "reference":
+            rows = reference_rows(rows, self.transform)
+            weight = self.weight_values().to(rows)
+        else:
+            rows, weight = self.transform.chain().apply(rows), self.dense
+            weight = self.weight_codes if weight is None else weight
+        y = F.linear(self.on_grid(rows).to(weight.dtype), weight)
+        y = restore_rows(y.to(rows.dtype), self.row_rotation, self.bias, self.out_features)
+        return y.to(x.dtype).reshape(*x.shape[:-1], self.out_features)
+
+    def on_grid(self, rows: Tensor) -> Tensor:
+        """Transformed rows as their codes stand for them; with folded scales these are part of the weight."""
+        config = self.config
+        if config.act_bits >= UNQUANTIZED:
+            return rows
+        grid = Grid(config.act_bits, config.act_symmetric)
+        if self.act_scale is None:
+            return grid.fake(rows, *row_parameters(rows, grid, config.act_clip))
+        zero = rows.new_zeros(()) if self.act_zero is None else self.act_zero
+        if self.folds:
+            return grid.codes(rows, self.act_scale, zero)
+        return grid.fake(rows, self.act_scale, zero)
+
+    @property
+    def folds(self) -> bool:
+        """Whether the activation's scales are part of the weight."""
+        return self.config.act_granularity == "channel" and self.config.fold_act_scale
+
+    def operands(self) -> tuple[Any, ...]:
+        """What ``torch.ops.rote_quant.linear`` takes behind the input."""
+        turn, config = self.transform, self.config
+        return (
+            turn.smooth, turn.rotations, turn.orders, turn.permute_first, turn.width,
+            config.act_bits, config.act_symmetric, config.act_clip, self.act_scale, self.act_zero,
+            self.weight_codes, self.weight_scale, self.weight_zero, self.weight_bits,
+            self.row_rotation, self.bias, self.out_features,
+        )  # fmt: skip
+
+    def weight_values(self) -> Tensor:
+        """The transformed weight that the codes stand for, float32; one that is not quantized as it is."""
+        if self.weight_bits >= UNQUANTIZED:
+            return self.weight_codes
+        assert self.weight_scale is not None and self.weight_zero is not None
+        return dense_weight(self.weight_codes, self.weight_scale, self.weight_zero, self.weight_bits)
+
+    @torch.no_grad()
+    def fill(self, weight: Tensor | QuantizedWeight) -> None:
+        """Take over a transformed weight, quantized, or as it is where ``weight_bits`` is 16."""
+        if isinstance(weight, QuantizedWeight):
+            assert self.weight_scale is not None and self.weight_zero is not None
+            self.weight_codes.copy_(pack(weight.codes, weight.bits))
+            self.weight_scale.copy_(weight.scale)
+            self.weight_zero.copy_(weight.zero)
+        else:
+            self.weight_codes.copy_(weight)
+        self.refresh()
+
+    def set_path(self, path: str) -> None:
+        """Choose how the layer is calculated.
+
+        Raises:
+            OptionError: There is no such path, or it does not fit the layer.
+        """
+        if path not in PATHS:
+            raise OptionError(f"path={path!r} must be one of {', '.join(map(repr, PATHS))}")
+        if path == "kernel" and self.weight_bits >= UNQUANTIZED:
+            raise OptionError("path='kernel' needs a quantized weight, and this layer's has 16 bits")
+        self.config = self.config.replace(path=path)
+        self.path = path
+        self.refresh()
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Make what is derived from the state anew."""
+        self.dense = self.weight_values().to(self.marker.dtype) if self._is_dense else None
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> DuQuantLinear:
+        super()._apply(fn, recurse)
+        if self.dense is not None and not self.dense.is_meta:
+            self.refresh()
+        return self
+
+    def extra_repr(self) -> str:
+        """Sizes, bits and path."""
+        bits = f"W{self.weight_bits}A{self.config.act_bits}"
+        has_bias = self.bias is not None
+        return f"{self.in_features}, {self.out_features}, bias={has_bias}, {bits}, path={self.path!r}"
+
+
+def _refresh(module: torch.nn.Module, keys: object) -> None:
+    cast(DuQuantLinear, module).refresh()
