@@ -56,7 +56,7 @@ def paths(config: DuQuantConfig) -> list[str]:
 
 def grain(dtype: torch.dtype) -> float:
     """Of the layer's type, relative to the product of the lengths of input and weight row."""
-    return {torch.float32: 1e-6, torch.float16: 2**-10, torch.bfloat16: 2**-7}[dtype]
+    return {torch.float32: 1e-6, torch.float16: 2**-8, torch.bfloat16: 2**-7}[dtype]
 
 
 @pytest.mark.parametrize("name", VARIANTS)
