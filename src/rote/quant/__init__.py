@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from .calibration import calibrate as calibrate
 from .config import DuQuantConfig as DuQuantConfig
+from .convert import quantize_ as quantize_
+from .linear import DuQuantLinear as DuQuantLinear
+from .report import LayerReport as LayerReport
+from .report import QuantReport as QuantReport
+from .stats import CalibrationStats as CalibrationStats
 
-__all__ = ["DuQuantConfig"]
+__all__ = [
+    "CalibrationStats", "DuQuantConfig", "DuQuantLinear", "LayerReport", "QuantReport", "calibrate",
+    "quantize_",
+]  # fmt: skip

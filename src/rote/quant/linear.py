@@ -179,6 +179,20 @@ class DuQuantLinear(FixedTypes):
         return dense_weight(self.weight_codes, self.weight_scale, self.weight_zero, self.weight_bits)
 
     @torch.no_grad()
+    def effective_weight(self) -> Tensor:
+        """The weight of a dense layer that this one stands for, but for the rounding of activations.
+
+        Returns:
+            Of shape ``(out_features, in_features)``, float32 at least.
+        """
+        weight = self.weight_values()
+        if self.folds and self.act_scale is not None:
+            weight = weight / self.act_scale
+        if self.row_rotation is not None:
+            weight = restore_rows(weight.T, self.row_rotation, None, self.out_features).T
+        return self.transform.chain().transposed(weight)[:, : self.in_features]
+
+    @torch.no_grad()
     def fill(self, weight: Tensor | QuantizedWeight) -> None:
         """Take over a transformed weight, quantized, or as it is where ``weight_bits`` is 16."""
         if isinstance(weight, QuantizedWeight):

@@ -21,7 +21,7 @@ from .arithmetic import integer_linear, quantize_rows, restore_rows, row_paramet
 from .grid import Grid
 from .packing import unpack
 from .stages import chain_of
-from .transforms import Permutation, Rotation, Smoothing, multiply_blocks, pad_columns
+from .transforms import multiply_blocks, pad_columns
 
 NAMESPACE = "rote_quant"
 _TRANSFORM = "Tensor? smooth, Tensor[] rotations, Tensor[] orders, bool permute_first, int width"
@@ -93,19 +93,8 @@ def _linear_backward(
             step, origin = act_scale, rows.new_zeros(()) if act_zero is None else act_zero
             up = up / act_scale if act_scale.numel() > 1 else up  # the weight has been multiplied by it
         up = up.masked_fill(grid.clipped(rows, step, origin), 0)
-    for stage in reversed(chain_of(smooth, rotations, orders, permute_first).stages):
-        up = _transposed(stage, up)
+    up = chain_of(smooth, rotations, orders, permute_first).transposed(up)
     return up[:, : x.shape[-1]].to(x.dtype).contiguous().reshape(x.shape)
-
-
-def _transposed(stage: object, grad: Tensor) -> Tensor:
-    """The gradient before a stage from that behind it."""
-    if isinstance(stage, Rotation):
-        return multiply_blocks(grad, stage.blocks.to(grad).mT)
-    if isinstance(stage, Permutation):
-        return stage.inverse(grad)
-    assert isinstance(stage, Smoothing)
-    return stage.apply(grad)
 
 
 def dense_weight(codes: Tensor, scale: Tensor, zero: Tensor, bits: int) -> Tensor:

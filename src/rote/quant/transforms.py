@@ -35,6 +35,10 @@ class Transform(Protocol):
         """The weight, of shape ``(out, width)``, that undoes :meth:`apply` inside ``x W^T``."""
         ...
 
+    def transposed(self, x: Tensor) -> Tensor:
+        """``x G^T``: the gradient before the transform from that behind it."""
+        ...
+
 
 @dataclass(frozen=True)
 class Smoothing:
@@ -60,6 +64,10 @@ class Smoothing:
         """Multiply the columns."""
         return self.inverse(weight)
 
+    def transposed(self, x: Tensor) -> Tensor:
+        """Divide the channels: a diagonal matrix is its transpose."""
+        return self.apply(x)
+
 
 @dataclass(frozen=True)
 class Permutation:
@@ -82,6 +90,10 @@ class Permutation:
     def fold_into(self, weight: Tensor) -> Tensor:
         """The same gather: the inverse of a permutation is its transpose."""
         return self.apply(weight)
+
+    def transposed(self, x: Tensor) -> Tensor:
+        """The inverse."""
+        return self.inverse(x)
 
 
 @dataclass(frozen=True)
@@ -109,6 +121,11 @@ class Rotation:
         """Multiply the rows of the weight by the inverse transposed matrices."""
         weight = at_least_float32(weight)
         return multiply_blocks(weight.double(), self._inverted().mT).to(weight)
+
+    def transposed(self, x: Tensor) -> Tensor:
+        """Multiply by the transposed matrices."""
+        x = at_least_float32(x)
+        return multiply_blocks(x, self.blocks.to(x).mT)
 
     def _inverted(self) -> Tensor:
         return torch.linalg.inv(self.blocks.double())
@@ -141,6 +158,12 @@ class Chain:
         for stage in self.stages:
             weight = stage.fold_into(weight)
         return weight
+
+    def transposed(self, x: Tensor) -> Tensor:
+        """All transposed, the last first."""
+        for stage in reversed(self.stages):
+            x = stage.transposed(x)
+        return x
 
 
 def multiply_blocks(x: Tensor, blocks: Tensor) -> Tensor:

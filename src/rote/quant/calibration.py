@@ -1,0 +1,160 @@
+"""Calibration: ordinary forward passes of a model, watched.
+
+    with calibrate(model, config) as stats:
+        for batch in batches:
+            model(**batch)
+
+It looks at exactly ``calib_batches`` batches. A batch is one call of the model as such; where work is done by
+another method (``policy.sample_actions``), say ``manual=True`` and call ``stats.end_batch()`` after each.
+Batches that come later are not looked at, and too few of them are an error at the end of the block, which
+keeps what was seen.
+
+Nothing of the model changes: there are hooks while the block runs, and none after it, however it ends. Where
+the transform is known beforehand (it comes from the weight), bounds of static scales are taken exactly,
+behind the transform, from every row; where it has to be searched for first, they are taken from the kept
+rows.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from ..base.errors import MisuseError
+from .build import find_transform
+from .config import UNQUANTIZED, DuQuantConfig
+from .groups import share_by_name
+from .layers import Patterns, candidates
+from .stages import padded
+from .stats import CalibrationStats, LayerStats
+from .transforms import Chain
+
+
+class calibrate:  # noqa: N801  it is used like a function
+    """Watch the inputs of a model's linear layers.
+
+    Args:
+        model: Stays as it is.
+        config: What the statistics are for.
+        include: Patterns of the layers to look at; None is all.
+        exclude: Patterns of layers to leave out.
+        manual: Batches are counted by ``stats.end_batch()`` instead of by calls of the model.
+        resume: Statistics to go on with.
+        progress: Show a line on standard error; None does where that is a terminal.
+
+    Raises:
+        MisuseError: The block ended with too few batches, or an input was not finite.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        config: DuQuantConfig,
+        *,
+        include: Patterns = None,
+        exclude: Patterns = None,
+        manual: bool = False,
+        resume: CalibrationStats | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        if resume is not None:
+            resume.check(config)
+        self._model, self._config, self._manual = model, config, manual
+        found = candidates(model, config, include, exclude)
+        self._layers = {item.name: item.module for item in found if not item.reason}
+        self.stats = CalibrationStats(config, config.calib_batches) if resume is None else resume
+        self.stats.wanted = config.calib_batches
+        self._progress = sys.stderr.isatty() if progress is None else progress
+        self._handles: list[RemovableHandle] = []
+        self._depth = 0
+        self._last: tuple[Tensor, str] | None = None
+        self._transforms: dict[str, Chain] = {}
+
+    def __enter__(self) -> CalibrationStats:
+        self._transforms = self._known_transforms()
+        for name, module in self._layers.items():
+            hook = _Hook(self, name)
+            self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+        if not self._manual:
+            self._handles.append(self._model.register_forward_pre_hook(self._begin))
+            self._handles.append(self._model.register_forward_hook(self._end, always_call=True))
+        return self.stats
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._last = None
+        if kind is None and not self.stats.done:
+            raise MisuseError(self._too_few())
+
+    def _too_few(self) -> str:
+        seen, wanted = self.stats.batches, self.stats.wanted
+        text = f"calibration saw {seen} of {wanted} batches"
+        if not self._manual and seen == 0 and self.stats.layers:
+            return (
+                f"{text}, though layers were called: the model was used through another method than its call. "
+                "Say manual=True and call stats.end_batch() after each batch"
+            )
+        return f"{text}. Give it more and go on with resume=stats, or set calib_batches={max(seen, 1)}"
+
+    def _known_transforms(self) -> dict[str, Chain]:
+        """The transforms that come from weights alone, where static scales need them."""
+        config = self._config
+        static = config.act_scaling == "static" and config.act_bits < UNQUANTIZED
+        if not static or config.needs_activations:
+            return {}
+        found: dict[str, Chain] = {}
+        self.stats.groups = share_by_name(list(self._layers), config)
+        for group in self.stats.groups:
+            chain = find_transform([_weight(self._layers[name]) for name in group], config, None)
+            found.update(dict.fromkeys(group, chain))
+        return found
+
+    def _begin(self, module: nn.Module, args: object) -> None:
+        self._depth += 1
+
+    def _end(self, module: nn.Module, args: object, output: object) -> None:
+        self._depth -= 1
+        if self._depth == 0 and not self.stats.done:
+            self.stats.end_batch()
+            if self._progress:
+                end = "\n" if self.stats.done else ""
+                text = f"\rcalibration: {self.stats.batches} of {self.stats.wanted}"
+                print(text, end=end, file=sys.stderr)
+
+    @torch.no_grad()
+    def observe(self, name: str, x: Tensor) -> None:
+        """Take in the input of a layer."""
+        if self.stats.done:
+            return
+        if self._last is None or self._last[0] is not x:
+            self._last = (x, name)
+        features = x.shape[-1]
+        layer = self.stats.layers.setdefault(name, LayerStats.empty(features))
+        if not bool(torch.isfinite(x).all()):
+            raise MisuseError(f"calibration: the input of {name!r} has values that are not finite")
+        width = padded(features, self._config.block_size)
+        layer.observe(x, self._config, self._transforms.get(name), width)
+        leader = self._last[1]
+        layer.leaders[leader] = layer.leaders.get(leader, 0) + 1
+
+
+class _Hook:
+    """Hands a layer's input to the calibration; holds no module, so that none is kept alive."""
+
+    def __init__(self, owner: calibrate, name: str) -> None:
+        self._owner, self._name = owner, name
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._owner.observe(self._name, args[0] if args else kwargs["input"])
+
+
+def _weight(module: nn.Module) -> Tensor:
+    weight = module.weight
+    assert isinstance(weight, Tensor)
+    return weight

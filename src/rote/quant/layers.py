@@ -1,0 +1,107 @@
+"""The linear layers of a model: which there are, which are meant, and why one is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from .config import UNQUANTIZED, DuQuantConfig
+from .linear import DuQuantLinear
+from .names import check_all_used, check_patterns, first_match
+
+Patterns = str | Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A linear layer of a model.
+
+    Attributes:
+        name: Where it is first found.
+        module: The layer.
+        reason: Why it is not to be quantized; empty if it is.
+        weight_bits: Its weight bits.
+    """
+
+    name: str
+    module: nn.Linear | DuQuantLinear
+    reason: str
+    weight_bits: int
+
+
+def candidates(
+    model: nn.Module, config: DuQuantConfig, include: Patterns = None, exclude: Patterns = None
+) -> list[Candidate]:
+    """All linear layers of a model, in its order, each once.
+
+    Raises:
+        OptionError: A pattern is none, or fits no layer.
+    """
+    found = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear | DuQuantLinear)}
+    wanted, unwanted = _listed(include), _listed(exclude) or ()
+    for field, patterns in (("include", wanted or ()), ("exclude", unwanted)):
+        check_patterns(field, patterns)
+        check_all_used(field, patterns, list(found))
+    check_all_used("layer_bits", [pattern for pattern, _ in config.layer_bits], list(found))
+    tied = _tied(model)
+    result: list[Candidate] = []
+    for name, module in found.items():
+        bits = config.bits_of(name)
+        reason = _unwanted(name, wanted, unwanted) or _unsuited(name, module, tied, config)
+        if (
+            not reason
+            and bits >= UNQUANTIZED
+            and (config.act_bits >= UNQUANTIZED or config.weight_bits < bits)
+        ):
+            reason = "set to 16 bits"
+        result.append(Candidate(name, module, reason, bits))
+    return result
+
+
+def _listed(patterns: Patterns) -> Sequence[str] | None:
+    return (patterns,) if isinstance(patterns, str) else patterns
+
+
+def _unwanted(name: str, include: Sequence[str] | None, exclude: Sequence[str]) -> str:
+    if include is not None and first_match(include, name) is None:
+        return "fits no pattern of include"
+    pattern = first_match(exclude, name)
+    return "" if pattern is None else f"excluded by {pattern!r}"
+
+
+def _unsuited(name: str, module: nn.Module, tied: dict[int, list[str]], config: DuQuantConfig) -> str:
+    if isinstance(module, DuQuantLinear):
+        return "is quantized already"
+    if type(module) is not nn.Linear:
+        return f"is a {type(module).__name__}, which may do more than torch.nn.Linear"
+    weight: torch.Tensor = module.weight
+    if weight.is_meta:
+        return "its weight is on the meta device, without data"
+    if not weight.is_floating_point():
+        return f"its weight is {weight.dtype}"
+    if weight.numel() == 0:
+        return "its weight is empty"
+    if not bool(torch.isfinite(weight).all()):
+        return "its weight has values that are not finite"
+    owners = [owner for owner in tied[id(weight)] if owner != f"{name}.weight"]
+    return f"shares its weight with {owners[0]}" if owners else ""
+
+
+def _tied(model: nn.Module) -> dict[int, list[str]]:
+    """The names under which each parameter is found in different modules."""
+    owners: dict[int, list[str]] = {}
+    for prefix, module in model.named_modules():
+        for name, parameter in module.named_parameters(prefix=prefix, recurse=False, remove_duplicate=False):
+            owners.setdefault(id(parameter), []).append(name)
+    return owners
+
+
+def replace(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
+    """Put a module in another's place, wherever that is registered."""
+    for parent in model.modules():
+        for key, child in parent._modules.items():
+            if child is old:
+                parent._modules[key] = new

@@ -1,0 +1,169 @@
+"""What calibration has seen of every layer's input.
+
+Statistics of batches are merged so that the order and the split do not matter: sums of counts, maxima of
+maxima, and of percentiles, taken call by call, the largest. Rows are kept by a random number each: the
+``sample_rows`` smallest stay, which is a uniform sample of everything seen, whatever is merged with what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ..base.errors import MisuseError
+from .config import DuQuantConfig
+from .ranges import bounds_of
+from .transforms import Chain, pad_columns
+
+
+@dataclass
+class LayerStats:
+    """What is known about one layer's input.
+
+    Attributes:
+        calls: Calls seen.
+        count: Rows seen.
+        peak: The largest absolute value of every channel, of shape ``(in,)``.
+        rows: A uniform sample of the rows, float32, of shape ``(kept, in)``.
+        keys: The random number that each was kept by, of shape ``(kept,)``.
+        bounds: Smallest and largest value of every transformed channel that a static scale has to cover, of
+            shape ``(2, width)``; None where the transform is only known after calibration.
+        leaders: How often which layer was the first to get the very same input.
+    """
+
+    calls: int
+    count: int
+    peak: Tensor
+    rows: Tensor
+    keys: Tensor
+    bounds: Tensor | None = None
+    leaders: dict[str, int] = field(default_factory=dict[str, int])
+
+    @classmethod
+    def empty(cls, features: int) -> LayerStats:
+        """Nothing seen yet."""
+        return cls(0, 0, torch.zeros(features), torch.zeros(0, features), torch.zeros(0, dtype=torch.float64))
+
+    def observe(self, x: Tensor, config: DuQuantConfig, transform: Chain | None, width: int) -> None:
+        """Take in the input of one call, of shape ``(..., in)``."""
+        rows = x.detach().reshape(-1, x.shape[-1]).float()
+        # Of the call and of what is in it: calibrations that run apart must not draw the same numbers.
+        content = int(rows.double().sum().view(torch.int64)) if len(rows) else 0
+        generator = torch.Generator().manual_seed((config.seed + (self.calls << 20)) ^ abs(content))
+        keys = torch.rand(len(rows), generator=generator, dtype=torch.float64)
+        seen = LayerStats.empty(rows.shape[1])
+        seen.calls, seen.count = 1, len(rows)
+        if len(rows):
+            seen.peak = rows.abs().amax(0).cpu()
+            kept = keys.argsort(stable=True)[: config.sample_rows]
+            seen.rows, seen.keys = rows[kept.to(rows.device)].cpu(), keys[kept]
+            if transform is not None:
+                bounds = bounds_of(transform.apply(pad_columns(rows, width)), config)
+                seen.bounds = torch.stack(bounds).float().cpu()
+        self.merge(seen, config.sample_rows)
+
+    def merge(self, other: LayerStats, limit: int) -> None:
+        """Take in what another has seen, keeping at most ``limit`` rows."""
+        self.calls += other.calls
+        self.count += other.count
+        self.peak = torch.maximum(self.peak, other.peak)
+        keys = torch.cat([self.keys, other.keys])
+        kept = keys.argsort(stable=True)[:limit]
+        self.rows, self.keys = torch.cat([self.rows, other.rows])[kept], keys[kept]
+        if other.bounds is not None:
+            mine = other.bounds if self.bounds is None else self.bounds
+            low, high = torch.minimum(mine[0], other.bounds[0]), torch.maximum(mine[1], other.bounds[1])
+            self.bounds = torch.stack([low, high])
+        for name, times in other.leaders.items():
+            self.leaders[name] = self.leaders.get(name, 0) + times
+
+
+@dataclass
+class CalibrationStats:
+    """What calibration has seen.
+
+    Attributes:
+        config: What it was taken for.
+        wanted: Batches asked for.
+        batches: Batches seen.
+        layers: By name.
+        groups: The groups whose transforms bounds were taken behind; empty if they were not.
+    """
+
+    config: DuQuantConfig
+    wanted: int
+    batches: int = 0
+    layers: dict[str, LayerStats] = field(default_factory=dict[str, LayerStats])
+    groups: list[list[str]] = field(default_factory=list[list[str]])
+
+    @property
+    def done(self) -> bool:
+        """Whether all batches have been seen; later ones are not looked at."""
+        return self.batches >= self.wanted
+
+    def end_batch(self) -> None:
+        """Count a batch; for models that are not called as such, see :class:`~rote.quant.calibrate`."""
+        self.batches += 1
+
+    @classmethod
+    def combine(cls, parts: Iterable[CalibrationStats]) -> CalibrationStats:
+        """The statistics of several calibrations, of other batches or layers.
+
+        Raises:
+            MisuseError: There are none, or they were taken for different configurations.
+        """
+        parts = list(parts)
+        if not parts:
+            raise MisuseError("combine needs at least one calibration")
+        first = parts[0]
+        result = cls(first.config, 0)
+        for part in parts:
+            part.check(first.config)
+            result.wanted += part.wanted
+            result.batches += part.batches
+            result.groups += [group for group in part.groups if group not in result.groups]
+            for name, layer in part.layers.items():
+                mine = result.layers.setdefault(name, LayerStats.empty(len(layer.peak)))
+                if len(mine.peak) != len(layer.peak):
+                    raise MisuseError(
+                        f"layer {name!r} had {len(mine.peak)} input features in one calibration and "
+                        f"{len(layer.peak)} in another"
+                    )
+                mine.merge(layer, first.config.sample_rows)
+        return result
+
+    def check(self, config: DuQuantConfig) -> None:
+        """Refuse to serve another configuration.
+
+        Raises:
+            MisuseError: A field that the statistics depend on differs; the message names it.
+        """
+        for name in _dependent(config):
+            was, now = getattr(self.config, name), getattr(config, name)
+            if was != now:
+                raise MisuseError(
+                    f"the statistics were taken with {name}={was!r} and are to be used with {name}={now!r}; "
+                    "calibrate again"
+                )
+
+    def __str__(self) -> str:
+        lines = [f"calibration: {self.batches} of {self.wanted} batches, {len(self.layers)} layers"]
+        for name, layer in self.layers.items():
+            typical = layer.peak.median().item() if len(layer.peak) else 0.0
+            largest = layer.peak.max().item() if len(layer.peak) else 0.0
+            text = f"{layer.calls} calls, {layer.count} rows, channel peaks {typical:.3g} (median)"
+            lines.append(f"  {name}: {text}, {largest:.3g} (largest)")
+        return "\n".join(lines)
+
+
+def _dependent(config: DuQuantConfig) -> list[str]:
+    """The fields that statistics depend on: what bounds behind the transform are made with, if they are."""
+    if config.act_scaling != "static" or config.needs_activations:
+        return ["act_scaling"] if config.act_scaling == "static" else []
+    return [
+        "act_scaling", "act_range", "act_percentile", "block_size", "rotation", "shared_rotation",
+        "permutation", "permutation_rounds", "permute_first", "transform_dtype", "share_groups", "seed",
+    ]  # fmt: skip

@@ -1,0 +1,191 @@
+"""quantize_: every layer quantized or with a reason, groups, reports, and no half-done models."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from rote import MisuseError, OptionError
+from rote.quant import DuQuantConfig, DuQuantLinear, calibrate, quantize_
+from rote.quant.groups import share, share_by_name
+
+from .models import Tiny, batches
+
+CONFIG = DuQuantConfig(block_size=16, rotation_steps=8, calib_batches=2, sample_rows=64)
+PLAIN = DuQuantConfig(block_size=16, rotation="hadamard", permutation="none", smooth_alpha=None)
+
+
+def calibrated(model, config=CONFIG, **options):
+    with calibrate(model, config, **options) as stats, torch.no_grad():
+        for batch in batches(config.calib_batches):
+            model(batch)
+    return stats
+
+
+@pytest.mark.parametrize("path", ["reference", "fused", "kernel"])
+def test_a_model_keeps_its_output(path):
+    model, x = Tiny(), batches(1, seed=5)[0]
+    expected = model(x)
+    config = CONFIG.replace(weight_bits=8, path=path)
+    report = quantize_(model, config, calibrated(model, config))
+    assert len(report.quantized) == len(report.layers) == 15
+    assert all(isinstance(model.get_submodule(row.name), DuQuantLinear) for row in report)
+    assert ((model(x) - expected).norm() / expected.norm()) < 0.03
+
+
+def test_every_layer_has_a_row_with_its_reason():
+    model = Tiny()
+    model.tied = torch.nn.Linear(32, 5, bias=False)
+    model.tied.weight = model.head.weight
+    model.odd = type("Lora", (torch.nn.Linear,), {})(32, 4)
+    model.unused = torch.nn.Linear(32, 4)
+    model.broken = torch.nn.Linear(32, 4)
+    with torch.no_grad():
+        model.broken.weight[0, 0] = float("nan")
+    config = CONFIG.replace(layer_bits=(("layers.1.mlp.*", 16), ("*.o_proj", 8)), weight_bits=4)
+    report = quantize_(model, config, calibrated(model, config), exclude=["re:layers\\.0\\.mlp"])
+    reasons = {row.name: row.reason for row in report}
+    assert len(reasons) == 19
+    assert reasons["tied"] == "shares its weight with head.weight"
+    assert reasons["head"] == "shares its weight with tied.weight"
+    assert reasons["odd"] == "is a Lora, which may do more than torch.nn.Linear"
+    assert reasons["unused"] == "was not called in calibration"
+    assert reasons["broken"] == "its weight has values that are not finite"
+    assert reasons["layers.1.mlp.up_proj"] == "set to 16 bits"
+    assert reasons["layers.0.mlp.up_proj"] == "excluded by 're:layers\\\\.0\\\\.mlp'"
+    assert reasons["layers.0.self_attn.q_proj"] == ""
+    assert report["layers.0.self_attn.o_proj"].weight_bits == 8
+    assert report["layers.0.self_attn.q_proj"].weight_bits == 4
+    again = quantize_(model, PLAIN, include="*.q_proj")
+    assert again["layers.0.self_attn.q_proj"].reason == "is quantized already"
+    assert again["odd"].reason == "fits no pattern of include"
+
+
+def test_groups_share_one_transform():
+    model = Tiny()
+    report = quantize_(model, CONFIG, calibrated(model))
+    attention = model.layers[0].self_attn
+    assert attention.q_proj.transform is attention.k_proj.transform is attention.v_proj.transform
+    assert attention.o_proj.transform is not attention.q_proj.transform
+    assert model.layers[0].mlp.gate_proj.transform is model.layers[0].mlp.up_proj.transform
+    assert report["layers.0.self_attn.v_proj"].group == "layers.0.self_attn.q_proj"
+    moved = model.to(torch.bfloat16)
+    assert moved.layers[0].self_attn.q_proj.transform is moved.layers[0].self_attn.k_proj.transform
+    counted = sum(row.bytes_after for row in report)
+    held = {t.data_ptr(): t.numel() * t.element_size() for t in model.float().buffers() if t.numel()}
+    assert counted == sum(held.values()), "what is shared is counted once"
+
+
+def test_no_group_without_wanting_it():
+    model = Tiny()
+    config = CONFIG.replace(share_groups=False)
+    quantize_(model, config, calibrated(model, config))
+    attention = model.layers[0].self_attn
+    assert attention.q_proj.transform is not attention.k_proj.transform
+
+
+def test_calibration_overrules_names():
+    class Odd(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q_proj, self.k_proj = torch.nn.Linear(32, 32), torch.nn.Linear(32, 32)
+            self.left, self.right = torch.nn.Linear(32, 32), torch.nn.Linear(32, 32)
+
+        def forward(self, x):
+            y = self.q_proj(x) + self.k_proj(x * 2)
+            return self.left(y) + self.right(y)
+
+    model = Odd()
+    names = ["q_proj", "k_proj", "left", "right"]
+    assert share_by_name(names, CONFIG) == [["q_proj", "k_proj"], ["left"], ["right"]]
+    assert share(names, CONFIG, calibrated(model)) == [["q_proj"], ["k_proj"], ["left", "right"]]
+
+
+def test_a_dry_run_changes_nothing_and_foretells_the_bytes():
+    model, twin = Tiny(64), Tiny(64)
+    config = PLAIN.replace(share_groups=False)
+    planned = quantize_(model, config, dry_run=True, exclude="head")
+    assert planned.dry_run and not any(isinstance(m, DuQuantLinear) for m in model.modules())
+    done = quantize_(twin, config, exclude="head")
+    assert [(r.name, r.reason, r.bytes_before, r.bytes_after) for r in planned] == [
+        (r.name, r.reason, r.bytes_before, r.bytes_after) for r in done
+    ]
+    assert "would be quantized" in str(planned)
+
+
+def test_calibration_is_asked_for():
+    model = Tiny()
+    with pytest.raises(MisuseError, match="needs calibration"):
+        quantize_(model, CONFIG)
+    watched = calibrate(model, CONFIG)
+    with pytest.raises(MisuseError), watched, torch.no_grad():
+        model(batches(1)[0])
+    with pytest.raises(MisuseError, match="not finished: 1 of 2 batches"):
+        quantize_(model, CONFIG, watched.stats)
+    with pytest.raises(OptionError, match=r"exclude: '\*.fc' matches none"):
+        quantize_(model, PLAIN, exclude="*.fc")
+    with pytest.raises(OptionError, match=r"layer_bits: 'x' matches none"):
+        quantize_(model, PLAIN.replace(layer_bits=(("x", 8),)))
+
+
+def test_an_error_leaves_the_model_as_it_was(monkeypatch):
+    from rote.quant import convert
+
+    model = Tiny()
+    real, calls = convert.fill_layer, []
+
+    def failing(*arguments, **keywords):
+        calls.append(1)
+        if len(calls) == 4:
+            raise MemoryError
+        return real(*arguments, **keywords)
+
+    monkeypatch.setattr(convert, "fill_layer", failing)
+    with pytest.raises(MemoryError):
+        quantize_(model, PLAIN)
+    assert not any(isinstance(module, DuQuantLinear) for module in model.modules())
+
+
+def test_a_module_in_two_places_is_replaced_in_both():
+    model = Tiny()
+    model.again = model.head
+    quantize_(model, PLAIN)
+    assert isinstance(model.head, DuQuantLinear) and model.again is model.head
+
+
+def test_bounds_behind_groups_need_the_same_layers():
+    model = Tiny()
+    config = DuQuantConfig.vla(block_size=8, calib_batches=2, share_groups=True)
+    stats = calibrated(model, config)
+    with pytest.raises(MisuseError, match="the same include and exclude"):
+        quantize_(model, config, stats, exclude="*.k_proj")
+    quantize_(model, config, stats)
+
+
+def test_errors_in_the_report():
+    model = Tiny()
+    report = quantize_(model, CONFIG, calibrated(model), stages=True)
+    for row in report:
+        assert row.weight_error is not None and 0.0005 < row.weight_error < 0.05
+        assert row.output_error is not None and 0.0005 < row.output_error < 0.05
+        assert row.token_error is not None and row.clipped == 0.0
+        assert [stage.name for stage in row.stages] == [
+            "input", "smoothing", "rotation", "permutation", "rotation",
+        ]  # fmt: skip
+        assert row.stages[-1].peak <= row.stages[0].peak
+    hot = report["layers.0.self_attn.q_proj"]
+    assert hot.stages[-1].error < hot.stages[0].error / 2, "which is what the transform is for"
+    assert hot.stages[0].channels[0] == hot.stages[0].peak
+    table = str(report)
+    assert "W4A8" in table and "15 of 15 linear layers quantized" in table
+    rows = json.loads(report.to_json())["rows"]
+    assert rows[0]["name"] == "layers.0.self_attn.q_proj" and rows[0]["shape"] == [32, 32]
+    with pytest.raises(KeyError):
+        report["nothing"]
+
+
+def test_a_model_without_linear_layers():
+    report = quantize_(torch.nn.ReLU(), PLAIN)
+    assert report.layers == () and report.ratio == 1.0 and "0 of 0" in str(report)
