@@ -35,7 +35,7 @@ def test_exactly_the_batches_asked_for():
 def test_too_few_batches_are_an_error_that_keeps_what_was_seen():
     model = Tiny()
     watched = calibrate(model, CONFIG)
-    with pytest.raises(MisuseError, match="saw 2 of 3 batches. Give it more and go on with resume=stats"):
+    with pytest.raises(MisuseError, match=r"saw 2 of 3 batches\. Give it more and go on with resume=stats"):
         run(model, watched, 2)
     stats = run(model, calibrate(model, CONFIG, resume=watched.stats), 1, seed=7)
     assert stats.done and stats.batches == 3
@@ -82,9 +82,9 @@ def test_an_exception_passes_and_leaves_no_hooks():
 
 def test_other_methods_are_counted_by_hand():
     model = Tiny()
-    with pytest.raises(MisuseError, match="saw 0 of 3 batches, though layers were called.*manual=True"):
-        with calibrate(model, CONFIG), torch.no_grad():
-            model.act(batches(1)[0])
+    text = r"saw 0 of 3 batches, though layers were called.*manual=True"
+    with pytest.raises(MisuseError, match=text), calibrate(model, CONFIG), torch.no_grad():
+        model.act(batches(1)[0])
     with calibrate(model, CONFIG, manual=True) as stats, torch.no_grad():
         for batch in batches(4):
             model.act(batch)

@@ -97,7 +97,7 @@ class calibrate:  # noqa: N801  it is used like a function
         text = f"calibration saw {seen} of {wanted} batches"
         if not self._manual and seen == 0 and self.stats.layers:
             return (
-                f"{text}, though layers were called: the model was used through another method than its call. "
+                f"{text}, though layers were called: the model was used through another method. "
                 "Say manual=True and call stats.end_batch() after each batch"
             )
         return f"{text}. Give it more and go on with resume=stats, or set calib_batches={max(seen, 1)}"

@@ -1,0 +1,208 @@
+"""Checkpoints of quantized models.
+
+A checkpoint holds the whole state of a model: codes packed two in a byte, scales, rotations and permutations
+of the quantized layers, and everything else as it is. Its metadata say what to build: a format version, the
+configurations, for every quantized layer its sizes, bits and whose transform it shares, and a hash of all
+that and of the names, shapes and types of the tensors.
+
+Loading takes a model as its constructor makes it. Everything is checked before anything is changed: the hash,
+each layer's sizes against the model's, the keys and shapes against those that the layers will have, and the
+values that could do harm (permutations that are none, scales that are not positive). A file can be wrong, but
+not leave a model half loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from ..base.errors import MisuseError, OptionError
+from . import storage
+from .buffers import InputTransform
+from .config import DuQuantConfig
+from .layers import replace
+from .linear import DuQuantLinear
+from .manifest import LayerEntry, entries_of, read_entries
+
+FORMAT = "rote.quant"
+VERSION = 1
+
+
+def save_quantized(model: nn.Module, path: str | Path) -> None:
+    """Write a quantized model to a safetensors file.
+
+    Args:
+        model: With at least one :class:`~rote.quant.DuQuantLinear`.
+        path: The file; one that is there is replaced.
+
+    Raises:
+        MisuseError: Nothing in the model is quantized.
+        EnvironmentError_: safetensors is not installed.
+    """
+    configs, entries = entries_of(model)
+    if not entries:
+        raise MisuseError("save_quantized: no layer of the model is quantized; call quantize_ first")
+    state = model.state_dict()
+    content = {"configs": configs, "layers": [vars(entry) for entry in entries]}
+    metadata = {"format": FORMAT, "version": VERSION, **content, "hash": content_hash(content, state)}
+    storage.write(path, state, metadata)
+
+
+def load_quantized(
+    model: nn.Module, path: str | Path, *, config: DuQuantConfig | None = None, way: str | None = None
+) -> None:
+    """Load a checkpoint into a model: replace the layers it has quantized, and load everything else.
+
+    Args:
+        model: The same architecture, dense; or quantized in the same way.
+        path: A file that :func:`save_quantized` wrote.
+        config: What the checkpoint has to be made with; None takes any.
+        way: ``"reference"``, ``"fused"`` or ``"kernel"`` instead of the path that it was saved with.
+
+    Raises:
+        MisuseError: The file is damaged, was not made by :func:`save_quantized`, does not fit the model, or
+        was made
+            with another configuration; the message names what differs. The model is as it was.
+        OptionError: There is no such ``way``, or it does not fit a layer.
+    """
+    tensors, metadata = storage.read(path)
+    try:
+        configs, entries = _checked(tensors, metadata)
+        if config is not None:
+            _same(configs, config)
+        built = _built(model, configs, entries, way)
+        _check_state(model, built, tensors)
+        _check_values(built, tensors)
+    except MisuseError as error:
+        raise type(error)(f"{path}: {error}") from error
+    for name, layer in built.items():
+        replace(model, model.get_submodule(name), layer)
+    model.load_state_dict(tensors, strict=True)
+
+
+def content_hash(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """A hash of configurations, layers, and the names, shapes and types of tensors."""
+    shapes = {name: [str(tensor.dtype), *tensor.shape] for name, tensor in tensors.items()}
+    text = json.dumps([VERSION, content, shapes], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _checked(
+    tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]
+) -> tuple[list[DuQuantConfig], list[LayerEntry]]:
+    """The configurations and layers that metadata speak of."""
+    if metadata.get("format") != FORMAT:
+        raise MisuseError(f"is no checkpoint of a quantized model: its format is {metadata.get('format')!r}")
+    if metadata.get("version") != VERSION:
+        raise MisuseError(f"has format version {metadata.get('version')!r}, and this code reads {VERSION}")
+    content = {name: metadata.get(name) for name in ("configs", "layers")}
+    if metadata.get("hash") != content_hash(content, tensors):
+        raise MisuseError(
+            "the hash of configuration and shapes does not match: the file was changed or mixed up"
+        )
+    configs, entries = read_entries(content)
+    return configs, entries
+
+
+def _same(configs: list[DuQuantConfig], wanted: DuQuantConfig) -> None:
+    for config in configs:
+        if config.digest != wanted.digest:
+            was, now = json.loads(config.to_json()), json.loads(wanted.to_json())
+            text = ", ".join(
+                f"{k}={was[k]!r} and not {now[k]!r}" for k in was if was[k] != now[k] and k != "path"
+            )
+            raise MisuseError(f"was made with another configuration: {text}")
+
+
+def _built(
+    model: nn.Module, configs: list[DuQuantConfig], entries: list[LayerEntry], way: str | None
+) -> dict[str, DuQuantLinear]:
+    """The layers, empty, on the devices of those that they will replace."""
+    found = dict(model.named_modules())
+    transforms: dict[str, InputTransform] = {}
+    built: dict[str, DuQuantLinear] = {}
+    for entry in entries:
+        old = found.get(entry.name)
+        if not isinstance(old, nn.Linear | DuQuantLinear):
+            what = "has no such layer" if old is None else f"has a {type(old).__name__} there"
+            raise MisuseError(f"{entry.name!r} is quantized, and the model {what}")
+        sizes, mine = (entry.out_features, entry.in_features), (old.out_features, old.in_features)
+        if sizes != mine:
+            raise MisuseError(
+                f"{entry.name!r} is {sizes[0]}x{sizes[1]}, and {mine[0]}x{mine[1]} in the model"
+            )
+        if entry.bias != (cast(Any, old).bias is not None):
+            raise MisuseError(f"{entry.name!r} has {'a' if entry.bias else 'no'} bias, unlike the model's")
+        device = (old.marker if isinstance(old, DuQuantLinear) else old.weight).device
+        layer = DuQuantLinear(
+            entry.in_features, entry.out_features, configs[entry.config], bias=entry.bias,
+            weight_bits=entry.weight_bits, transform=transforms.get(entry.transform), device=device,
+            dtype=getattr(torch, entry.dtype),
+        )  # fmt: skip
+        transforms.setdefault(entry.transform, layer.transform)
+        if layer.transform.features != entry.in_features:
+            raise MisuseError(f"{entry.name!r} shares the transform of {entry.transform!r}, of another width")
+        layer.train(old.training)
+        path = way or entry.path
+        if path != layer.path:
+            layer.set_path(path)
+        built[entry.name] = layer
+    return built
+
+
+def _check_state(model: nn.Module, built: Mapping[str, DuQuantLinear], tensors: Mapping[str, Tensor]) -> None:
+    """Names and shapes of the file are those that the model will have."""
+    prefixes = tuple(f"{name}." for name in built)
+    wanted = {name: t for name, t in model.state_dict().items() if not name.startswith(prefixes)}
+    for name, layer in built.items():
+        wanted.update({f"{name}.{key}": tensor for key, tensor in layer.state_dict().items()})
+    missing, strange = wanted.keys() - tensors.keys(), tensors.keys() - wanted.keys()
+    if missing or strange:
+        parts = [
+            f"{text} {sorted(names)[:3]}" for text, names in (("lacks", missing), ("has", strange)) if names
+        ]
+        raise MisuseError(f"does not fit the model: the file {' and '.join(parts)}")
+    quantized = tuple(prefixes)
+    for name, tensor in wanted.items():
+        other = tensors[name]
+        if other.shape != tensor.shape:
+            raise MisuseError(f"{name} is {tuple(other.shape)}, and {tuple(tensor.shape)} in the model")
+        if name.startswith(quantized) and other.dtype != tensor.dtype:
+            raise MisuseError(f"{name} is {other.dtype} instead of {tensor.dtype}")
+
+
+def _check_values(built: Mapping[str, DuQuantLinear], tensors: Mapping[str, Tensor]) -> None:
+    """Values that could do harm: what is an index, and what is divided by."""
+    for name, layer in built.items():
+        for i in range(layer.transform.moves):
+            order = tensors[f"{name}.transform.order_{i}"].long()
+            if not torch.equal(order.sort().values, torch.arange(layer.transform.width)):
+                raise MisuseError(f"{name}.transform.order_{i} is no permutation")
+        for key in ("weight_scale", "act_scale", "transform.smooth"):
+            scale = tensors.get(f"{name}.{key}")
+            if scale is not None and not bool((scale.isfinite() & (scale > 0)).all()):
+                raise MisuseError(f"{name}.{key} has values that are not positive numbers")
+        for i in range(layer.transform.turns):
+            if not bool(tensors[f"{name}.transform.rotation_{i}"].isfinite().all()):
+                raise MisuseError(f"{name}.transform.rotation_{i} has values that are not finite")
+
+
+def describes(path: str | Path) -> list[DuQuantConfig]:
+    """The configurations that a checkpoint was made with.
+
+    Raises:
+        MisuseError: The file is damaged, or no checkpoint of a quantized model.
+    """
+    tensors, metadata = storage.read(path)
+    try:
+        return _checked(tensors, metadata)[0]
+    except OptionError:
+        raise
+    except MisuseError as error:
+        raise MisuseError(f"{path}: {error}") from error
