@@ -158,9 +158,12 @@ def _built(
 
 def _check_state(model: nn.Module, built: Mapping[str, DuQuantLinear], tensors: Mapping[str, Tensor]) -> None:
     """Names and shapes of the file are those that the model will have."""
-    prefixes = tuple(f"{name}." for name in built)
+    owners = {id(model.get_submodule(name)): layer for name, layer in built.items()}
+    everywhere = model.named_modules(remove_duplicate=False)
+    places = {name: owners[id(module)] for name, module in everywhere if id(module) in owners}
+    prefixes = tuple(f"{name}." for name in places)
     wanted = {name: t for name, t in model.state_dict().items() if not name.startswith(prefixes)}
-    for name, layer in built.items():
+    for name, layer in places.items():
         wanted.update({f"{name}.{key}": tensor for key, tensor in layer.state_dict().items()})
     missing, strange = wanted.keys() - tensors.keys(), tensors.keys() - wanted.keys()
     if missing or strange:
@@ -168,12 +171,11 @@ def _check_state(model: nn.Module, built: Mapping[str, DuQuantLinear], tensors: 
             f"{text} {sorted(names)[:3]}" for text, names in (("lacks", missing), ("has", strange)) if names
         ]
         raise MisuseError(f"does not fit the model: the file {' and '.join(parts)}")
-    quantized = tuple(prefixes)
     for name, tensor in wanted.items():
         other = tensors[name]
         if other.shape != tensor.shape:
             raise MisuseError(f"{name} is {tuple(other.shape)}, and {tuple(tensor.shape)} in the model")
-        if name.startswith(quantized) and other.dtype != tensor.dtype:
+        if name.startswith(prefixes) and other.dtype != tensor.dtype:
             raise MisuseError(f"{name} is {other.dtype} instead of {tensor.dtype}")
 
 

@@ -58,19 +58,11 @@ def entries_of(model: nn.Module) -> tuple[list[Any], list[LayerEntry]]:
             configs.append(config)
         owner = owners.setdefault(id(layer.transform), name)
         dtype = str(layer.marker.dtype).removeprefix("torch.")
-        entries.append(
-            LayerEntry(
-                name,
-                layer.in_features,
-                layer.out_features,
-                layer.bias is not None,
-                layer.weight_bits,
-                dtype,
-                layer.path,
-                owner,
-                configs.index(config),
-            )  # fmt: skip
-        )
+        entry = LayerEntry(
+            name, layer.in_features, layer.out_features, layer.bias is not None, layer.weight_bits, dtype,
+            layer.path, owner, configs.index(config),
+        )  # fmt: skip
+        entries.append(entry)
     return configs, entries
 
 
@@ -90,7 +82,8 @@ def read_entries(content: Mapping[str, Any]) -> tuple[list[DuQuantConfig], list[
         if entry.name in seen:
             raise MisuseError(f"{entry.name!r} is listed twice")
         seen.add(entry.name)
-        if entry.transform not in seen:
+        owner = next((other for other in entries if other.name == entry.transform), entry)
+        if entry.transform not in seen or owner.config != entry.config:
             raise MisuseError(
                 f"{entry.name!r} shares the transform of {entry.transform!r}, which comes later"
             )

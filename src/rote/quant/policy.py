@@ -129,7 +129,7 @@ def alternating_order(energy: Sequence[float]) -> Tensor:
 
 
 def left_basis(block: Tensor) -> Tensor:
-    """The left singular vectors of a block, the strongest first, with signs that do not depend on the solver."""
+    """The left singular vectors of a block, the strongest first, with signs of their own rule."""
     left, _, _ = torch.linalg.svd(block.double(), full_matrices=True)
     return fixed_signs(left)
 

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from ..base.errors import MisuseError
+from . import storage
 from .config import DuQuantConfig
 from .ranges import bounds_of
 from .transforms import Chain, pad_columns
+
+FORMAT = "rote.quant.calibration"
+_TENSORS = ("peak", "rows", "keys", "bounds")
 
 
 @dataclass
@@ -148,6 +154,43 @@ class CalibrationStats:
                     f"the statistics were taken with {name}={was!r} and are to be used with {name}={now!r}; "
                     "calibrate again"
                 )
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to a safetensors file."""
+        tensors: dict[str, Tensor] = {}
+        layers: dict[str, Any] = {}
+        for name, layer in self.layers.items():
+            layers[name] = {"calls": layer.calls, "count": layer.count, "leaders": layer.leaders}
+            for key in _TENSORS:
+                value = getattr(layer, key)
+                if value is not None:
+                    tensors[f"{name}:{key}"] = value
+        counts = {"wanted": self.wanted, "batches": self.batches, "groups": self.groups}
+        content = {"format": FORMAT, "config": self.config.to_json(), "layers": layers, **counts}
+        storage.write(path, tensors, content)
+
+    @classmethod
+    def load(cls, path: str | Path) -> CalibrationStats:
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            MisuseError: The file is damaged, or something else.
+        """
+        tensors, content = storage.read(path)
+        if content.get("format") != FORMAT:
+            raise MisuseError(f"{path}: is no calibration: its format is {content.get('format')!r}")
+        try:
+            config = DuQuantConfig.from_json(content["config"])
+            stats = cls(config, content["wanted"], content["batches"], groups=content["groups"])
+            for name, values in content["layers"].items():
+                kept = {key: tensors.get(f"{name}:{key}") for key in _TENSORS}
+                layer = LayerStats(**values, **cast(Any, kept))
+                if {layer.peak.shape, layer.rows.shape[1:]} != {(layer.peak.numel(),)}:
+                    raise MisuseError(f"the parts of {name!r} do not fit together")
+                stats.layers[name] = layer
+        except (KeyError, TypeError, AttributeError, MisuseError) as error:
+            raise MisuseError(f"{path}: is a damaged calibration: {error}") from error
+        return stats
 
     def __str__(self) -> str:
         lines = [f"calibration: {self.batches} of {self.wanted} batches, {len(self.layers)} layers"]

@@ -88,9 +88,10 @@ def _aliased(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str
 
 
 def _safetensors(part: str = "") -> Any:
+    """The package, or its part for torch."""
     try:
         import safetensors
         import safetensors.torch
     except ImportError as error:
         raise EnvironmentError_("checkpoints need safetensors: pip install 'rote[quant]'") from error
-    return getattr(safetensors, part) if part else safetensors
+    return safetensors.torch if part else safetensors

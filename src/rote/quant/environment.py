@@ -1,0 +1,261 @@
+"""The policy variant as environment variables say, for scripts that set them already.
+
+``ROTE_DUQUANT_<NAME>``, or ``OPENPI_DUQUANT_<NAME>`` as public forks of openpi call them. They are read when
+:func:`quantize_from_env` is called, never at import. What they leave open is as in ``DuQuantConfig.vla()``.
+
+    WBITS_DEFAULT  weight bits; 0 or 16 leaves weights as they are
+    ABITS          activation bits; 0 or 16 leaves activations as they are
+    BLOCK          channels in an input block
+    BLOCK_OUT      channels in an output block; BLOCK if it is not set
+    LS             read and checked, without effect: it never had one
+    PERMUTE        1 or 0
+    ACT_PCT        percentile of activations
+    CALIB_STEPS    calibration batches; 0 means 1
+    PACKDIR        directory where checkpoints are kept, and taken from if one was made with this
+    configuration ROW_ROT        ``restore`` or 0
+    SCOPE          prefix of layer names
+    LAYERS         full names of layers, with commas; nothing else is quantized then
+    INCLUDE        regular expression that names must contain
+    EXCLUDE        regular expression that names must not contain
+    WBITS          ``full.name:bits``, with commas
+    DRYRUN         1 only reports
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ..base.errors import MisuseError, OptionError
+from ..base.settings import read_duquant
+from .calibration import calibrate
+from .checkpoint import load_quantized, save_quantized
+from .config import DuQuantConfig
+from .convert import quantize_
+from .linear import DuQuantLinear
+from .report import QuantReport
+from .stats import CalibrationStats
+
+PREFIXES = ("ROTE_DUQUANT_", "OPENPI_DUQUANT_")
+NAMES = (
+    "WBITS_DEFAULT", "ABITS", "BLOCK", "BLOCK_OUT", "LS", "PERMUTE", "ACT_PCT", "CALIB_STEPS", "PACKDIR",
+    "ROW_ROT", "SCOPE", "LAYERS", "INCLUDE", "EXCLUDE", "WBITS", "DRYRUN",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EnvironmentPlan:
+    """What the variables ask for.
+
+    Attributes:
+        config: How layers are quantized.
+        scope: Prefix of layer names.
+        layers: Full names; empty for all.
+        include: Regular expression; empty for all.
+        exclude: Regular expression; empty for none.
+        pack_dir: Where checkpoints are kept, if anywhere.
+        dry_run: Only report.
+    """
+
+    config: DuQuantConfig
+    scope: str = ""
+    layers: tuple[str, ...] = ()
+    include: str = ""
+    exclude: str = ""
+    pack_dir: Path | None = None
+    dry_run: bool = False
+
+    def names(self, model: nn.Module) -> list[str]:
+        """The linear layers of a model that are meant.
+
+        Raises:
+            OptionError: A variable fits no layer of the model.
+        """
+        names = [name for name, m in model.named_modules() if isinstance(m, nn.Linear | DuQuantLinear)]
+        for name in self.layers:
+            if name not in names:
+                raise OptionError(f"LAYERS names {name!r}, and the model has no such linear layer")
+        tests = {
+            "SCOPE": (self.scope, lambda name: name.startswith(self.scope)),
+            "INCLUDE": (self.include, lambda name: re.search(self.include, name) is not None),
+            "EXCLUDE": (self.exclude, lambda name: re.search(self.exclude, name) is not None),
+        }
+        for variable, (value, test) in tests.items():
+            if value and not any(map(test, names)):
+                raise OptionError(f"{variable}={value!r} fits none of the model's {len(names)} linear layers")
+        kept = [name for name in names if not self.layers or name in self.layers]
+        kept = [name for name in kept if tests["SCOPE"][1](name) and tests["INCLUDE"][1](name)]
+        return [name for name in kept if not self.exclude or not tests["EXCLUDE"][1](name)]
+
+
+def read_plan(variables: Mapping[str, str]) -> EnvironmentPlan | None:
+    """What variables ask for; None if there are none.
+
+    Args:
+        variables: By full name, as :func:`rote.base.settings.read_duquant` gives them.
+
+    Raises:
+        OptionError: A name is unknown, a value impossible, or two names say different things.
+    """
+    values = _merged(variables)
+    if not values:
+        return None
+    read = _Reader(values)
+    bits = tuple(read.layer_bits("WBITS"))
+    changes: dict[str, Any] = {
+        "weight_bits": read.bits("WBITS_DEFAULT", 4), "act_bits": read.bits("ABITS", 8),
+        "block_size": read.whole("BLOCK", 16),
+        "row_rotation": read.choice("ROW_ROT", {"restore": True, "0": False}),
+        "permutation": "energy" if read.flag("PERMUTE", True) else "none",
+        "act_percentile": read.number("ACT_PCT", 99.9),
+        "calib_batches": max(1, read.whole("CALIB_STEPS", 32)),
+        "layer_bits": bits,
+    }  # fmt: skip
+    changes["block_out_size"] = read.whole("BLOCK_OUT", changes["block_size"])
+    read.number("LS", 0.15)
+    try:
+        config = DuQuantConfig.vla(**changes)
+    except OptionError as error:
+        raise OptionError(f"{', '.join(sorted(variables))}: {error}") from error
+    layers = tuple(name.strip() for name in values.get("LAYERS", "").split(",") if name.strip())
+    pack_dir = Path(values["PACKDIR"]) if values.get("PACKDIR") else None
+    return EnvironmentPlan(
+        config, values.get("SCOPE", ""), layers, read.regular("INCLUDE"), read.regular("EXCLUDE"), pack_dir,
+        read.flag("DRYRUN", False),
+    )  # fmt: skip
+
+
+def quantize_from_env(
+    model: nn.Module,
+    batches: Iterable[Any] | None = None,
+    *,
+    stats: CalibrationStats | None = None,
+    path: str | None = None,
+) -> QuantReport | None:
+    """Quantize a model as environment variables say.
+
+    Args:
+        model: Its layers are replaced.
+        batches: Inputs to calibrate with: mappings are passed as keyword arguments, tuples as arguments.
+        stats: Statistics that were taken already, instead.
+        path: How layers are calculated; the variables do not say.
+
+    Returns:
+        The report of :func:`~rote.quant.quantize_`; None, with nothing done, if no variable is set.
+
+    Raises:
+        OptionError: A variable is unknown, has an impossible value, or fits no layer.
+        MisuseError: Calibration is needed, and there are neither batches nor statistics nor a checkpoint.
+    """
+    plan = read_plan(read_duquant())
+    if plan is None:
+        return None
+    config = plan.config if path is None else plan.config.replace(
+        path=path, fold_act_scale=plan.config.fold_act_scale or path == "kernel"
+    )  # fmt: skip
+    include = [glob.escape(name) for name in plan.names(model)]
+    if not include:
+        raise OptionError("SCOPE, LAYERS, INCLUDE and EXCLUDE together leave no linear layer")
+    if plan.dry_run:
+        return quantize_(model, config, include=include, dry_run=True)
+    kept = None if plan.pack_dir is None else plan.pack_dir / _file_name(config, include)
+    if kept is not None and kept.exists():
+        load_quantized(model, kept, config=config, way=path)
+        return quantize_(model, config, include=include, dry_run=True)
+    if stats is None and batches is not None and config.needs_calibration:
+        with calibrate(model, config, include=include) as stats:
+            for batch in batches:
+                if stats.done:
+                    break
+                _call(model, batch)
+    if stats is None and config.needs_calibration:
+        raise MisuseError("quantize_from_env needs batches or stats to calibrate with")
+    report = quantize_(model, config, stats, include=include)
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        save_quantized(model, kept)
+    return report
+
+
+def _file_name(config: DuQuantConfig, names: list[str]) -> str:
+    """Of a checkpoint of these layers with this configuration, and of no other."""
+    layers = hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
+    return f"duquant-{config.digest}-{layers}.safetensors"
+
+
+def _call(model: nn.Module, batch: Any) -> None:
+    if isinstance(batch, Mapping):
+        model(**batch)
+    elif isinstance(batch, tuple):
+        model(*batch)
+    else:
+        model(batch)
+
+
+def _merged(variables: Mapping[str, str]) -> dict[str, str]:
+    """Values by short name."""
+    values: dict[str, str] = {}
+    for full, value in variables.items():
+        prefix = next(prefix for prefix in PREFIXES if full.startswith(prefix))
+        name = full.removeprefix(prefix)
+        if name not in NAMES:
+            raise OptionError(f"{full} is not known; the names are {prefix} with {', '.join(NAMES)}")
+        if values.setdefault(name, value) != value:
+            raise OptionError(f"{PREFIXES[0]}{name} and {PREFIXES[1]}{name} are set to different values")
+    return values
+
+
+class _Reader:
+    """Values with the errors that name the variable."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.values = {name: value.strip() for name, value in values.items()}
+
+    def whole(self, name: str, default: int) -> int:
+        text = self.values.get(name, "")
+        try:
+            return int(text) if text else default
+        except ValueError as error:
+            raise OptionError(f"{name}={text!r} must be a whole number") from error
+
+    def number(self, name: str, default: float) -> float:
+        text = self.values.get(name, "")
+        try:
+            return float(text) if text else default
+        except ValueError as error:
+            raise OptionError(f"{name}={text!r} must be a number") from error
+
+    def bits(self, name: str, default: int) -> int:
+        value = self.whole(name, default)
+        return 16 if value <= 0 or value >= 16 else value
+
+    def flag(self, name: str, default: bool) -> bool:
+        return self.choice(name, {"1": True, "true": True, "0": False, "false": False}, default)
+
+    def choice(self, name: str, choices: Mapping[str, bool], default: bool = True) -> bool:
+        text = self.values.get(name, "").lower()
+        if text and text not in choices:
+            raise OptionError(f"{name}={text!r} must be one of {', '.join(choices)}")
+        return choices[text] if text else default
+
+    def regular(self, name: str) -> str:
+        text = self.values.get(name, "")
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise OptionError(f"{name}={text!r} is no regular expression: {error}") from error
+        return text
+
+    def layer_bits(self, name: str) -> Iterable[tuple[str, int]]:
+        for part in filter(None, (part.strip() for part in self.values.get(name, "").split(","))):
+            layer, _, bits = part.rpartition(":")
+            if not layer or not bits.lstrip("-").isdigit():
+                raise OptionError(f"{name}: {part!r} must be full.layer.name:bits")
+            yield glob.escape(layer), 16 if int(bits) <= 0 or int(bits) >= 16 else int(bits)
