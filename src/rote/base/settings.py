@@ -39,8 +39,8 @@ def _flag(name: str) -> bool:
 def read_duquant() -> dict[str, str]:
     """The variables of the quantization, by full name, as they are set now.
 
-    Those named ``ROTE_DUQUANT_*``, and ``OPENPI_DUQUANT_*`` as public scripts for policies set them. What they
-    mean and whether they can is for the quantization to say.
+    Those named ``ROTE_DUQUANT_*``, and ``OPENPI_DUQUANT_*`` as public scripts for policies set them. What
+    they mean and whether they can is for the quantization to say.
     """
     prefixes = ("ROTE_DUQUANT_", "OPENPI_DUQUANT_")
     return {name: value for name, value in sorted(os.environ.items()) if name.startswith(prefixes)}
