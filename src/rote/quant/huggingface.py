@@ -1,0 +1,187 @@
+"""The way in through transformers: ``quantization_config``, ``from_pretrained``, ``save_pretrained``.
+
+Importing this module registers the method ``rote_duquant`` with transformers, which has to be installed. Then
+
+    quantize_(model, config, stats)
+    attach(model)                              # a model of transformers, quantized in place
+    model.save_pretrained(folder)
+    AutoModel.from_pretrained(folder)          # quantized, and ready to run
+
+and, for configurations that need no calibration, dense checkpoints are quantized as they are loaded:
+
+    AutoModel.from_pretrained(name, quantization_config=RoteDuQuantConfig.of(config))
+
+What a checkpoint's ``config.json`` says is checked as the metadata of :mod:`~rote.quant.checkpoint` are.
+Transforms that layers share are written once for each layer, because transformers wants every tensor under
+its own name.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.quantizers.auto import (
+    register_quantization_config,
+    register_quantizer,
+)
+from transformers.quantizers.base import HfQuantizer
+from transformers.utils.quantization_config import QuantizationConfigMixin
+
+from ..base.errors import MisuseError
+from .buffers import InputTransform
+from .config import DuQuantConfig
+from .convert import quantize_
+from .layers import replace
+from .linear import DuQuantLinear
+from .manifest import entries_of, read_entries
+
+METHOD = "rote_duquant"
+
+
+@register_quantization_config(METHOD)
+class RoteDuQuantConfig(QuantizationConfigMixin):
+    """What stands under ``quantization_config`` in a model's ``config.json``.
+
+    Args:
+        configs: Configurations, as JSON values.
+        layers: The quantized layers; None to quantize a dense checkpoint with the first configuration.
+        include: Patterns of the layers that are then meant.
+        exclude: Patterns of layers that then stay as they are.
+        quant_method: ``"rote_duquant"``.
+    """
+
+    def __init__(
+        self,
+        configs: list[Any],
+        layers: list[Any] | None = None,
+        include: list[str] | None = None,
+        exclude: list[str] | None = None,
+        quant_method: str = METHOD,
+    ) -> None:
+        if quant_method != METHOD:
+            raise MisuseError(f"quant_method={quant_method!r} must be {METHOD!r}")
+        self.quant_method: Any = quant_method
+        self.configs, self.layers = configs, layers
+        self.include, self.exclude = include, exclude
+
+    @classmethod
+    def of(
+        cls, config: DuQuantConfig, *, include: list[str] | None = None, exclude: list[str] | None = None
+    ) -> RoteDuQuantConfig:
+        """Quantize a dense checkpoint while it is loaded.
+
+        Args:
+            config: One that needs no calibration.
+            include: Patterns of the layers that are meant; None is all.
+            exclude: Patterns of layers that stay as they are; the head is the usual one.
+
+        Raises:
+            MisuseError: The configuration needs calibration.
+        """
+        if config.needs_calibration:
+            raise MisuseError(
+                "a configuration that needs calibration cannot be applied while loading: load the dense "
+                "model, calibrate, quantize_, attach and save_pretrained"
+            )
+        return cls([json.loads(config.to_json())], include=include, exclude=exclude)
+
+
+@register_quantizer(METHOD)
+class RoteDuQuantizer(HfQuantizer):
+    """Builds the layers that a checkpoint speaks of, before its tensors are loaded."""
+
+    requires_calibration = False
+    quantization_config: Any
+
+    def param_needs_quantization(self, model: Any, param_name: str, **kwargs: Any) -> bool:
+        """Nothing is quantized tensor by tensor."""
+        return False
+
+    def _process_model_before_weight_loading(self, model: Any, **kwargs: Any) -> Any:
+        if self.pre_quantized:
+            build_skeleton(model, self.quantization_config)
+        return model
+
+    def _process_model_after_weight_loading(self, model: Any, **kwargs: Any) -> Any:
+        settings = self.quantization_config
+        if settings.layers is None:
+            config = DuQuantConfig.from_json(json.dumps(settings.configs[0]))
+            quantize_(model, config, include=settings.include, exclude=settings.exclude)
+            attach(model)
+        for module in model.modules():
+            if isinstance(module, DuQuantLinear):
+                module.refresh()  # what is derived from the state is no part of a checkpoint
+        return model
+
+    def get_state_dict_and_metadata(self, model: Any) -> Any:
+        """The state with a copy of its own for each name of a shared transform."""
+        state: dict[str, torch.Tensor] = dict(model.state_dict())
+        for name, module in model.named_modules():
+            if isinstance(module, DuQuantLinear):
+                for key, value in module.transform.state_dict(prefix=f"{name}.transform.").items():
+                    state[key] = value.clone()
+        return state, {}
+
+    def is_serializable(self) -> Any:
+        """It is."""
+        return True
+
+    @property
+    def is_trainable(self) -> Any:
+        """Codes are not trained."""
+        return False
+
+    @property
+    def is_compileable(self) -> bool:
+        """Layers are one graph without breaks."""
+        return True
+
+
+def attach(model: Any) -> None:
+    """Tell a quantized model of transformers how to save itself.
+
+    Raises:
+        MisuseError: Nothing in the model is quantized.
+    """
+    configs, entries = entries_of(model)
+    if not entries:
+        raise MisuseError("attach: no layer of the model is quantized; call quantize_ first")
+    settings: Any = RoteDuQuantConfig(configs, layers=[vars(entry) for entry in entries])
+    model.config.quantization_config = settings
+    quantizer = RoteDuQuantizer(settings)
+    quantizer.pre_quantized = True
+    model.hf_quantizer = quantizer
+    model.is_quantized = True
+    model.quantization_method = METHOD
+
+
+def build_skeleton(model: nn.Module, settings: Any) -> None:
+    """Put empty quantized layers in the places that a checkpoint names.
+
+    Raises:
+        MisuseError: Its entries are wrong, or do not fit the model.
+    """
+    configs, entries = read_entries({"configs": settings.configs, "layers": settings.layers})
+    transforms: dict[str, InputTransform] = {}
+    modules = dict(model.named_modules())
+    for entry in entries:
+        old = modules.get(entry.name)
+        if not isinstance(old, nn.Linear):
+            raise MisuseError(f"{entry.name!r} is quantized, and the model has no such linear layer")
+        if (old.out_features, old.in_features) != (entry.out_features, entry.in_features):
+            raise MisuseError(
+                f"{entry.name!r} is {entry.out_features}x{entry.in_features}, and "
+                f"{old.out_features}x{old.in_features} in the model"
+            )
+        layer = DuQuantLinear(
+            entry.in_features, entry.out_features, configs[entry.config], bias=entry.bias,
+            weight_bits=entry.weight_bits, transform=transforms.get(entry.transform),
+            device=old.weight.device, dtype=old.weight.dtype,
+        )  # fmt: skip
+        transforms.setdefault(entry.transform, layer.transform)
+        if entry.path != layer.path:
+            layer.set_path(entry.path)
+        replace(model, old, layer)
