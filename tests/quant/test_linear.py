@@ -138,6 +138,21 @@ def test_copies_and_meta_devices():
     assert torch.equal(loaded(x), layer(x))
 
 
+def test_the_default_type_of_torch_does_not_matter():
+    linear, rows, x = dense_layer(), inputs(64, 40), torch.randn(5, 40)
+    for name in ("default", "static", "policy", "groups"):
+        expected = build_layer(linear, VARIANTS[name], rows)
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.bfloat16)
+        try:
+            found = build_layer(linear, VARIANTS[name], rows)
+            y = found(x)
+        finally:
+            torch.set_default_dtype(before)
+        assert torch.equal(y, expected(x))
+        assert [t.dtype for t in found.buffers()] == [t.dtype for t in expected.buffers()]
+
+
 def weight_bytes(layer: DuQuantLinear) -> int:
     return sum(
         t.numel() * t.element_size() for name, t in layer.named_buffers() if not name.startswith("transform")

@@ -52,7 +52,7 @@ def quantize_rows(
         step, origin = row_parameters(x, grid, clip)
         return grid.codes(x, step, origin).to(torch.int8), step[:, 0].float(), origin[:, 0].to(torch.int32)
     per_column = scale.numel() > 1
-    origin = torch.zeros((), device=x.device) if zero is None else zero
+    origin = x.new_zeros(()) if zero is None else zero
     codes = grid.codes(x, scale, origin).to(torch.int8)
     step = torch.ones_like(scale[:1]) if per_column else scale
     return codes, step.float().expand(rows).contiguous(), origin.to(torch.int32).expand(rows).contiguous()
@@ -90,7 +90,7 @@ def integer_linear(
     weight = unpack(stored, weight_bits)
     groups = weight_scale.shape[1]
     columns = weight.shape[1] // groups
-    result = torch.zeros(codes.shape[0], weight.shape[0], device=codes.device)
+    result = scale.new_zeros(codes.shape[0], weight.shape[0])
     for group in range(groups):
         part = slice(group * columns, (group + 1) * columns)
         sums = centred_sums(codes[:, part], zero, weight[:, part], weight_zero[:, group].to(torch.int32))

@@ -58,7 +58,8 @@ class InputTransform(FixedTypes):
         self.turns, self.moves = stage_counts(config)
         size = config.block_size
         sets = 1 if config.shared_rotation else self.width // size
-        smooth = None if config.smooth_alpha is None else torch.ones(self.width, device=device)
+        ones = torch.ones(self.width, device=device, dtype=torch.float32)
+        smooth = None if config.smooth_alpha is None else ones
         self.register_buffer("smooth", smooth)
         for i in range(self.turns):
             eye = torch.eye(size, device=device, dtype=rotation_dtype(config))

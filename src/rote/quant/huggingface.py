@@ -19,7 +19,7 @@ its own name.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -149,7 +149,7 @@ def attach(model: Any) -> None:
     configs, entries = entries_of(model)
     if not entries:
         raise MisuseError("attach: no layer of the model is quantized; call quantize_ first")
-    settings: Any = RoteDuQuantConfig(configs, layers=[vars(entry) for entry in entries])
+    settings: Any = cast(Any, RoteDuQuantConfig)(configs, [vars(entry) for entry in entries])
     model.config.quantization_config = settings
     quantizer = RoteDuQuantizer(settings)
     quantizer.pre_quantized = True

@@ -61,7 +61,7 @@ class _Best:
     def __init__(self, parts: Tensor, scale: Tensor, zero: Tensor) -> None:
         self.count = parts.shape[0]
         self.scale, self.zero = scale.detach(), zero.detach()
-        self.error = torch.full((self.count,), torch.inf, device=parts.device)
+        self.error = parts.new_full((self.count,), torch.inf)
 
     def offer(self, scale: Tensor, zero: Tensor, error: Tensor) -> None:
         """Keep what is better. Output channels are those of a part: one row, or all of the tensor."""

@@ -93,12 +93,13 @@ class DuQuantLinear(FixedTypes):
         channels = width if config.act_granularity == "channel" else 1
         quantized = self.weight_bits < UNQUANTIZED
         codes = torch.zeros(rows, width, device=device, dtype=torch.int8 if quantized else dtype)
-        eye = torch.eye(block, device=device)
+        exact: Any = {"device": device, "dtype": torch.float32}  # whatever torch's default type is
+        eye = torch.eye(block, **exact)
         return {
             "weight_codes": pack(codes, self.weight_bits) if quantized else codes,
-            "weight_scale": torch.ones(rows, groups, device=device) if quantized else None,
+            "weight_scale": torch.ones(rows, groups, **exact) if quantized else None,
             "weight_zero": torch.zeros(rows, groups, device=device, dtype=torch.int8) if quantized else None,
-            "act_scale": torch.ones(channels, device=device) if static else None,
+            "act_scale": torch.ones(channels, **exact) if static else None,
             "act_zero": torch.zeros(1, device=device, dtype=torch.int32)
             if static and channels == 1
             else None,

@@ -51,7 +51,13 @@ class LayerStats:
     @classmethod
     def empty(cls, features: int) -> LayerStats:
         """Nothing seen yet."""
-        return cls(0, 0, torch.zeros(features), torch.zeros(0, features), torch.zeros(0, dtype=torch.float64))
+        return cls(
+            0,
+            0,
+            torch.zeros(features, dtype=torch.float32),
+            torch.zeros(0, features, dtype=torch.float32),
+            torch.zeros(0, dtype=torch.float64),
+        )
 
     def observe(self, x: Tensor, config: DuQuantConfig, transform: Chain | None, width: int) -> None:
         """Take in the input of one call, of shape ``(..., in)``."""

@@ -101,7 +101,7 @@ def ends(parts: Tensor) -> Parameters:
 def best_parameters(parts: Tensor, grid: Grid, candidates: Iterable[Callable[[], Parameters]]) -> Parameters:
     """Of several scales, for each piece the one with the smallest square error; the first of equals."""
     best: Parameters | None = None
-    least = torch.empty(0)
+    least = parts
     for candidate in candidates:
         scale, zero = candidate()
         error = (grid.fake(parts, scale, zero) - parts).square().mean(-1, keepdim=True)
