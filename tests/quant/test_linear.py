@@ -153,6 +153,34 @@ def test_the_default_type_of_torch_does_not_matter():
         assert [t.dtype for t in found.buffers()] == [t.dtype for t in expected.buffers()]
 
 
+def test_the_weight_answers_for_its_type_and_holds_no_numbers():
+    layer = quantized(VARIANTS["default"], dense_layer(dtype=torch.bfloat16))
+    assert layer.weight.shape == (24, 40) and layer.weight.dtype == torch.bfloat16
+    assert layer.weight.untyped_storage().nbytes() == 2 and bool(layer.weight.isnan().all())
+    assert layer.to(torch.float32).weight.dtype == torch.float32
+    assert "weight" not in layer.state_dict() and not list(layer.parameters())
+
+
+@pytest.mark.parametrize("name", ["default", "policy", "three rotations", "groups"])
+def test_the_effective_weight_is_the_layer_without_rounded_activations(name):
+    config = VARIANTS[name].replace(act_bits=16)
+    layer = quantized(config, dense_layer())
+    x = torch.randn(5, 40)
+    assert torch.allclose(x @ layer.effective_weight().T + layer.bias, layer(x), atol=1e-5)
+
+
+def test_rounded_rotations_cost_bytes_and_no_accuracy():
+    linear, rows, x = dense_layer(512, 512), inputs(32, 512), inputs(32, 512)
+    errors, sizes = [], []
+    for kind in ("float32", "bfloat16"):
+        layer = build_layer(linear, DuQuantConfig.vla(transform_dtype=kind), rows)
+        errors.append((layer(x) - linear(x)).norm() / linear(x).norm())
+        layer.set_path("reference")
+        sizes.append(sum(t.numel() * t.element_size() for t in layer.buffers()))
+    assert errors[1] < errors[0] * 1.02
+    assert sizes[0] - sizes[1] == 2 * 2 * 512 * 16
+
+
 def weight_bytes(layer: DuQuantLinear) -> int:
     return sum(
         t.numel() * t.element_size() for name, t in layer.named_buffers() if not name.startswith("transform")

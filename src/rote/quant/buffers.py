@@ -59,7 +59,8 @@ class InputTransform(FixedTypes):
         size = config.block_size
         sets = 1 if config.shared_rotation else self.width // size
         ones = torch.ones(self.width, device=device, dtype=torch.float32)
-        smooth = None if config.smooth_alpha is None else ones
+        divides = config.smooth_alpha is not None and not config.fold_smoothing
+        smooth = ones if divides else None
         self.register_buffer("smooth", smooth)
         for i in range(self.turns):
             eye = torch.eye(size, device=device, dtype=rotation_dtype(config))
@@ -83,15 +84,14 @@ class InputTransform(FixedTypes):
         return chain_of(self.smooth, self.rotations, self.orders, self.permute_first)
 
     def fill(self, chain: Chain) -> None:
-        """Take over the tensors of a transform with the same stages."""
+        """Take over the tensors of a transform with the same stages (smoothing may be folded into a norm)."""
         turns, moves = iter(self.rotations), iter(self.orders)
         for stage in chain.stages:
             if isinstance(stage, Rotation):
                 next(turns).copy_(stage.blocks)
             elif isinstance(stage, Permutation):
                 next(moves).copy_(stage.order)
-            else:
-                assert isinstance(stage, Smoothing) and self.smooth is not None
+            elif isinstance(stage, Smoothing) and self.smooth is not None:
                 self.smooth.copy_(stage.scale)
 
     def extra_repr(self) -> str:

@@ -56,20 +56,23 @@ def build_layer(
         weight_bits: In place of the configuration's.
     """
     seen = rows if isinstance(rows, Seen) else Seen.of(rows)
-    chain = find_transform([linear.weight], config, seen)
+    chain = find_transform([linear.weight], config, seen, smooth=not config.fold_smoothing)
     transform = InputTransform(linear.in_features, config, linear.weight.device)
     transform.fill(chain)
     return fill_layer(linear, config, seen, transform, weight_bits=weight_bits)
 
 
 @torch.no_grad()
-def find_transform(weights: Sequence[Tensor], config: DuQuantConfig, seen: Seen | None) -> Chain:
+def find_transform(
+    weights: Sequence[Tensor], config: DuQuantConfig, seen: Seen | None, *, smooth: bool = True
+) -> Chain:
     """The transform of the input that some layers share.
 
     Args:
         weights: Their weights, each of shape ``(out, in)``.
         config: Which stages there are.
         seen: Their input; None only if the configuration does not look at it.
+        smooth: With smoothing, if the configuration has it.
     """
     features, size = weights[0].shape[1], config.block_size
     width = padded(features, size)
@@ -83,7 +86,7 @@ def find_transform(weights: Sequence[Tensor], config: DuQuantConfig, seen: Seen 
         stages.append(stage)
         rows, weight = stage.apply(rows), stage.fold_into(weight)
 
-    if config.smooth_alpha is not None:
+    if config.smooth_alpha is not None and smooth:
         assert seen is not None
         add(Smoothing(smoothing_scale(pad_columns(seen.peak.to(weight), width), weight, config.smooth_alpha)))
     turns, moves = stage_counts(config)
@@ -148,9 +151,19 @@ def fill_layer(
     seen: Seen | None,
     transform: InputTransform,
     *,
+    chain: Chain | None = None,
     weight_bits: int | None = None,
 ) -> DuQuantLinear:
-    """Quantize a layer whose transform is known."""
+    """Quantize a layer whose transform is known.
+
+    Args:
+        linear: The dense layer, which stays as it is.
+        config: How.
+        seen: Its input; None only if the configuration does not look at it.
+        transform: What the layer does to its input.
+        chain: What is done to it in all, where smoothing is left to a norm.
+        weight_bits: In place of the configuration's.
+    """
     weight: Tensor = linear.weight.detach()
     bias: Tensor | None = cast(Any, linear).bias
     layer = DuQuantLinear(
@@ -161,7 +174,7 @@ def fill_layer(
     if bias is not None:
         assert layer.bias is not None
         layer.bias.copy_(bias)
-    chain = transform.chain()
+    chain = chain or transform.chain()
     folded = chain.fold_into(pad_columns(_wide(weight), transform.width))
     if layer.row_rotation is not None:
         folded = _rotate_rows(folded, weight, layer.row_rotation)

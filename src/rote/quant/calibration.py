@@ -27,8 +27,10 @@ from torch.utils.hooks import RemovableHandle
 from ..base.errors import MisuseError
 from .build import find_transform
 from .config import UNQUANTIZED, DuQuantConfig
+from .folding import is_norm
 from .groups import share_by_name
 from .layers import Patterns, candidates
+from .linear import DuQuantLinear
 from .stages import padded
 from .stats import CalibrationStats, LayerStats
 from .transforms import Chain
@@ -72,13 +74,17 @@ class calibrate:  # noqa: N801  it is used like a function
         self._handles: list[RemovableHandle] = []
         self._depth = 0
         self._last: tuple[Tensor, str] | None = None
+        self._made: tuple[Tensor, str] | None = None
         self._transforms: dict[str, Chain] = {}
 
     def __enter__(self) -> CalibrationStats:
         self._transforms = self._known_transforms()
-        for name, module in self._layers.items():
-            hook = _Hook(self, name)
-            self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+        for name, module in self._model.named_modules():
+            if isinstance(module, nn.Linear | DuQuantLinear):
+                hook = _Hook(self, name)
+                self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+            elif is_norm(module):
+                self._handles.append(module.register_forward_hook(_After(self, name)))
         if not self._manual:
             self._handles.append(self._model.register_forward_pre_hook(self._begin))
             self._handles.append(self._model.register_forward_hook(self._end, always_call=True))
@@ -88,7 +94,7 @@ class calibrate:  # noqa: N801  it is used like a function
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        self._last = None
+        self._last = self._made = None
         if kind is None and not self.stats.done:
             raise MisuseError(self._too_few())
 
@@ -132,6 +138,10 @@ class calibrate:  # noqa: N801  it is used like a function
         """Take in the input of a layer."""
         if self.stats.done:
             return
+        if self._made is not None and self._made[0] is x:
+            self.stats.came_from(name, self._made[1])
+        if name not in self._layers:
+            return
         if self._last is None or self._last[0] is not x:
             self._last = (x, name)
         features = x.shape[-1]
@@ -142,6 +152,20 @@ class calibrate:  # noqa: N801  it is used like a function
         layer.observe(x, self._config, self._transforms.get(name), width)
         leader = self._last[1]
         layer.leaders[leader] = layer.leaders.get(leader, 0) + 1
+
+    def made(self, name: str, output: object) -> None:
+        """Remember the latest output of a norm."""
+        self._made = (output, name) if isinstance(output, Tensor) and not self.stats.done else None
+
+
+class _After:
+    """Hands a norm's output to the calibration."""
+
+    def __init__(self, owner: calibrate, name: str) -> None:
+        self._owner, self._name = owner, name
+
+    def __call__(self, module: nn.Module, args: object, output: object) -> None:
+        self._owner.made(self._name, output)
 
 
 class _Hook:

@@ -41,8 +41,9 @@ class DuQuantConfig:
             the weight absorbs the inverse of the rounded matrix. The transform itself is calculated in
             float32.
         smooth_alpha: Strength of smoothing, 0 to 1; None does none. 0.5 to 0.6 is usual.
-        fold_smoothing: Fold smoothing into the norm before a group where calibration shows that there is one;
-            only right where that norm's output goes to the group's layers and nowhere else.
+        fold_smoothing: Do not divide inputs, but fold the divisors into the norm before a group of layers.
+            Only groups for which calibration shows such a norm are smoothed then, and it is only right where
+            nothing but linear layers reads that norm's output.
         weight_symmetric: Without a zero point.
         weight_granularity: One scale per ``"tensor"``, ``"channel"`` (row), or ``"group"`` of a row.
         weight_group_size: Columns in such a group; divides ``block_size``.

@@ -6,6 +6,7 @@ model as it was.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from dataclasses import replace as changed
 from typing import cast
 
@@ -16,12 +17,14 @@ from ..base.errors import MisuseError
 from .buffers import InputTransform
 from .build import Seen, fill_layer, find_transform
 from .config import DuQuantConfig
+from .folding import Fold, find_fold, source_of
 from .groups import share, share_by_name
 from .layers import Candidate, Patterns, candidates, replace
 from .linear import DuQuantLinear
 from .measure import clipped_share, output_errors, stage_reports, weight_error
 from .report import LayerReport, QuantReport
 from .stats import CalibrationStats, LayerStats
+from .transforms import Chain, Smoothing
 
 _META = torch.device("meta")
 
@@ -69,10 +72,15 @@ def quantize_(
     rows = {item.name: _row(item) for item in found if item.reason}
     wanted = {item.name: item for item in found if not item.reason}
     layers: dict[str, DuQuantLinear] = {}
+    folds: list[Fold] = []
     for group in _groups(list(wanted), config, stats):
         members = [wanted[name] for name in group]
-        for name, (layer, row) in _quantized(members, config, stats, stages).items():
-            layers[name], rows[name] = layer, row
+        done = _quantized(model, members, config, stats, stages)
+        layers.update(done.layers)
+        rows.update(done.rows)
+        folds += [] if done.fold is None else [done.fold]
+    for fold in folds:
+        fold.apply()
     for name, layer in layers.items():
         replace(model, wanted[name].module, layer)
     return QuantReport(tuple(rows[item.name] for item in found))
@@ -99,26 +107,67 @@ def _groups(names: list[str], config: DuQuantConfig, stats: CalibrationStats | N
     return groups
 
 
+@dataclass(frozen=True)
+class _Group:
+    """Layers that share one transform, quantized.
+
+    Attributes:
+        layers: By name.
+        rows: Of the report, by name.
+        fold: What becomes of the norm before them.
+    """
+
+    layers: dict[str, DuQuantLinear]
+    rows: dict[str, LayerReport]
+    fold: Fold | None
+
+
 def _quantized(
-    members: list[Candidate], config: DuQuantConfig, stats: CalibrationStats | None, stages: bool
-) -> dict[str, tuple[DuQuantLinear, LayerReport]]:
-    """The layers of a group, which share one transform."""
+    model: nn.Module,
+    members: list[Candidate],
+    config: DuQuantConfig,
+    stats: CalibrationStats | None,
+    stages: bool,
+) -> _Group:
     linears = [cast(nn.Linear, item.module) for item in members]
+    weights = [linear.weight for linear in linears]
     first = linears[0]
     seen = None if stats is None else _knowledge(stats.layers[members[0].name])
-    chain = find_transform([linear.weight for linear in linears], config, seen)
+    fold, chain = None, None
+    if config.smooth_alpha is not None and config.fold_smoothing:
+        chain, fold = _folded(model, members, weights, config, stats, seen)
+    chain = chain or find_transform(weights, config, seen, smooth=not config.fold_smoothing)
     transform = InputTransform(first.in_features, config, first.weight.device)
     transform.fill(chain)
-    result: dict[str, tuple[DuQuantLinear, LayerReport]] = {}
+    group = _Group({}, {}, fold)
     for item, linear in zip(members, linears, strict=True):
         seen = None if stats is None else _knowledge(stats.layers[item.name])
-        layer = fill_layer(linear, config, seen, transform, weight_bits=item.weight_bits)
-        row = _measured(item, linear, layer, None if seen is None else seen.rows, members[0].name)
+        layer = fill_layer(linear, config, seen, transform, chain=chain, weight_bits=item.weight_bits)
+        divisors = chain.stages[0].scale if fold and isinstance(chain.stages[0], Smoothing) else None
+        row = _measured(item, linear, layer, None if seen is None else seen.rows, members[0].name, divisors)
         if stages and seen is not None:
-            reports = stage_reports(linear, transform.chain(), seen.rows, config, item.weight_bits)
-            row = changed(row, stages=reports)
-        result[item.name] = layer, row
-    return result
+            row = changed(row, stages=stage_reports(linear, chain, seen.rows, config, item.weight_bits))
+        group.layers[item.name], group.rows[item.name] = layer, row
+    return group
+
+
+def _folded(
+    model: nn.Module,
+    members: list[Candidate],
+    weights: list[Tensor],
+    config: DuQuantConfig,
+    stats: CalibrationStats | None,
+    seen: Seen | None,
+) -> tuple[Chain | None, Fold | None]:
+    """The transform with smoothing, and the norm that it is left to; neither if there is none."""
+    norm = None if stats is None else source_of([item.name for item in members], stats)
+    if norm is None:
+        return None, None
+    chain = find_transform(weights, config, seen)
+    smoothing = chain.stages[0]
+    assert isinstance(smoothing, Smoothing)
+    fold = find_fold(model.get_submodule(norm), smoothing.scale[: weights[0].shape[1]])
+    return (None, None) if fold is None else (chain, fold)
 
 
 def _knowledge(layer: LayerStats) -> Seen:
@@ -127,9 +176,20 @@ def _knowledge(layer: LayerStats) -> Seen:
 
 
 def _measured(
-    item: Candidate, linear: nn.Linear, layer: DuQuantLinear, rows: Tensor | None, group: str
+    item: Candidate,
+    linear: nn.Linear,
+    layer: DuQuantLinear,
+    rows: Tensor | None,
+    group: str,
+    divisors: Tensor | None,
 ) -> LayerReport:
-    total, token = (None, None) if rows is None else output_errors(linear, layer, rows)
+    """The row of a quantized layer; it is given inputs over ``divisors`` if a norm does that."""
+    divisors = None if divisors is None else divisors[: linear.in_features]
+    given = rows if rows is None or divisors is None else rows / divisors.to(rows)
+    weight = linear.weight if divisors is None else linear.weight * divisors
+    total, token = (None, None)
+    if rows is not None and given is not None:
+        total, token = output_errors(linear, layer, rows, given)
     leads = item.name == group
     return changed(
         _row(item),
@@ -138,10 +198,10 @@ def _measured(
         path=layer.path,
         group=group,
         bytes_after=_bytes(layer) - (0 if leads else _bytes(layer.transform)),
-        weight_error=weight_error(layer, linear.weight),
+        weight_error=weight_error(layer, weight),
         output_error=total,
         token_error=token,
-        clipped=None if rows is None else clipped_share(layer, rows),
+        clipped=None if given is None else clipped_share(layer, given),
     )
 
 

@@ -26,7 +26,7 @@ from .grid import Grid
 from .ops import dense_weight
 from .packing import pack
 from .paths import reference_rows
-from .stages import padded
+from .stages import padded, rotation_dtype
 from .transforms import pad_columns
 from .weights import QuantizedWeight
 
@@ -57,7 +57,7 @@ class DuQuantLinear(FixedTypes):
     bias: Tensor | None
     dense: Tensor | None
     marker: Tensor
-    """Empty; its type and device are the layer's."""
+    """Not a number; its type and device are the layer's."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class DuQuantLinear(FixedTypes):
         quantized = self.weight_bits < UNQUANTIZED
         codes = torch.zeros(rows, width, device=device, dtype=torch.int8 if quantized else dtype)
         exact: Any = {"device": device, "dtype": torch.float32}  # whatever torch's default type is
-        eye = torch.eye(block, **exact)
+        eye = torch.eye(block, device=device, dtype=rotation_dtype(config))
         return {
             "weight_codes": pack(codes, self.weight_bits) if quantized else codes,
             "weight_scale": torch.ones(rows, groups, **exact) if quantized else None,
@@ -106,7 +106,7 @@ class DuQuantLinear(FixedTypes):
             "row_rotation": eye.repeat(rows // block, 1, 1) if config.row_rotation else None,
             "bias": torch.zeros(self.out_features, device=device, dtype=dtype) if bias else None,
             "dense": torch.zeros(rows, width, device=device, dtype=dtype) if self._is_dense else None,
-            "marker": torch.empty(0, device=device, dtype=dtype),
+            "marker": torch.full((1, 1), torch.nan, device=device, dtype=dtype),
         }
 
     @property
@@ -156,6 +156,14 @@ class DuQuantLinear(FixedTypes):
         if self.folds:
             return grid.codes(rows, self.act_scale, zero)
         return grid.fake(rows, self.act_scale, zero)
+
+    @property
+    def weight(self) -> Tensor:
+        """Shape, type and device of the dense weight, for code that asks a layer for them.
+
+        It takes no memory, and its values are not numbers: those are in :meth:`effective_weight`.
+        """
+        return self.marker.expand(self.out_features, self.in_features)
 
     @property
     def folds(self) -> bool:

@@ -18,16 +18,20 @@ SHOWN_CHANNELS = 64
 
 
 @torch.no_grad()
-def output_errors(linear: nn.Linear, layer: DuQuantLinear, rows: Tensor) -> tuple[float, float]:
+def output_errors(
+    linear: nn.Linear, layer: DuQuantLinear, rows: Tensor, given: Tensor | None = None
+) -> tuple[float, float]:
     """Relative square errors of the output: of all rows together, and the median of each row's own.
 
     Args:
         linear: The dense layer.
         layer: The quantized one.
         rows: Inputs, of shape ``(rows, in)``.
+        given: What the quantized layer is given instead.
     """
-    rows = rows.to(linear.weight)
-    return relative_errors(layer(rows), linear(rows), linear.bias)
+    given = rows if given is None else given
+    weight = linear.weight
+    return relative_errors(layer(given.to(weight)), linear(rows.to(weight)), linear.bias)
 
 
 def relative_errors(found: Tensor, exact: Tensor, bias: Tensor | None = None) -> tuple[float, float]:

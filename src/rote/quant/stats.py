@@ -102,6 +102,7 @@ class CalibrationStats:
         wanted: Batches asked for.
         batches: Batches seen.
         layers: By name.
+        sources: For every linear layer how often its input came straight from which norm.
         groups: The groups whose transforms bounds were taken behind; empty if they were not.
     """
 
@@ -110,6 +111,12 @@ class CalibrationStats:
     batches: int = 0
     layers: dict[str, LayerStats] = field(default_factory=dict[str, LayerStats])
     groups: list[list[str]] = field(default_factory=list[list[str]])
+    sources: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
+
+    def came_from(self, layer: str, norm: str) -> None:
+        """Note that an input of a layer is the output of a norm."""
+        counts = self.sources.setdefault(layer, {})
+        counts[norm] = counts.get(norm, 0) + 1
 
     @property
     def done(self) -> bool:
@@ -137,6 +144,10 @@ class CalibrationStats:
             result.wanted += part.wanted
             result.batches += part.batches
             result.groups += [group for group in part.groups if group not in result.groups]
+            for name, counts in part.sources.items():
+                for norm, times in counts.items():
+                    known = result.sources.setdefault(name, {})
+                    known[norm] = known.get(norm, 0) + times
             for name, layer in part.layers.items():
                 mine = result.layers.setdefault(name, LayerStats.empty(len(layer.peak)))
                 if len(mine.peak) != len(layer.peak):
@@ -171,8 +182,10 @@ class CalibrationStats:
                 value = getattr(layer, key)
                 if value is not None:
                     tensors[f"{name}:{key}"] = value
-        counts = {"wanted": self.wanted, "batches": self.batches, "groups": self.groups}
-        content = {"format": FORMAT, "config": self.config.to_json(), "layers": layers, **counts}
+        content = {
+            "format": FORMAT, "config": self.config.to_json(), "layers": layers, "wanted": self.wanted,
+            "batches": self.batches, "groups": self.groups, "sources": self.sources,
+        }  # fmt: skip
         storage.write(path, tensors, content)
 
     @classmethod
@@ -188,6 +201,7 @@ class CalibrationStats:
         try:
             config = DuQuantConfig.from_json(content["config"])
             stats = cls(config, content["wanted"], content["batches"], groups=content["groups"])
+            stats.sources = content["sources"]
             for name, values in content["layers"].items():
                 kept = {key: tensors.get(f"{name}:{key}") for key in _TENSORS}
                 layer = LayerStats(**values, **cast(Any, kept))

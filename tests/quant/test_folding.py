@@ -1,0 +1,116 @@
+"""Smoothing that is folded into norms."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rote.quant import DuQuantConfig, calibrate, load_quantized, quantize_, save_quantized
+from rote.quant.folding import find_fold, source_of
+
+from .models import Tiny, batches
+
+CONFIG = DuQuantConfig(
+    block_size=16, rotation_steps=4, calib_batches=2, fold_smoothing=True, weight_bits=8, sample_rows=64
+)
+GROUPS = [["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"], ["mlp.gate_proj", "mlp.up_proj"]]
+
+
+def calibrated(model, config=CONFIG, **options):
+    with calibrate(model, config, **options) as stats, torch.no_grad():
+        for batch in batches(2):
+            model(batch)
+    return stats
+
+
+class GemmaNorm(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(size) * 0.3)
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * (1 + self.weight)
+
+
+class SquareNorm(GemmaNorm):
+    def forward(self, x):
+        return x * self.weight.square()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("make", [torch.nn.RMSNorm, torch.nn.LayerNorm, GemmaNorm])
+def test_a_folded_norm_divides_its_output(make, dtype):
+    norm = make(32).to(dtype)
+    for parameter in norm.parameters():
+        parameter.data += 0.2 * torch.randn(32).to(dtype)
+    before = {name: value.clone() for name, value in norm.state_dict().items()}
+    scale, x = torch.rand(32) + 0.5, torch.randn(7, 32).to(dtype)
+    expected = norm(x).float() / scale
+    fold = find_fold(norm, scale)
+    assert fold is not None
+    assert all(torch.equal(value, before[name]) for name, value in norm.state_dict().items()), "only tried"
+    fold.apply()
+    assert torch.allclose(
+        norm(x).float(), expected, rtol=4 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).eps * 8
+    )
+
+
+def test_a_norm_of_another_kind_is_left_alone():
+    norm = SquareNorm(32)
+    before = norm.weight.detach().clone()
+    assert find_fold(norm, torch.rand(32) + 0.5) is None
+    assert find_fold(norm, torch.ones(31)) is None
+    assert torch.equal(norm.weight, before)
+
+
+def test_groups_behind_norms_are_smoothed_at_no_cost():
+    model, x = Tiny(), batches(1, seed=4)[0]
+    expected = model(x)
+    norms = [block.input_layernorm.weight.detach().clone() for block in model.layers]
+    report = quantize_(model, CONFIG, calibrated(model), stages=True)
+    assert ((model(x) - expected).norm() / expected.norm()) < 0.03
+    for block, before in zip(model.layers, norms, strict=True):
+        assert not torch.allclose(block.input_layernorm.weight, before)
+        assert block.self_attn.q_proj.transform.smooth is None
+    smoothed = [row.name for row in report if row.stages[1].name == "smoothing"]
+    assert smoothed == [f"layers.{i}.{name}" for i in (0, 1) for group in GROUPS for name in group]
+    for row in report:
+        assert row.output_error is not None and row.output_error < 2e-3
+        assert row.weight_error is not None and row.weight_error < 1e-3
+
+
+def test_it_is_the_smoothing_that_would_be_done_online():
+    model, twin = Tiny(), Tiny()
+    twin.load_state_dict(model.state_dict())
+    online = CONFIG.replace(fold_smoothing=False)
+    folded = quantize_(model, CONFIG, calibrated(model))
+    divided = quantize_(twin, online, calibrated(twin, online))
+    for name in ("layers.0.self_attn.q_proj", "layers.1.mlp.up_proj"):
+        codes = [m.get_submodule(name).weight_codes for m in (model, twin)]
+        assert torch.equal(*codes)
+        assert folded[name].output_error == pytest.approx(divided[name].output_error, rel=0.01)
+
+
+def test_a_norm_that_feeds_another_layer_is_not_folded_into():
+    model, x = Tiny(blocks=1), batches(1, seed=4)[0]
+    expected = model(x)
+    stats = calibrated(model, exclude="*.k_proj")
+    assert source_of(["layers.0.self_attn.q_proj", "layers.0.self_attn.v_proj"], stats) is None
+    assert (
+        source_of(["layers.0.mlp.gate_proj", "layers.0.mlp.up_proj"], stats)
+        == "layers.0.post_attention_layernorm"
+    )
+    assert source_of(["layers.0.mlp.down_proj"], stats) is None
+    before = model.layers[0].input_layernorm.weight.detach().clone()
+    quantize_(model, CONFIG, stats, exclude="*.k_proj")
+    assert torch.equal(model.layers[0].input_layernorm.weight, before)
+    assert ((model(x) - expected).norm() / expected.norm()) < 0.03
+
+
+def test_checkpoints_hold_the_folded_norm(tmp_path):
+    model, x = Tiny(), batches(1)[0]
+    quantize_(model, CONFIG, calibrated(model))
+    save_quantized(model, tmp_path / "a")
+    other = Tiny()
+    load_quantized(other, tmp_path / "a")
+    assert torch.equal(other(x), model(x))
