@@ -78,7 +78,8 @@ def test_silent_channels_have_a_scale():
 @pytest.mark.parametrize("rotation", ["none", "hadamard", "greedy"])
 def test_every_static_scale_in_a_model(granularity, how, rotation):
     settings = config(
-        granularity, how, rotation=rotation, weight_bits=8, calib_batches=2, act_percentile=99.99, rotation_steps=4
+        granularity, how, rotation=rotation, weight_bits=8, calib_batches=2, act_percentile=99.99,
+        rotation_steps=4,
     )  # fmt: skip
     model, x = Tiny(), batches(2)[1]
     expected = model(x)
