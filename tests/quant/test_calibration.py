@@ -80,6 +80,17 @@ def test_an_exception_passes_and_leaves_no_hooks():
     assert not any(module._forward_pre_hooks or module._forward_hooks for module in model.modules())
 
 
+def test_a_call_that_raises_is_no_batch():
+    model = Tiny()
+    with calibrate(model, CONFIG) as stats, torch.no_grad():
+        with pytest.raises(RuntimeError):
+            model(torch.randn(2, 33))
+        for batch in batches(3):
+            model(batch)
+            assert stats.batches <= 3
+    assert stats.batches == 3 and stats.layers["head"].calls == 3
+
+
 def test_other_methods_are_counted_by_hand():
     model = Tiny()
     text = r"saw 0 of 3 batches, though layers were called.*manual=True"

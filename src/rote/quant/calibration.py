@@ -87,7 +87,8 @@ class calibrate:  # noqa: N801  it is used like a function
                 self._handles.append(module.register_forward_hook(_After(self, name)))
         if not self._manual:
             self._handles.append(self._model.register_forward_pre_hook(self._begin))
-            self._handles.append(self._model.register_forward_hook(self._end, always_call=True))
+            self._handles.append(self._model.register_forward_hook(self._end))
+            self._handles.append(self._model.register_forward_hook(self._leave, always_call=True))
         return self.stats
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -124,9 +125,12 @@ class calibrate:  # noqa: N801  it is used like a function
     def _begin(self, module: nn.Module, args: object) -> None:
         self._depth += 1
 
-    def _end(self, module: nn.Module, args: object, output: object) -> None:
+    def _leave(self, module: nn.Module, args: object, output: object) -> None:
         self._depth -= 1
-        if self._depth == 0 and not self.stats.done:
+
+    def _end(self, module: nn.Module, args: object, output: object) -> None:
+        """Not called where the model raised."""
+        if self._depth == 1 and not self.stats.done:
             self.stats.end_batch()
             if self._progress:
                 end = "\n" if self.stats.done else ""

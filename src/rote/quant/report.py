@@ -115,7 +115,8 @@ class QuantReport:
     def __str__(self) -> str:
         head = ("layer", "shape", "bits", "path", "bytes", "ratio", "weight", "output", "token", "clipped")
         table = [head, *(_cells(layer) for layer in self.layers)]
-        widths = [max(len(row[i]) for row in table if i < len(row)) for i in range(len(head))]
+        full = [row for row in table if len(row) == len(head)]  # reasons may be long
+        widths = [max(len(row[i]) for row in (full if i >= _REASON else table)) for i in range(len(head))]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
             for row in table
@@ -125,6 +126,10 @@ class QuantReport:
         if self.quantized:
             total += f", {self.ratio:.3f} of their bytes"
         return "\n".join([*lines, total])
+
+
+_REASON = 6
+"""Column where a layer that is not quantized has its reason."""
 
 
 def _cells(layer: LayerReport) -> tuple[str, ...]:
