@@ -115,6 +115,18 @@ def test_a_dry_run_changes_nothing_and_foretells_the_bytes():
     assert "would be quantized" in str(planned)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [DuQuantConfig(), DuQuantConfig.vla(path="kernel", transform_dtype="bfloat16")],
+    ids=["duquant", "policy"],
+)
+def test_layers_of_real_size_keep_little_more_than_a_quarter_of_their_bytes(config):
+    shapes = {"up": (1024, 4096), "down": (4096, 1024), "q": (1024, 2048), "o": (2048, 1024)}
+    model = torch.nn.ModuleDict({name: torch.nn.Linear(*shape, bias=False) for name, shape in shapes.items()})
+    report = quantize_(model.bfloat16(), config, dry_run=True)
+    assert len(report.quantized) == 4 and 0.25 < report.ratio < 0.28
+
+
 def test_calibration_is_asked_for():
     model = Tiny()
     with pytest.raises(MisuseError, match="needs calibration"):

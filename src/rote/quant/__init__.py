@@ -1,4 +1,20 @@
-"""DuQuant: linear layers with 4-bit weights and 8-bit activations, made for graphs."""
+"""DuQuant: linear layers with 4-bit weights and 8-bit activations, made for graphs.
+
+    config = DuQuantConfig(weight_bits=4, act_bits=8, block_size=128)
+    with calibrate(model, config) as stats:                 # ordinary forward passes
+        for batch in batches:
+            model(**batch)
+    report = quantize_(model, config, stats)                # in place; a row for every linear layer
+    print(report)
+    save_quantized(model, "policy-w4a8.safetensors")
+    load_quantized(fresh, "policy-w4a8.safetensors")        # into a model as its constructor makes it
+
+A layer's input is smoothed, rotated, permuted and rotated again, so that outliers are spread over all
+channels before it is rounded to 8 bits; the weight absorbs the inverse and is rounded to 4.
+``DuQuantConfig.vla()`` is the variant that public forks of openpi call by the same name. Nothing here knows
+the runtime of rote, and that knows nothing of this: layers are plain modules that run eagerly, compiled,
+captured and replayed.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +25,12 @@ from .config import DuQuantConfig as DuQuantConfig
 from .convert import quantize_ as quantize_
 from .environment import quantize_from_env as quantize_from_env
 from .linear import DuQuantLinear as DuQuantLinear
+from .picture import draw as draw
 from .report import LayerReport as LayerReport
 from .report import QuantReport as QuantReport
 from .stats import CalibrationStats as CalibrationStats
 
 __all__ = [
-    "CalibrationStats", "DuQuantConfig", "DuQuantLinear", "LayerReport", "QuantReport", "calibrate",
+    "CalibrationStats", "DuQuantConfig", "DuQuantLinear", "LayerReport", "QuantReport", "calibrate", "draw",
     "load_quantized", "quantize_", "quantize_from_env", "save_quantized",
 ]  # fmt: skip
