@@ -60,8 +60,9 @@ def _quantize(
     """Write tokens, ``(tokens, channels)``, as codes with their scales, zero points and sums."""
     place = q + token.to(tl.int64)[:, None] * K + channel[None, :]
     if MODE == FLOAT:
-        tl.store(place, v.to(q.dtype.element_ty), mask=inside)
-        tl.store(total + token, tl.sum(v, 1), mask=token < M)
+        kept = v.to(q.dtype.element_ty)
+        tl.store(place, kept, mask=inside)
+        tl.store(total + token, tl.sum(kept.to(tl.float32), 1), mask=token < M)  # of what the product will see
     else:
         ones = tl.full(token.shape, 1.0, tl.float32)
         z = tl.zeros(token.shape, tl.float32)
@@ -145,7 +146,7 @@ def shared(
 def blocks(
     x, smooth, order, matrices, q, scale, zero, total, static_scale, static_zero, work, M, COUNT, WIDTH, K, clip,
     SMOOTH: tl.constexpr, ORDER: tl.constexpr, B: tl.constexpr, NB: tl.constexpr, MODE: tl.constexpr,
-    LOW: tl.constexpr, HIGH: tl.constexpr, PDL: tl.constexpr,
+    LOW: tl.constexpr, HIGH: tl.constexpr, SAME: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Transform one token at a time: gather, then multiply each block by its matrix."""
     if PDL:
@@ -167,7 +168,7 @@ def blocks(
             value = tl.load(base + source, mask=known, other=0).to(tl.float32)
             if SMOOTH:
                 value = tl.div_rn(value, tl.load(smooth + source, mask=known, other=1.0).to(tl.float32))
-            line = matrices + (block * B + i)[:, None] * B + inner[None, :]
+            line = matrices + ((0 if SAME else block * B) + i + block * 0)[:, None] * B + inner[None, :]
             v += value[:, None] * tl.load(line, mask=real[:, None], other=0).to(tl.float32)
         token = start + tl.arange(0, 1)
         inside = (token < M)[:, None] & (channel < K)[None, :]
