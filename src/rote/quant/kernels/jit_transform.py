@@ -62,7 +62,9 @@ def _quantize(
     if MODE == FLOAT:
         kept = v.to(q.dtype.element_ty)
         tl.store(place, kept, mask=inside)
-        tl.store(total + token, tl.sum(kept.to(tl.float32), 1), mask=token < M)  # of what the product will see
+        tl.store(
+            total + token, tl.sum(kept.to(tl.float32), 1), mask=token < M
+        )  # of what the product will see
     else:
         ones = tl.full(token.shape, 1.0, tl.float32)
         z = tl.zeros(token.shape, tl.float32)
@@ -116,12 +118,16 @@ def shared(
     inner = tl.arange(0, B)
     square = inner[:, None] * B + inner[None, :]
     channel = tl.arange(0, NB * B)
-    place = tl.arange(0, T * NB * B)  # flat: in two dimensions gathers become warp shuffles, thousands of them
+    place = tl.arange(
+        0, T * NB * B
+    )  # flat: in two dimensions gathers become warp shuffles, thousands of them
     block_channel = (row % NB)[:, None] * B + inner[None, :]
     for start in range(program * T, M, programs * T):
         from_token = start + row // NB
         here = (from_token < M)[:, None] & (block_channel < WIDTH)
-        v = tl.load(x + from_token.to(tl.int64)[:, None] * WIDTH + block_channel, mask=here, other=0).to(tl.float32)
+        v = tl.load(x + from_token.to(tl.int64)[:, None] * WIDTH + block_channel, mask=here, other=0).to(
+            tl.float32
+        )
         if SMOOTH:
             divisor = tl.load(smooth + block_channel, mask=block_channel < WIDTH, other=1.0).to(tl.float32)
             v = tl.div_rn(v, divisor)
@@ -158,7 +164,8 @@ def blocks(
     real = block * B < K
     channel = tl.arange(0, NB * B)
     for start in range(program, M, programs):
-        base = x + start.to(tl.int64) * WIDTH
+        token = start + tl.arange(0, 1)
+        base = x + token.to(tl.int64) * WIDTH
         v = tl.zeros((NB, B), tl.float32)
         for i in range(B):
             source = block * B + i
@@ -170,7 +177,6 @@ def blocks(
                 value = tl.div_rn(value, tl.load(smooth + source, mask=known, other=1.0).to(tl.float32))
             line = matrices + ((0 if SAME else block * B) + i + block * 0)[:, None] * B + inner[None, :]
             v += value[:, None] * tl.load(line, mask=real[:, None], other=0).to(tl.float32)
-        token = start + tl.arange(0, 1)
         inside = (token < M)[:, None] & (channel < K)[None, :]
         _quantize(
             tl.reshape(v, (1, NB * B)), token, channel, inside, M, K, q, scale, zero, total, static_scale,

@@ -64,7 +64,9 @@ class Grid:
     static_zero: Tensor | None = field(default=None)
 
 
-def linear(x: Tensor, change: Transform, grid: Grid, weight: PackedWeight, bias: Tensor | None = None) -> Tensor:
+def linear(
+    x: Tensor, change: Transform, grid: Grid, weight: PackedWeight, bias: Tensor | None = None
+) -> Tensor:
     """Transform, quantize and multiply.
 
     Args:
@@ -114,7 +116,9 @@ def product(
 _library = torch.library.Library(NAMESPACE, "DEF")
 _library.define(f"transform_rows(Tensor x, {_TRANSFORM}, ScalarType dtype) -> Tensor")
 _library.define(f"quantize_rows(Tensor x, {_TRANSFORM}, {_GRID}) -> (Tensor, Tensor, Tensor, Tensor)")
-_library.define(f"product(Tensor x, Tensor scale, Tensor zero, Tensor total, {_WEIGHT}, ScalarType dtype) -> Tensor")
+_library.define(
+    f"product(Tensor x, Tensor scale, Tensor zero, Tensor total, {_WEIGHT}, ScalarType dtype) -> Tensor"
+)
 _library.define(f"linear(Tensor x, {_TRANSFORM}, {_GRID}, {_WEIGHT}) -> Tensor")
 
 
@@ -125,13 +129,19 @@ def _bits(codes: Tensor) -> int:
 # --- CPU: torch --------------------------------------------------------------------------------------------
 
 
-def transform_torch(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, dtype: torch.dtype) -> Tensor:
+def transform_torch(
+    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, dtype: torch.dtype
+) -> Tensor:
     """Transformed rows, by torch."""
     rows = oracle.transform(x, smooth, stages, width).to(dtype)
-    return rows.clone() if rows.data_ptr() == x.data_ptr() else rows  # an operator returns no view of its input
+    return (
+        rows.clone() if rows.data_ptr() == x.data_ptr() else rows
+    )  # an operator returns no view of its input
 
 
-def quantize_torch(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any) -> oracle.Quantized:
+def quantize_torch(
+    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any
+) -> oracle.Quantized:
     """Codes of transformed rows, by torch."""
     return oracle.quantize(oracle.transform(x, smooth, stages, width), *grid)
 
@@ -162,7 +172,9 @@ def linear_torch(
 # --- CUDA: Triton ------------------------------------------------------------------------------------------
 
 
-def transform_triton(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, dtype: torch.dtype) -> Tensor:
+def transform_triton(
+    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, dtype: torch.dtype
+) -> Tensor:
     """Transformed rows, by Triton."""
     if not transform.supported(stages, width):
         return transform_torch(x, smooth, stages, width, dtype)
@@ -172,7 +184,9 @@ def transform_triton(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: in
     return target.rows
 
 
-def quantize_triton(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any) -> oracle.Quantized:
+def quantize_triton(
+    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any
+) -> oracle.Quantized:
     """Codes of transformed rows, by Triton."""
     if not transform.supported(stages, width):
         return quantize_torch(x, smooth, stages, width, *grid)

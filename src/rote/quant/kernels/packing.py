@@ -73,7 +73,9 @@ def pack_weight(codes: Tensor, scale: Tensor, zero: Tensor | None, bits: int) ->
             )
     limit = 1 << (bits - 1)
     if codes.numel() and (int(codes.min()) < -limit or int(codes.max()) >= limit):
-        raise MisuseError(f"codes run from {int(codes.min())} to {int(codes.max())}, which is more than {bits} bits")
+        raise MisuseError(
+            f"codes run from {int(codes.min())} to {int(codes.max())}, which is more than {bits} bits"
+        )
     kept = None if zero is None or not bool(zero.any()) else zero.reshape(-1).to(torch.int8).contiguous()
     return PackedWeight(
         codes=layout(codes, bits),

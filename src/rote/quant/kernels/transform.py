@@ -77,7 +77,7 @@ class Target:
 def plan(stages: Sequence[Tensor]) -> list[Launch]:
     """Cut a chain of rotations (3 dimensions) and permutations (1 dimension) into launches."""
     launches: list[Launch] = []
-    rest = list(stages)
+    rest = [stage.contiguous() for stage in stages]
     while rest or not launches:
         first = rest.pop(0) if rest and _shared(rest[0]) else None
         order = second = None
