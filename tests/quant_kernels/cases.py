@@ -84,7 +84,8 @@ def to(device: Any, change: Transform, grid: Grid) -> tuple[Transform, Grid]:
 def transform_arguments(change: Transform, grid: Grid) -> tuple[Any, ...]:
     """As the operators take them."""
     return (
-        change.smooth, change.stages, change.width, grid.low, grid.high, grid.symmetric, grid.clip, grid.static_scale,
+        change.smooth, change.stages, change.width, grid.low, grid.high, grid.symmetric, grid.clip,
+        grid.static_scale,
         grid.static_zero,
     )  # fmt: skip
 

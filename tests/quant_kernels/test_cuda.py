@@ -15,8 +15,10 @@ pytestmark = [
 ]
 
 TILES = [
-    Tile(8, 64, split=4), Tile(16, 64, stages=6), Tile(16, 64, split=4, pdl=True), Tile(16, 128, unroll=2, stages=3),
-    Tile(64, 128, split=2), Tile(64, 128, pdl=True), Tile(128, 128, warps=8), Tile(256, 128, stages=3, warps=8),
+    Tile(8, 64, split=4), Tile(16, 64, stages=6), Tile(16, 64, split=4, pdl=True), Tile(16, 128, unroll=2,
+    stages=3),
+    Tile(64, 128, split=2), Tile(64, 128, pdl=True), Tile(128, 128, warps=8), Tile(256, 128, stages=3,
+    warps=8),
     Tile(128, 256, stages=3, warps=8),
 ]  # fmt: skip
 SIZES = [
@@ -177,7 +179,8 @@ def test_rows_that_start_anywhere():
     found, wanted = quantize_rows(x, change, grid), quantize_rows(x.clone(), change, grid)
     assert torch.equal(found[0], wanted[0])
     assert torch.equal(quantize_rows(x[:, ::2], *cases.to("cuda", Transform(None, (), 128), grid))[0],
-                       quantize_rows(x[:, ::2].contiguous(), *cases.to("cuda", Transform(None, (), 128), grid))[0])  # fmt: skip
+                       quantize_rows(x[:, ::2].contiguous(), *cases.to("cuda", Transform(None, (), 128),
+                       grid))[0])  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])

@@ -1,8 +1,9 @@
 """Integer linear layers: activations transformed and quantized, times packed weights.
 
-``ops`` is what a layer calls: operators registered with ``torch.library``, with implementations for CUDA (Triton),
-for the CPU (torch, the same integers) and for tracing. ``packing`` makes weights for them, ``warmup`` compiles all
-that a list of sizes needs. Triton is imported at the first launch on a GPU and not before.
+``ops`` is what a layer calls: operators registered with ``torch.library``, with implementations for CUDA
+(Triton), for the CPU (torch, the same integers) and for tracing. ``packing`` makes weights for them,
+``warmup`` compiles all that a list of sizes needs. Triton is imported at the first launch on a GPU and not
+before.
 """
 
 from __future__ import annotations

@@ -60,11 +60,13 @@ def launch(
     rows = out.shape[1]
     bits = 4 if weight.shape[2] == BLOCK // 2 else 8
     kernels.product[(tile.tiles(tokens, rows), tile.split)](
-        x=x, x_scale=scale, x_zero=zero, x_sum=total, weight=weight, w_scale=w_scale, w_zero=w_zero, w_sum=w_sum,
+        x=x, x_scale=scale, x_zero=zero, x_sum=total, weight=weight, w_scale=w_scale, w_zero=w_zero,
+        w_sum=w_sum,
         bias=bias, out=out, work=work, M=tokens, N=rows, K=columns, N_PAD=weight.shape[1],
         BITS=bits, FLOAT=x.dtype != torch.int8, X_ZERO=zero is not None and zero.numel() > 0,
         W_ZERO=w_zero is not None, BIAS=bias is not None, RAW=out.dtype == torch.int32,
-        EVEN_K=columns % (BLOCK * tile.unroll) == 0, BM=tile.bm, BN=tile.bn, UNROLL=tile.unroll, SPLIT=tile.split,
+        EVEN_K=columns % (BLOCK * tile.unroll) == 0, BM=tile.bm, BN=tile.bn, UNROLL=tile.unroll,
+        SPLIT=tile.split,
         STAGES=tile.stages, ASM=asm, PDL=tile.pdl and asm,
         num_warps=tile.warps, num_stages=tile.stages, launch_pdl=tile.pdl and asm,
     )  # fmt: skip

@@ -1,20 +1,23 @@
 # pyright: basic, reportMissingImports=false
 """The matrix product of integer activations with packed weights, in Triton.
 
-What is calculated is ``W x^T``, not ``x W^T``: with the weight as the left operand the unpacked 4-bit codes stay in
-registers (the register form of wgmma on Hopper) instead of being written to shared memory first. With up to 8 rows of
-``x`` in a tile the same code becomes ``mma.sync`` with the weights on its 16-row side.
+What is calculated is ``W x^T``, not ``x W^T``: with the weight as the left operand the unpacked 4-bit codes
+stay in registers (the register form of wgmma on Hopper) instead of being written to shared memory first. With
+up to 8 rows of ``x`` in a tile the same code becomes ``mma.sync`` with the weights on its 16-row side.
 
-Unpacking costs 0.4 integer instructions a weight: a code stays in the upper half of its byte, where it is worth 16
-times as much, and the sum, always a multiple of 16, is shifted once at the end. The two halves of a byte are 64
-columns apart, so each of the two products takes 64 neighbouring columns of ``x`` and nothing is shuffled.
+Unpacking costs 0.4 integer instructions a weight: a code stays in the upper half of its byte, where it is
+worth 16 times as much, and the sum, always a multiple of 16, is shifted once at the end. The two halves of a
+byte are 64 columns apart, so each of the two products takes 64 neighbouring columns of ``x`` and nothing is
+shuffled.
 
-The summed dimension is split over programs where there are too few tiles for the chip. The parts meet in int32 atomic
-additions, which are exact, so their order does not matter; the last program of a tile to arrive writes the output.
-``work`` (sums, then a counter for each tile) must hold zeros; the kernel of the activations writes them.
+The summed dimension is split over programs where there are too few tiles for the chip. The parts meet in
+int32 atomic additions, which are exact, so their order does not matter; the last program of a tile to arrive
+writes the output. ``work`` (sums, then a counter for each tile) must hold zeros; the kernel of the
+activations writes them.
 
-With ``PDL`` the launch may start before its predecessor is done. Only weights are touched before the wait: they are
-fetched into L2, which hides the transform of few rows behind the traffic that this kernel waits for anyway.
+With ``PDL`` the launch may start before its predecessor is done. Only weights are touched before the wait:
+they are fetched into L2, which hides the transform of few rows behind the traffic that this kernel waits for
+anyway.
 
 The interpreter knows no inline assembler and no bfloat16 arithmetic; ``ASM`` is off there.
 """
@@ -45,7 +48,8 @@ def _prefetch(weight, first, last, column, N_PAD, BN: tl.constexpr, BYTES: tl.co
     for block in range(first, last):
         tl.inline_asm_elementwise(
             "prefetch.global.L2 [$1]; mov.u32 $0, 0;",
-            "=r,l", [weight + block * N_PAD.to(tl.int64) * BYTES + lines], dtype=tl.int32, is_pure=False, pack=1,
+            "=r,l", [weight + block * N_PAD.to(tl.int64) * BYTES + lines], dtype=tl.int32, is_pure=False,
+            pack=1,
         )  # fmt: skip
 
 
@@ -151,6 +155,7 @@ def product(
         if tl.atomic_add(counter, 1, sem="acq_rel") == SPLIT - 1:
             acc = tl.load(sums, mask=inside, other=0, cache_modifier=".cg")
             _write(
-                acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, bias, rows, columns, inside, M, N, K,
+                acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, bias, rows, columns, inside, M, N,
+                K,
                 BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW,
             )  # fmt: skip

@@ -1,11 +1,12 @@
 """What a layer calls: operators of torch, each with a CUDA, a CPU and a fake implementation.
 
-They are registered by ``Library.define``, which costs a call a third of what ``custom_op`` does. Each allocates what
-it returns and what it works in, writes nothing else, reads nothing back to the host, and can be captured into a graph
-once its kernels are compiled (see ``warmup``). None has a gradient; the layer gives one.
+They are registered by ``Library.define``, which costs a call a third of what ``custom_op`` does. Each
+allocates what it returns and what it works in, writes nothing else, reads nothing back to the host, and can
+be captured into a graph once its kernels are compiled (see ``warmup``). None has a gradient; the layer gives
+one.
 
-``linear`` is the layer's whole work. Its first kernel also writes the zeros that its second one adds to, which is why
-it is one operator and not two.
+``linear`` is the layer's whole work. Its first kernel also writes the zeros that its second one adds to,
+which is why it is one operator and not two.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class Transform:
     """What is done to activations before they are quantized.
 
     Attributes:
-        smooth: What channels are divided by, of shape ``(features,)``, or None.
-        stages: In order: rotations, of shape ``(1, size, size)`` or ``(width / size, size, size)``, and permutations,
+        smooth: What channels are divided by, of shape ``(features,)``, or None. stages: In order: rotations,
+        of shape ``(1, size, size)`` or ``(width / size, size, size)``, and permutations,
             integers of shape ``(width,)`` (int16 is read fastest).
         width: Channels after the transform; inputs are padded to it with zeros.
     """
@@ -47,11 +48,9 @@ class Grid:
     """How activations are quantized.
 
     Attributes:
-        low: The smallest code.
-        high: The largest code; 0 leaves activations as they are.
-        symmetric: Without zero points.
-        clip: Factor on each token's range.
-        static_scale: None for a scale from each token; float32 of shape ``(1,)``; or of shape ``(width,)``, by
+        low: The smallest code. high: The largest code; 0 leaves activations as they are. symmetric: Without
+        zero points. clip: Factor on each token's range. static_scale: None for a scale from each token;
+        float32 of shape ``(1,)``; or of shape ``(width,)``, by
             which channels are divided and which the weight has absorbed.
         static_zero: The zero point of one static scale, float32 of shape ``(1,)``, or None for 0.
     """
@@ -80,8 +79,10 @@ def linear(
         Of the type of ``x``, of shape ``(..., weight.rows)``.
     """
     y = torch.ops.rote_kernels.linear(
-        x.reshape(-1, x.shape[-1]), change.smooth, change.stages, change.width, grid.low, grid.high, grid.symmetric,
-        grid.clip, grid.static_scale, grid.static_zero, weight.codes, weight.scale, weight.zero, weight.sums, bias,
+        x.reshape(-1, x.shape[-1]), change.smooth, change.stages, change.width, grid.low, grid.high,
+        grid.symmetric,
+        grid.clip, grid.static_scale, grid.static_zero, weight.codes, weight.scale, weight.zero,
+        weight.sums, bias,
     )  # fmt: skip
     return y.reshape(*x.shape[:-1], weight.rows)
 
@@ -90,8 +91,8 @@ def quantize_rows(x: Tensor, change: Transform, grid: Grid) -> tuple[Tensor, Ten
     """Transform and quantize ``(tokens, features)``.
 
     Returns:
-        int8 codes ``(tokens, width)``, float32 scales ``(tokens,)``, int32 zero points ``(tokens,)`` (empty if there
-        are none), and int32 sums of codes ``(tokens,)``.
+        int8 codes ``(tokens, width)``, float32 scales ``(tokens,)``, int32 zero points ``(tokens,)`` (empty
+        if there are none), and int32 sums of codes ``(tokens,)``.
     """
     return torch.ops.rote_kernels.quantize_rows(
         x, change.smooth, change.stages, change.width, grid.low, grid.high, grid.symmetric, grid.clip,
@@ -147,7 +148,8 @@ def quantize_torch(
 
 
 def product_torch(
-    x: Tensor, scale: Tensor, zero: Tensor, total: Tensor, codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor,
+    x: Tensor, scale: Tensor, zero: Tensor, total: Tensor, codes: Tensor, w_scale: Tensor, w_zero: Any,
+    w_sum: Tensor,
     bias: Any, dtype: torch.dtype,
 ) -> Tensor:  # fmt: skip
     """Codes times a weight, by torch."""
@@ -158,8 +160,10 @@ def product_torch(
 
 
 def linear_torch(
-    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, low: int, high: int, symmetric: bool, clip: float,
-    static_scale: Any, static_zero: Any, codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor, bias: Any,
+    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, low: int, high: int, symmetric: bool,
+    clip: float,
+    static_scale: Any, static_zero: Any, codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor,
+    bias: Any,
 ) -> Tensor:  # fmt: skip
     """A whole layer, by torch."""
     if high == 0:
@@ -197,7 +201,8 @@ def quantize_triton(
 
 
 def product_triton(
-    x: Tensor, scale: Tensor, zero: Tensor, total: Tensor, codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor,
+    x: Tensor, scale: Tensor, zero: Tensor, total: Tensor, codes: Tensor, w_scale: Tensor, w_zero: Any,
+    w_sum: Tensor,
     bias: Any, dtype: torch.dtype, tile: Any = None,
 ) -> Tensor:  # fmt: skip
     """Codes times a weight, by Triton; with the table's tiles unless some are given."""
@@ -215,8 +220,10 @@ def product_triton(
 
 
 def linear_triton(
-    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, low: int, high: int, symmetric: bool, clip: float,
-    static_scale: Any, static_zero: Any, codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor, bias: Any,
+    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, low: int, high: int, symmetric: bool,
+    clip: float,
+    static_scale: Any, static_zero: Any, codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor,
+    bias: Any,
     tile: Any = None,
 ) -> Tensor:  # fmt: skip
     """A whole layer, by Triton: the transform, and the product with its zeros already written."""

@@ -1,7 +1,7 @@
 """The kernels' arithmetic in plain torch: what they are tested against, and what runs on a CPU.
 
-Transforms are float32. Codes follow from them by true division and rounding half to even. Sums are integers, exact,
-and the few operations that turn them into outputs come in the same order as in the kernels.
+Transforms are float32. Codes follow from them by true division and rounding half to even. Sums are integers,
+exact, and the few operations that turn them into outputs come in the same order as in the kernels.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The layout of weights that the kernels read. It is private: checkpoints keep another, plain one.
 
-The columns of a weight are cut into blocks of 128, and the blocks are the outermost dimension, so that the rows of
-any tile are one piece of memory::
+The columns of a weight are cut into blocks of 128, and the blocks are the outermost dimension, so that the
+rows of any tile are one piece of memory::
 
     (ceil(K / 128), N padded to 128, 64)     up to 4 bits: byte j holds column j below and column j + 64 above
     (ceil(K / 128), N padded to 128, 128)    more: one column in a byte
@@ -61,15 +61,15 @@ def pack_weight(codes: Tensor, scale: Tensor, zero: Tensor | None, bits: int) ->
         bits: Of a code, 2 to 8. Up to 4 are packed in half bytes.
 
     Raises:
-        MisuseError: Scales or zero points are not one for each row (scales for groups of columns would leave no
-            integer sum), or codes do not fit the bits.
+        MisuseError: Scales or zero points are not one for each row (scales for groups of columns would leave
+            no integer sum), or codes do not fit the bits.
     """
     rows, columns = codes.shape
     for name, values in (("scale", scale), ("zero", zero)):
         if values is not None and values.numel() != rows:
             raise MisuseError(
-                f"{name} has shape {tuple(values.shape)}, and the kernels take one value for each of {rows} rows; "
-                "weights with scales for groups of columns run on path='fused'"
+                f"{name} has shape {tuple(values.shape)}, and the kernels take one value for each of "
+                f"{rows} rows; weights with scales for groups of columns run on path='fused'"
             )
     limit = 1 << (bits - 1)
     if codes.numel() and (int(codes.min()) < -limit or int(codes.max()) >= limit):

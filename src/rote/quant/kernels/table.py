@@ -1,7 +1,7 @@
-"""Which tiles the product uses: measured ones for GPUs and shapes in ``tables``, a rule of thumb for all others.
+"""Which tiles the product uses: measured ones for GPUs and shapes in ``tables``, else a rule of thumb.
 
-The files are written by ``python -m benchmarks.w4a8 --tune``, one for each GPU, and read once. Nothing is measured
-while a layer runs.
+The files are written by ``python -m benchmarks.w4a8 --tune``, one for each GPU, and read once. Nothing is
+measured while a layer runs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import re
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from typing import Any
+
+from . import tables
 
 BUCKETS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 """Rows are rounded up to one of these to look tiles up; more than the last count as the last."""
@@ -93,7 +95,7 @@ def choose(gpu: str, units: int, kind: str, m: int, n: int, k: int) -> Tile:
 
 @functools.cache
 def _table(name: str) -> dict[str, Any]:
-    file = resources.files(__package__).joinpath("tables", f"{name}.json")
+    file = resources.files(tables).joinpath(f"{name}.json")
     return json.loads(file.read_text(encoding="utf-8"))["tiles"] if file.is_file() else {}
 
 

@@ -1,9 +1,9 @@
 """Launches of the kernels that transform and quantize activations: how many, and with which sizes.
 
-One launch does everything where rotations have one matrix for all blocks (up to a rotation, a permutation and a
-rotation), or where there is one rotation with a matrix for each block. Longer chains take one launch more for each
-such piece, through float32 rows in between. Rows of more than 32768 channels do not fit a program and go through
-torch.
+One launch does everything where rotations have one matrix for all blocks (up to a rotation, a permutation and
+a rotation), or where there is one rotation with a matrix for each block. Longer chains take one launch more
+for each such piece, through float32 rows in between. Rows of more than 32768 channels do not fit a program
+and go through torch.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from . import oracle
 from .jit import gpu, interpreted, module
+from .table import bucket
 
 WIDEST = 32768
 """Channels that a program holds."""
@@ -161,9 +162,12 @@ def _launch(
     blocks = _power(-(-width // size))
     common = {
         "smooth": smooth, "order": piece.order, "q": to.rows, "scale": to.scale, "zero": to.zero, "total": to.total,
-        "static_scale": to.static_scale, "static_zero": to.static_zero, "work": to.total if work is None else work,
-        "M": tokens, "COUNT": 0 if work is None else work.numel(), "WIDTH": x.shape[1], "K": width, "clip": to.clip,
-        "SMOOTH": smooth is not None, "ORDER": piece.order is not None, "B": size, "NB": blocks, "MODE": to.mode,
+        "static_scale": to.static_scale, "static_zero": to.static_zero,
+        "work": to.total if work is None else work,
+        "M": tokens, "COUNT": 0 if work is None else work.numel(), "WIDTH": x.shape[1], "K": width,
+        "clip": to.clip,
+        "SMOOTH": smooth is not None, "ORDER": piece.order is not None, "B": size, "NB": blocks,
+        "MODE": to.mode,
         "LOW": to.low, "HIGH": to.high, "PDL": pdl and not exact,
     }  # fmt: skip
     if piece.single:
@@ -175,11 +179,12 @@ def _launch(
         )
         return
     least = 1 if rotation is None else -(-TENSOR_CORE_BLOCK // blocks)
-    together = max(least, min(_TILE // (size * blocks), _power(tokens // units + 1) // 2))
+    together = max(least, min(_TILE // (size * blocks), _power(bucket(tokens) // units + 1) // 2))
     elements = together * size * blocks
     programs = min(-(-tokens // together), units * max(1, _TILE // elements))
     kernels.shared[(programs,)](
-        x=x, r1=piece.first, r2=piece.second, R1=piece.first is not None, R2=piece.second is not None, T=together,
+        x=x, r1=piece.first, r2=piece.second, R1=piece.first is not None, R2=piece.second is not None,
+        T=together,
         SPLIT_X=x.dtype != torch.bfloat16 or smooth is not None,
         SPLIT_R=rotation is not None and rotation.dtype != torch.bfloat16, EXACT=exact,
         num_warps=4 if elements <= 4096 else 8 if elements <= _TILE else 16, num_stages=1, **common,

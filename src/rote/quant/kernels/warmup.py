@@ -23,8 +23,8 @@ def warmup(
 ) -> None:
     """Run a layer once for each number of rows, so that none of its kernels is compiled later.
 
-    Kernels differ by the bucket of the number of rows, the shapes and the options of a layer; those of a second layer
-    of the same kind are there already, and cost a launch.
+    Kernels differ by the bucket of the number of rows, the shapes and the options of a layer; those of a
+    second layer of the same kind are there already, and cost a launch.
 
     Args:
         sizes: Numbers of rows that the layer will get.
