@@ -80,7 +80,8 @@ class Layer:
     def call(self, x: Tensor, change: Transform, tile: Tile | None = None) -> Call:
         grid = self.grid
         both = (
-            change.smooth, change.stages, change.width, grid.low, grid.high, grid.symmetric, grid.clip, None, None,
+            change.smooth, change.stages, change.width, grid.low, grid.high, grid.symmetric, grid.clip,
+            None, None,
         )  # fmt: skip
         rest = (self.weight.scale, self.weight.zero, self.weight.sums, None)
         return lambda i: ops.linear_triton(x, *both, self.codes[i % len(self.codes)], *rest, tile)
@@ -124,7 +125,7 @@ def graph_of(call: Call, calls: int, indices: Callable[[int], int]) -> torch.cud
 
 
 def measure(ways: Mapping[str, tuple[Call, int]], rounds: int) -> dict[str, dict[str, float]]:
-    """Microseconds per call, cold and warm, of each way with its number of weight copies; the ways take turns."""
+    """Microseconds per call of each way, cold and warm; the ways come with their number of weight copies."""
     graphs: dict[tuple[str, str], tuple[torch.cuda.CUDAGraph, int]] = {}
     for way, (call, count) in ways.items():
         calls = max(count, 16)
@@ -156,8 +157,8 @@ def candidates(m: int, n: int, k: int, units: int) -> Iterator[Tile]:
     steps = -(-k // 128)
     if m > 64:
         for bm, bn, stages, warps in (
-            (64, 128, 4, 4), (64, 128, 4, 8), (64, 64, 4, 4), (128, 64, 4, 4), (128, 128, 3, 8), (128, 128, 4, 8),
-            (128, 256, 3, 8), (256, 128, 3, 8), (64, 256, 4, 8), (128, 128, 3, 4),
+            (64, 128, 4, 4), (64, 128, 4, 8), (64, 64, 4, 4), (128, 64, 4, 4), (128, 128, 3, 8),
+            (128, 128, 4, 8), (128, 256, 3, 8), (256, 128, 3, 8), (64, 256, 4, 8), (128, 128, 3, 4),
         ):  # fmt: skip
             for split in (1, 2, 4):
                 tile = Tile(bm, bn, 1, split, stages, warps)
@@ -176,7 +177,7 @@ def candidates(m: int, n: int, k: int, units: int) -> Iterator[Tile]:
 
 
 def tune(out: Path, deadline: float) -> dict[str, Any]:
-    """Find tiles for every shape and some numbers of rows; written after each, so that an end loses nothing."""
+    """Find tiles for every shape and some numbers of rows; each is written at once."""
     device = torch.cuda.get_device_properties(0)
     tiles: dict[str, dict[str, Any]] = {}
     log: list[dict[str, Any]] = []
@@ -221,13 +222,14 @@ def tune_one(layer: Layer, m: int, units: int, deadline: float, log: list[dict[s
         return None
     ranked = sorted(times, key=times.__getitem__)
     log += [{"n": layer.n, "k": layer.k, "m": m, "us": times[tile], **tile.to_dict()} for tile in ranked[:5]]
-    late = [tile for tile in ranked if not tile.pdl]
+    best, late = ranked[0], next(tile for tile in ranked if not tile.pdl)
+    guess = times.get(rule(units, "w4a8", bucket(m), layer.n, layer.k), math.nan)
     print(
-        f"{layer.n}x{layer.k} m={m}: {times[ranked[0]]:.2f} us {ranked[0]}; without pdl {times[late[0]]:.2f} us; "
-        f"rule {times.get(rule(units, 'w4a8', bucket(m), layer.n, layer.k), math.nan):.2f} us; {len(times)} tried",
+        f"N={layer.n} K={layer.k} M={m}: {times[best]:.2f} us, {best}; without pdl {times[late]:.2f} us; "
+        f"by the rule {guess:.2f} us; {len(times)} tried",
         flush=True,
     )
-    return ranked[0]
+    return best
 
 
 # --- Comparison --------------------------------------------------------------------------------------------

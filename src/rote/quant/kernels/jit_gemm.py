@@ -48,8 +48,8 @@ def _prefetch(weight, first, last, column, N_PAD, BN: tl.constexpr, BYTES: tl.co
     for block in range(first, last):
         tl.inline_asm_elementwise(
             "prefetch.global.L2 [$1]; mov.u32 $0, 0;",
-            "=r,l", [weight + block * N_PAD.to(tl.int64) * BYTES + lines], dtype=tl.int32, is_pure=False,
-            pack=1,
+            "=r,l", [weight + block * N_PAD.to(tl.int64) * BYTES + lines], dtype=tl.int32,
+            is_pure=False, pack=1,
         )  # fmt: skip
 
 
@@ -156,6 +156,5 @@ def product(
             acc = tl.load(sums, mask=inside, other=0, cache_modifier=".cg")
             _write(
                 acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, bias, rows, columns, inside, M, N,
-                K,
-                BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW,
+                K, BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW,
             )  # fmt: skip

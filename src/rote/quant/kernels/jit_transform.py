@@ -4,15 +4,14 @@
 ``shared`` does up to a rotation, a permutation and a second rotation in one launch, for rotations whose
 blocks share one matrix. A program owns whole tokens. A token's blocks are the rows of a tile, so even one
 token is a proper matrix product on tensor cores; the permutation is a gather through shared memory, and the
-largest absolute value, which is over the whole row, needs no second pass. Matrices are read once: programs
-loop over tokens.
+largest absolute value, which is over the whole row, needs no second pass. Programs loop over tokens.
 
 ``blocks`` does a permutation and a rotation with a matrix for each block, by multiply and add: those blocks
 are small.
 
 Tensor cores take bfloat16. What does not fit is split in two (a number is its bfloat16 plus that of the
-rest), and the product of the rests is left out: the error is 2^-16 of a number, as a third of float32's bits
-would be lost twice over before a code changes. ``EXACT`` multiplies in float32 instead; the interpreter,
+rest), and the product of the rests is left out, which costs 2^-16 of a number, far less than half a step
+of a code. ``EXACT`` multiplies in float32 instead; the interpreter,
 which has no bfloat16 arithmetic, needs that.
 
 Rounding is half to even, as in torch: adding and taking away 1.5 * 2^23 leaves a whole number for all that
@@ -107,12 +106,11 @@ def _clear(work, COUNT, program, programs):
 @triton.jit(do_not_specialize=["M", "COUNT"])
 def shared(
     x, smooth, r1, order, r2, q, scale, zero, total, static_scale, static_zero, work, M, COUNT, WIDTH, K,
-    clip,
-    SMOOTH: tl.constexpr, R1: tl.constexpr, ORDER: tl.constexpr, R2: tl.constexpr, B: tl.constexpr,
+    clip, SMOOTH: tl.constexpr, R1: tl.constexpr, ORDER: tl.constexpr, R2: tl.constexpr, B: tl.constexpr,
     NB: tl.constexpr, T: tl.constexpr, MODE: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
     SPLIT_X: tl.constexpr, SPLIT_R: tl.constexpr, EXACT: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Transform ``T`` tokens at a time, ``NB`` blocks (a power of two, at least K / B) of ``B`` channels each."""
+    """Transform ``T`` tokens at a time: ``NB`` blocks (a power of two, K / B or more) of ``B`` channels."""
     if PDL:
         gdc_launch_dependents()
     program, programs = tl.program_id(0), tl.num_programs(0)
@@ -154,8 +152,7 @@ def shared(
 @triton.jit(do_not_specialize=["M", "COUNT"])
 def blocks(
     x, smooth, order, matrices, q, scale, zero, total, static_scale, static_zero, work, M, COUNT, WIDTH, K,
-    clip,
-    SMOOTH: tl.constexpr, ORDER: tl.constexpr, B: tl.constexpr, NB: tl.constexpr, MODE: tl.constexpr,
+    clip, SMOOTH: tl.constexpr, ORDER: tl.constexpr, B: tl.constexpr, NB: tl.constexpr, MODE: tl.constexpr,
     LOW: tl.constexpr, HIGH: tl.constexpr, SAME: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Transform one token at a time: gather, then multiply each block by its matrix."""

@@ -12,7 +12,7 @@ which is why it is one operator and not two.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -32,9 +32,9 @@ class Transform:
     """What is done to activations before they are quantized.
 
     Attributes:
-        smooth: What channels are divided by, of shape ``(features,)``, or None. stages: In order: rotations,
-        of shape ``(1, size, size)`` or ``(width / size, size, size)``, and permutations,
-            integers of shape ``(width,)`` (int16 is read fastest).
+        smooth: What channels are divided by, of shape ``(features,)``, or None.
+        stages: In order: rotations, of shape ``(1, size, size)`` or ``(width / size, size, size)``, and
+            permutations, integers of shape ``(width,)`` (int16 is read fastest).
         width: Channels after the transform; inputs are padded to it with zeros.
     """
 
@@ -48,9 +48,11 @@ class Grid:
     """How activations are quantized.
 
     Attributes:
-        low: The smallest code. high: The largest code; 0 leaves activations as they are. symmetric: Without
-        zero points. clip: Factor on each token's range. static_scale: None for a scale from each token;
-        float32 of shape ``(1,)``; or of shape ``(width,)``, by
+        low: The smallest code.
+        high: The largest code; 0 leaves activations as they are.
+        symmetric: Without zero points.
+        clip: Factor on each token's range.
+        static_scale: None for a scale from each token; float32 of shape ``(1,)``; or of shape ``(width,)``, by
             which channels are divided and which the weight has absorbed.
         static_zero: The zero point of one static scale, float32 of shape ``(1,)``, or None for 0.
     """
@@ -60,7 +62,7 @@ class Grid:
     symmetric: bool = False
     clip: float = 1.0
     static_scale: Tensor | None = None
-    static_zero: Tensor | None = field(default=None)
+    static_zero: Tensor | None = None
 
 
 def linear(
@@ -79,10 +81,9 @@ def linear(
         Of the type of ``x``, of shape ``(..., weight.rows)``.
     """
     y = torch.ops.rote_kernels.linear(
-        x.reshape(-1, x.shape[-1]), change.smooth, change.stages, change.width, grid.low, grid.high,
-        grid.symmetric,
-        grid.clip, grid.static_scale, grid.static_zero, weight.codes, weight.scale, weight.zero,
-        weight.sums, bias,
+        x.reshape(-1, x.shape[-1]), change.smooth, change.stages, change.width,
+        grid.low, grid.high, grid.symmetric, grid.clip, grid.static_scale, grid.static_zero,
+        weight.codes, weight.scale, weight.zero, weight.sums, bias,
     )  # fmt: skip
     return y.reshape(*x.shape[:-1], weight.rows)
 
@@ -148,9 +149,8 @@ def quantize_torch(
 
 
 def product_torch(
-    x: Tensor, scale: Tensor, zero: Tensor, total: Tensor, codes: Tensor, w_scale: Tensor, w_zero: Any,
-    w_sum: Tensor,
-    bias: Any, dtype: torch.dtype,
+    x: Tensor, scale: Tensor, zero: Tensor, total: Tensor,
+    codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor, bias: Any, dtype: torch.dtype,
 ) -> Tensor:  # fmt: skip
     """Codes times a weight, by torch."""
     sums = oracle.integer_sums(x, codes, w_scale.shape[0], _bits(codes))
@@ -160,10 +160,9 @@ def product_torch(
 
 
 def linear_torch(
-    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, low: int, high: int, symmetric: bool,
-    clip: float,
-    static_scale: Any, static_zero: Any, codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor,
-    bias: Any,
+    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
+    low: int, high: int, symmetric: bool, clip: float, static_scale: Any, static_zero: Any,
+    codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor, bias: Any,
 ) -> Tensor:  # fmt: skip
     """A whole layer, by torch."""
     if high == 0:
@@ -201,9 +200,8 @@ def quantize_triton(
 
 
 def product_triton(
-    x: Tensor, scale: Tensor, zero: Tensor, total: Tensor, codes: Tensor, w_scale: Tensor, w_zero: Any,
-    w_sum: Tensor,
-    bias: Any, dtype: torch.dtype, tile: Any = None,
+    x: Tensor, scale: Tensor, zero: Tensor, total: Tensor,
+    codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor, bias: Any, dtype: torch.dtype, tile: Any = None,
 ) -> Tensor:  # fmt: skip
     """Codes times a weight, by Triton; with the table's tiles unless some are given."""
     tokens, n = x.shape[0], w_scale.shape[0]
@@ -220,10 +218,9 @@ def product_triton(
 
 
 def linear_triton(
-    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, low: int, high: int, symmetric: bool,
-    clip: float,
-    static_scale: Any, static_zero: Any, codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor,
-    bias: Any,
+    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
+    low: int, high: int, symmetric: bool, clip: float, static_scale: Any, static_zero: Any,
+    codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor, bias: Any,
     tile: Any = None,
 ) -> Tensor:  # fmt: skip
     """A whole layer, by Triton: the transform, and the product with its zeros already written."""

@@ -48,7 +48,7 @@ def quantize(
     static_scale: Tensor | None,
     static_zero: Tensor | None,
 ) -> Quantized:
-    """Transformed rows as codes, and for each token its scale, zero point (none if symmetric) and sum of codes."""
+    """Codes, and for each token its scale, its zero point (none if symmetric) and its sum of codes."""
     tokens = v.shape[0]
     scale, zero, divisor = _grid(v, low, high, symmetric, clip, static_scale, static_zero)
     codes = ((v / divisor).round() + zero[:, None]).clamp(low, high).to(torch.int8)

@@ -100,7 +100,7 @@ def _table(name: str) -> dict[str, Any]:
 
 
 def rule(units: int, kind: str, m: int, n: int, k: int) -> Tile:
-    """Tiles by rule of thumb: enough programs to keep all multiprocessors loading, no more parts than that."""
+    """Tiles by rule of thumb: enough programs to keep all multiprocessors loading, no more than that."""
     whole = kind.endswith("16")  # float sums depend on their order, so they are not split
     steps = -(-k // 128)
     if m > 64:

@@ -127,7 +127,7 @@ def floating(x: Tensor, width: int, dtype: torch.dtype) -> Target:
 def launch(
     x: Tensor, smooth: Tensor | None, stages: Sequence[Tensor], target: Target, work: Tensor | None, pdl: bool
 ) -> None:
-    """Fill a target. The last launch also writes zeros to ``work``, and lets its successor in early with ``pdl``."""
+    """Fill a target. The last launch also writes zeros to ``work``; with ``pdl`` its successor starts early."""
     x = aligned(x)
     width = target.rows.shape[1]
     launches = plan(stages)
@@ -160,15 +160,13 @@ def _launch(
     rotation = piece.first if piece.first is not None else piece.second
     size = 128 if rotation is None else rotation.shape[-1]
     blocks = _power(-(-width // size))
-    common = {
-        "smooth": smooth, "order": piece.order, "q": to.rows, "scale": to.scale, "zero": to.zero, "total": to.total,
-        "static_scale": to.static_scale, "static_zero": to.static_zero,
-        "work": to.total if work is None else work,
+    common: dict[str, Any] = {
+        "smooth": smooth, "order": piece.order, "work": to.total if work is None else work,
+        "q": to.rows, "scale": to.scale, "zero": to.zero, "total": to.total,
+        "static_scale": to.static_scale, "static_zero": to.static_zero, "clip": to.clip,
         "M": tokens, "COUNT": 0 if work is None else work.numel(), "WIDTH": x.shape[1], "K": width,
-        "clip": to.clip,
         "SMOOTH": smooth is not None, "ORDER": piece.order is not None, "B": size, "NB": blocks,
-        "MODE": to.mode,
-        "LOW": to.low, "HIGH": to.high, "PDL": pdl and not exact,
+        "MODE": to.mode, "LOW": to.low, "HIGH": to.high, "PDL": pdl and not exact,
     }  # fmt: skip
     if piece.single:
         assert piece.second is not None
@@ -183,8 +181,8 @@ def _launch(
     elements = together * size * blocks
     programs = min(-(-tokens // together), units * max(1, _TILE // elements))
     kernels.shared[(programs,)](
-        x=x, r1=piece.first, r2=piece.second, R1=piece.first is not None, R2=piece.second is not None,
-        T=together,
+        x=x, T=together,
+        r1=piece.first, r2=piece.second, R1=piece.first is not None, R2=piece.second is not None,
         SPLIT_X=x.dtype != torch.bfloat16 or smooth is not None,
         SPLIT_R=rotation is not None and rotation.dtype != torch.bfloat16, EXACT=exact,
         num_warps=4 if elements <= 4096 else 8 if elements <= _TILE else 16, num_stages=1, **common,
