@@ -50,13 +50,18 @@ def test_sums(bits: int, tile: Tile | None, m: int, k: int, n: int):
     assert torch.equal(found, (x.double() @ codes.double().T).to(torch.int32))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
 @pytest.mark.parametrize("grid", cases.GRIDS)
 @pytest.mark.parametrize("chain", cases.CHAINS)
 @pytest.mark.parametrize(
-    ("tokens", "width", "size"), [(1, 2048, 128), (51, 1024, 64), (3, 384, 16), (300, 96, 8)]
+    ("tokens", "width", "size", "dtype"),
+    [
+        (1, 2048, 128, torch.bfloat16),
+        (51, 1024, 64, torch.float16),
+        (3, 384, 16, torch.float32),
+        (300, 96, 8, torch.bfloat16),
+    ],
 )
-def test_codes(dtype: torch.dtype, grid: str, chain: str, tokens: int, width: int, size: int):
+def test_codes(tokens: int, width: int, size: int, dtype: torch.dtype, chain: str, grid: str):
     change = cases.transform_of(chain, width - 5, width, size, smooth=grid == "asymmetric")
     moved = cases.transform_arguments(*cases.to("cuda", change, cases.grid_of(grid, width)))
     x = cases.rows_of(tokens, width - 5, dtype).cuda()
@@ -157,18 +162,23 @@ def test_ten_runs_are_the_same(tile: Tile | None):
     assert all(torch.equal(results[0], result) for result in results)
 
 
+def compiled() -> int:
+    """How many kernels Triton holds."""
+    kernels = [ops.gemm.module("jit_gemm").product, ops.transform.module("jit_transform").shared]
+    return sum(len(caches[0]) for kernel in kernels for caches in kernel.device_caches.values())
+
+
 def test_nothing_is_compiled_after_the_warmup():
     change, grid = cases.to(
         "cuda", cases.transform_of("rotate permute rotate", 512, 512, 128, smooth=False), Grid()
     )
     _, weight = cases.weight_of(256, 512, 4, "cuda")
     warmup([1, 16, 51, 800], change, grid, weight, features=512)
-    kernels = ops.gemm.module("jit_gemm").product, ops.gemm.module("jit_transform").shared
-    before = [sum(len(caches[0]) for caches in kernel.device_caches.values()) for kernel in kernels]
+    before = compiled()
+    assert before > 0
     for m in (1, 9, 16, 33, 51, 799, 800):
         linear(torch.randn(m, 512, dtype=torch.bfloat16, device="cuda"), change, grid, weight)
-    after = [sum(len(caches[0]) for caches in kernel.device_caches.values()) for kernel in kernels]
-    assert after[0] - before[0] <= 2, "a bucket between the sizes may be new, the number of rows is not"
+    assert compiled() == before
 
 
 def test_rows_that_start_anywhere():
@@ -178,16 +188,17 @@ def test_rows_that_start_anywhere():
     assert x.data_ptr() % 16 != 0
     found, wanted = quantize_rows(x, change, grid), quantize_rows(x.clone(), change, grid)
     assert torch.equal(found[0], wanted[0])
-    assert torch.equal(quantize_rows(x[:, ::2], *cases.to("cuda", Transform(None, (), 128), grid))[0],
-                       quantize_rows(x[:, ::2].contiguous(), *cases.to("cuda", Transform(None, (), 128),
-                       grid))[0])  # fmt: skip
+    half, thinned = cases.to("cuda", Transform(None, (), 128), grid)[0], x[:, ::2]
+    assert torch.equal(
+        quantize_rows(thinned, half, grid)[0], quantize_rows(thinned.contiguous(), half, grid)[0]
+    )
 
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_compiled(mode: str):
     change, grid = cases.to("cuda", cases.transform_of("rotate", 256, 256, 128, smooth=False), Grid())
     _, weight = cases.weight_of(128, 256, 4, "cuda")
-    compiled = torch.compile(lambda x: linear(x * 2, change, grid, weight) + 1, fullgraph=True, mode=mode)
+    faster = torch.compile(lambda x: linear(x * 2, change, grid, weight) + 1, fullgraph=True, mode=mode)
     for _ in range(3):
         x = torch.randn(4, 256, dtype=torch.bfloat16, device="cuda")
-        torch.testing.assert_close(compiled(x), linear(x * 2, change, grid, weight) + 1)
+        torch.testing.assert_close(faster(x), linear(x * 2, change, grid, weight) + 1)

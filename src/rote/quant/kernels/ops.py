@@ -52,8 +52,8 @@ class Grid:
         high: The largest code; 0 leaves activations as they are.
         symmetric: Without zero points.
         clip: Factor on each token's range.
-        static_scale: None for a scale from each token; float32 of shape ``(1,)``; or of shape ``(width,)``, by
-            which channels are divided and which the weight has absorbed.
+        static_scale: None for a scale from each token; float32 of shape ``(1,)``; or of shape ``(width,)``,
+            by which channels are divided and which the weight has absorbed.
         static_zero: The zero point of one static scale, float32 of shape ``(1,)``, or None for 0.
     """
 
@@ -183,7 +183,8 @@ def transform_triton(
         return transform_torch(x, smooth, stages, width, dtype)
     target = transform.floating(x, width, dtype)
     if x.shape[0]:
-        transform.launch(x, smooth, stages, target, None, False)
+        with torch.cuda.device_of(x):
+            transform.launch(x, smooth, stages, target, None, False)
     return target.rows
 
 
@@ -195,13 +196,15 @@ def quantize_triton(
         return quantize_torch(x, smooth, stages, width, *grid)
     target = transform.quantizing(x, width, *grid)
     if x.shape[0]:
-        transform.launch(x, smooth, stages, target, None, False)
+        with torch.cuda.device_of(x):
+            transform.launch(x, smooth, stages, target, None, False)
     return target.rows, target.scale, target.zero, target.total
 
 
 def product_triton(
     x: Tensor, scale: Tensor, zero: Tensor, total: Tensor,
-    codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor, bias: Any, dtype: torch.dtype, tile: Any = None,
+    codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor, bias: Any, dtype: torch.dtype,
+    tile: Any = None,
 ) -> Tensor:  # fmt: skip
     """Codes times a weight, by Triton; with the table's tiles unless some are given."""
     tokens, n = x.shape[0], w_scale.shape[0]
@@ -213,7 +216,8 @@ def product_triton(
     work = x.new_zeros(room, dtype=torch.int32) if room else None
     rows = transform.aligned(x)
     tile = tile.alone()
-    gemm.launch(rows, scale, zero, total, codes, w_scale, w_zero, w_sum, bias, out, work, tile)
+    with torch.cuda.device_of(x):
+        gemm.launch(rows, scale, zero, total, codes, w_scale, w_zero, w_sum, bias, out, work, tile)
     return out
 
 
@@ -236,9 +240,10 @@ def linear_triton(
     to = transform.floating(x, width, x.dtype) if whole else transform.quantizing(x, width, *grid)
     room = tile.workspace(tokens, n)
     work = x.new_empty(room, dtype=torch.int32) if room else None
-    transform.launch(x, smooth, stages, to, work, tile.pdl)
     scale, zero = (None, None) if whole else (to.scale, to.zero)
-    gemm.launch(to.rows, scale, zero, to.total, codes, w_scale, w_zero, w_sum, bias, out, work, tile)
+    with torch.cuda.device_of(x):
+        transform.launch(x, smooth, stages, to, work, tile.pdl)
+        gemm.launch(to.rows, scale, zero, to.total, codes, w_scale, w_zero, w_sum, bias, out, work, tile)
     return out
 
 

@@ -127,7 +127,7 @@ def floating(x: Tensor, width: int, dtype: torch.dtype) -> Target:
 def launch(
     x: Tensor, smooth: Tensor | None, stages: Sequence[Tensor], target: Target, work: Tensor | None, pdl: bool
 ) -> None:
-    """Fill a target. The last launch also writes zeros to ``work``; with ``pdl`` its successor starts early."""
+    """Fill a target. The last launch clears ``work`` too; with ``pdl`` its successor starts early."""
     x = aligned(x)
     width = target.rows.shape[1]
     launches = plan(stages)
