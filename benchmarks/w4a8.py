@@ -167,12 +167,14 @@ def candidates(m: int, n: int, k: int, units: int) -> Iterator[Tile]:
                     yield tile
         return
     rows = {1: (8, 16), 16: (16,)}.get(bucket(m), (32, 64))
+    shapes = [(64, 4, 1, 4), (64, 6, 1, 4), (64, 4, 2, 4), (128, 4, 1, 4), (128, 6, 1, 4), (128, 3, 2, 4)]
+    shapes += [(64, 8, 1, 4)] if m <= 8 else [(128, 4, 1, 8), (256, 4, 1, 8)]  # wide tiles read x less often
     for bm in rows:
-        for bn, stages, unroll in ((64, 4, 1), (64, 6, 1), (128, 4, 1), (128, 6, 1), (64, 4, 2), (128, 3, 2)):
+        for bn, stages, unroll, warps in shapes:
             for split in (1, 2, 4, 8, 16):
-                tile = Tile(bm, bn, unroll, split, stages, 4)
+                tile = Tile(bm, bn, unroll, split, stages, warps)
                 programs = tile.tiles(m, n) * split
-                enough = programs >= min(0.7 * units, steps / unroll * tile.tiles(m, n) / 4)
+                enough = programs >= min(0.45 * units, steps / unroll * tile.tiles(m, n) / 4)
                 if tile.fits(n) and enough and programs <= 4.5 * units and steps // unroll >= 2 * split:
                     yield tile
 

@@ -115,3 +115,14 @@ def test_launches(chain: str):
     ]
     assert len(launches) == CHAINS[chain]
     assert all(torch.equal(found, wanted) for found, wanted in zip(planned, stages, strict=True))
+
+
+def test_a_layer_is_one_node_of_a_graph():
+    change, grid = cases.transform_of("rotate permute rotate", 60, 64, 32, smooth=True), Grid()
+    _, weight = cases.weight_of(10, 64, 4)
+    faster = torch.compile(
+        lambda x: linear(x * 2, change, grid, weight) + 1, fullgraph=True, backend="aot_eager"
+    )
+    for tokens in (3, 4, 5):
+        x = cases.rows_of(tokens, 60, torch.bfloat16).reshape(tokens, 1, 60)
+        assert torch.equal(faster(x), linear(x * 2, change, grid, weight) + 1)
