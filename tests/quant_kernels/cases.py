@@ -10,7 +10,7 @@ from torch import Tensor
 from rote.quant.kernels import Grid, PackedWeight, Transform, pack_weight
 
 CHAINS = ("nothing", "rotate", "permute", "rotate permute rotate", "permute rotate each", "three rotations")
-GRIDS = ("symmetric", "asymmetric", "four bits", "static", "channels")
+GRIDS = ("symmetric", "asymmetric", "four bits", "static", "static symmetric", "static from zero", "channels")
 
 
 def weight_of(
@@ -57,6 +57,8 @@ def grid_of(name: str, width: int) -> Grid:
         "asymmetric": Grid(),
         "four bits": Grid(-8, 7, clip=0.9),
         "static": Grid(static_scale=torch.tensor([0.03]), static_zero=torch.tensor([5.0])),
+        "static symmetric": Grid(symmetric=True, static_scale=torch.tensor([0.03])),
+        "static from zero": Grid(static_scale=torch.tensor([0.03])),
         "channels": Grid(symmetric=True, static_scale=torch.rand(width) * 0.05 + 0.01),
     }[name]
 

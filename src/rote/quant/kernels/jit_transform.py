@@ -56,7 +56,7 @@ def _rotate(v, matrix, SPLIT_V: tl.constexpr, SPLIT_R: tl.constexpr, EXACT: tl.c
 @triton.jit
 def _quantize(
     v, token, channel, inside, M, K, q, scale, zero, total, static_scale, static_zero, clip,
-    MODE: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
+    MODE: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, ZERO: tl.constexpr, ORIGIN: tl.constexpr,
 ):  # fmt: skip
     """Write tokens, ``(tokens, channels)``, as codes with their scales, zero points and sums."""
     place = q + token.to(tl.int64)[:, None] * K + channel[None, :]
@@ -80,7 +80,8 @@ def _quantize(
             codes = _round(tl.div_rn(v, s[:, None] + tl.zeros_like(v))) + z[:, None]
         elif MODE == STATIC:
             s = ones * tl.load(static_scale)
-            z += tl.load(static_zero)
+            if ORIGIN:
+                z += tl.load(static_zero)
             codes = _round(tl.div_rn(v, s[:, None] + tl.zeros_like(v))) + z[:, None]
         else:
             s = ones
@@ -90,7 +91,7 @@ def _quantize(
         codes = tl.where(inside, codes, 0.0)
         tl.store(place, codes.to(tl.int8), mask=inside)
         tl.store(scale + token, s, mask=token < M)
-        if MODE == ASYMMETRIC or MODE == STATIC:
+        if ZERO:
             tl.store(zero + token, z.to(tl.int32), mask=token < M)
         tl.store(total + token, tl.sum(codes.to(tl.int32), 1), mask=token < M)
 
@@ -109,6 +110,7 @@ def shared(
     clip, SMOOTH: tl.constexpr, R1: tl.constexpr, ORDER: tl.constexpr, R2: tl.constexpr, B: tl.constexpr,
     NB: tl.constexpr, T: tl.constexpr, MODE: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
     SPLIT_X: tl.constexpr, SPLIT_R: tl.constexpr, EXACT: tl.constexpr, PDL: tl.constexpr,
+    ZERO: tl.constexpr, ORIGIN: tl.constexpr,
 ):  # fmt: skip
     """Transform ``T`` tokens at a time: ``NB`` blocks (a power of two, K / B or more) of ``B`` channels."""
     if PDL:
@@ -145,7 +147,7 @@ def shared(
         inside = (token < M)[:, None] & (channel < K)[None, :]
         _quantize(
             tl.reshape(v, (T, NB * B)), token, channel, inside, M, K, q, scale, zero, total, static_scale,
-            static_zero, clip, MODE, LOW, HIGH,
+            static_zero, clip, MODE, LOW, HIGH, ZERO, ORIGIN,
         )  # fmt: skip
 
 
@@ -153,7 +155,8 @@ def shared(
 def blocks(
     x, smooth, order, matrices, q, scale, zero, total, static_scale, static_zero, work, M, COUNT, WIDTH, K,
     clip, SMOOTH: tl.constexpr, ORDER: tl.constexpr, B: tl.constexpr, NB: tl.constexpr, MODE: tl.constexpr,
-    LOW: tl.constexpr, HIGH: tl.constexpr, SAME: tl.constexpr, PDL: tl.constexpr,
+    LOW: tl.constexpr, HIGH: tl.constexpr, SAME: tl.constexpr, PDL: tl.constexpr, ZERO: tl.constexpr,
+    ORIGIN: tl.constexpr,
 ):  # fmt: skip
     """Transform one token at a time: gather, then multiply each block by its matrix."""
     if PDL:
@@ -181,5 +184,5 @@ def blocks(
         inside = (token < M)[:, None] & (channel < K)[None, :]
         _quantize(
             tl.reshape(v, (1, NB * B)), token, channel, inside, M, K, q, scale, zero, total, static_scale,
-            static_zero, clip, MODE, LOW, HIGH,
+            static_zero, clip, MODE, LOW, HIGH, ZERO, ORIGIN,
         )  # fmt: skip

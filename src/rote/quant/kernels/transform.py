@@ -106,14 +106,13 @@ def quantizing(
         mode = _ASYMMETRIC if has_zero else _SYMMETRIC
     else:
         mode = _FOLDED if scale.numel() > 1 else _STATIC
-    if mode == _STATIC and zero is None:
-        zero = x.new_zeros(1, dtype=torch.float32)
     return Target(
         rows=x.new_empty(tokens, width, dtype=torch.int8),
         scale=x.new_empty(tokens, dtype=torch.float32),
         zero=x.new_empty(tokens if has_zero else 0, dtype=torch.int32),
         total=x.new_empty(tokens, dtype=torch.int32),
-        mode=mode, low=low, high=high, clip=clip, static_scale=scale, static_zero=zero,
+        mode=mode, low=low, high=high, clip=clip, static_scale=scale,
+        static_zero=zero if has_zero else None,
     )  # fmt: skip
 
 
@@ -167,6 +166,7 @@ def _launch(
         "M": tokens, "COUNT": 0 if work is None else work.numel(), "WIDTH": x.shape[1], "K": width,
         "SMOOTH": smooth is not None, "ORDER": piece.order is not None, "B": size, "NB": blocks,
         "MODE": to.mode, "LOW": to.low, "HIGH": to.high, "PDL": pdl and not exact,
+        "ZERO": to.zero.numel() > 0, "ORIGIN": to.static_zero is not None,
     }  # fmt: skip
     if piece.single:
         assert piece.second is not None
