@@ -1,0 +1,388 @@
+"""Quantized linear layers against bf16: time of one layer, its transform included, by rows and shape.
+
+    python -m benchmarks.w4a8 --tune --out table.json      tile sizes for this GPU, for the package's tables
+    python -m benchmarks.w4a8 --out results.json           the comparison
+
+Every number is of CUDA-graph replays, since at these sizes eager calls measure Python. A cold number comes
+from a graph whose calls go round over so many copies of the weight that none is left in L2 when its turn
+comes again, as in a model with other layers in between; a warm one from a graph that calls one copy. Weights
+and inputs are random. What a way computes is checked before it is timed. Both commands stop by themselves
+after ``--seconds`` and keep what they have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks import w4a8_peers
+from benchmarks.common import device_name, first_line, machine_state, versions
+from rote.quant.kernels import Grid, PackedWeight, Transform, ops, pack_weight
+from rote.quant.kernels.table import Tile, bucket, rule, slug
+
+WIDE = [(16384, 2048), (2048, 16384)]
+EXPERT = [(4096, 1024), (1024, 4096), (256, 2048)]
+ROWS = (1, 16, 51, 800)
+TUNED_ROWS = (1, 16, 51, 800, 256, 2048)
+BANDWIDTH = 4.3e12
+"""Bytes per second that copies reach on an H200."""
+
+COLD_BYTES = 256 << 20
+MOST_COPIES = 256
+Call = Callable[[int], object]
+
+
+@dataclass
+class Layer:
+    """A layer of one shape, with many copies of its weight's codes."""
+
+    n: int
+    k: int
+    change: Transform
+    exact: Transform
+    grid: Grid
+    weight: PackedWeight
+    dense: Tensor
+    codes: list[Tensor]
+
+    @classmethod
+    def random(cls, n: int, k: int, bits: int = 4) -> Layer:
+        generator = torch.Generator("cuda").manual_seed(0)
+        limit = 1 << (bits - 1)
+        shape = {"device": "cuda", "generator": generator}
+        codes = torch.randint(-limit, limit, (n, k), dtype=torch.int8, **shape)
+        scale = torch.rand(n, **shape) * 1e-3 + 1e-4
+        zero = torch.randint(-2, 3, (n,), dtype=torch.int8, **shape)
+        weight = pack_weight(codes, scale, zero, bits)
+        rotations = [torch.linalg.qr(torch.randn(1, 128, 128, **shape))[0].contiguous() for _ in range(2)]
+        order = torch.randperm(k, **shape).to(torch.int16)
+        exact = Transform(None, (rotations[0], order, rotations[1]), k)
+        rounded = Transform(None, (rotations[0].bfloat16(), order, rotations[1].bfloat16()), k)
+        dense = ((codes.float() - zero[:, None]) * scale[:, None]).bfloat16()
+        count = copies_of(weight.codes)
+        packed = [weight.codes.clone() for _ in range(count)]
+        return cls(n, k, rounded, exact, Grid(), weight, dense, packed)
+
+    def rows(self, m: int) -> Tensor:
+        return torch.randn(m, self.k, device="cuda", dtype=torch.bfloat16)
+
+    def call(self, x: Tensor, change: Transform, tile: Tile | None = None) -> Call:
+        grid = self.grid
+        both = (
+            change.smooth, change.stages, change.width, grid.low, grid.high, grid.symmetric, grid.clip,
+            None, None,
+        )  # fmt: skip
+        rest = (self.weight.scale, self.weight.zero, self.weight.sums, None)
+        return lambda i: ops.linear_triton(x, *both, self.codes[i % len(self.codes)], *rest, tile)
+
+    def product(self, x: Tensor) -> Call:
+        """The product alone, of rows that are quantized already."""
+        rows = ops.quantize_rows(x, self.change, self.grid)
+        rest = (self.weight.scale, self.weight.zero, self.weight.sums, None, torch.bfloat16)
+        return lambda i: ops.product_triton(*rows, self.codes[i % len(self.codes)], *rest)
+
+    def transform(self, x: Tensor) -> Call:
+        """The transform and quantization alone."""
+        return lambda i: ops.quantize_rows(x, self.change, self.grid)
+
+    def wanted(self, x: Tensor) -> Tensor:
+        """The output by torch, from the codes that the kernel makes."""
+        rows = ops.quantize_rows(x, self.change, self.grid)
+        w = self.weight
+        return ops.product_torch(*rows, w.codes, w.scale, w.zero, w.sums, None, torch.bfloat16)
+
+
+def copies_of(weight: Tensor) -> int:
+    """Copies that together are several times the size of L2."""
+    return max(2, min(MOST_COPIES, math.ceil(COLD_BYTES / (weight.numel() * weight.element_size()))))
+
+
+def graph_of(call: Call, calls: int, indices: Callable[[int], int]) -> torch.cuda.CUDAGraph:
+    """A graph of some calls; what they need is compiled and allocated before."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for i in range(2):
+            call(indices(i))
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for i in range(calls):
+            call(indices(i))
+    return graph
+
+
+def measure(ways: Mapping[str, tuple[Call, int]], rounds: int) -> dict[str, dict[str, float]]:
+    """Microseconds per call of each way, cold and warm; the ways come with their number of weight copies."""
+    graphs: dict[tuple[str, str], tuple[torch.cuda.CUDAGraph, int]] = {}
+    for way, (call, count) in ways.items():
+        calls = max(count, 16)
+        graphs[way, "cold_us"] = graph_of(call, calls, lambda i: i), calls
+        if rounds > 5:
+            graphs[way, "warm_us"] = graph_of(call, 32, lambda i: 0), 32
+    times: dict[tuple[str, str], list[float]] = {key: [] for key in graphs}
+    for _ in range(rounds):
+        for key, (graph, calls) in graphs.items():
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            graph.replay()
+            start.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            times[key].append(start.elapsed_time(end) * 1e3 / calls)
+    found: dict[str, dict[str, float]] = {way: {} for way in ways}
+    for (way, kind), values in times.items():
+        found[way][kind] = statistics.median(values)
+    return found
+
+
+# --- Tuning ------------------------------------------------------------------------------------------------
+
+
+def candidates(m: int, n: int, k: int, units: int) -> Iterator[Tile]:
+    """Tiles worth trying; without early launch, which is tried on the best of them."""
+    yield rule(units, "w4a8", bucket(m), n, k)
+    steps = -(-k // 128)
+    if m > 64:
+        for bm, bn, stages, warps in (
+            (64, 128, 4, 4), (64, 128, 4, 8), (64, 64, 4, 4), (128, 64, 4, 4), (128, 128, 3, 8),
+            (128, 128, 4, 8), (128, 256, 3, 8), (256, 128, 3, 8), (64, 256, 4, 8), (128, 128, 3, 4),
+        ):  # fmt: skip
+            for split in (1, 2, 4):
+                tile = Tile(bm, bn, 1, split, stages, warps)
+                if tile.fits(n) and (split == 1 or tile.tiles(m, n) * split <= 2 * units):
+                    yield tile
+        return
+    rows = {1: (8, 16), 16: (16,)}.get(bucket(m), (32, 64))
+    shapes = [(64, 4, 1, 4), (64, 6, 1, 4), (64, 4, 2, 4), (128, 4, 1, 4), (128, 6, 1, 4), (128, 3, 2, 4)]
+    shapes += [(64, 8, 1, 4)] if m <= 8 else [(128, 4, 1, 8), (256, 4, 1, 8)]  # wide tiles read x less often
+    for bm in rows:
+        for bn, stages, unroll, warps in shapes:
+            for split in (1, 2, 4, 8, 16):
+                tile = Tile(bm, bn, unroll, split, stages, warps)
+                programs = tile.tiles(m, n) * split
+                enough = programs >= min(0.45 * units, steps / unroll * tile.tiles(m, n) / 4)
+                if tile.fits(n) and enough and programs <= 4.5 * units and steps // unroll >= 2 * split:
+                    yield tile
+
+
+def tune(out: Path, deadline: float) -> dict[str, Any]:
+    """Find tiles for every shape and some numbers of rows; each is written at once."""
+    device = torch.cuda.get_device_properties(0)
+    tiles: dict[str, dict[str, Any]] = {}
+    log: list[dict[str, Any]] = []
+    result = {"gpu": device.name, "slug": slug(device.name), "tiles": {"w4a8": tiles}}
+    for shapes, sizes in ((WIDE, TUNED_ROWS[:4]), (EXPERT, TUNED_ROWS[:4]), (WIDE + EXPERT, TUNED_ROWS[4:])):
+        for n, k in shapes:
+            layer = Layer.random(n, k)
+            for m in sizes:
+                if time.monotonic() > deadline:
+                    print("out of time: the rest goes by the rule of thumb", flush=True)
+                    return result | {"log": log}
+                found = tune_one(layer, m, device.multi_processor_count, deadline, log)
+                if found is not None:
+                    tiles.setdefault(f"{n}x{k}", {})[str(bucket(m))] = found.to_dict()
+                    write(out, result)
+            del layer
+            torch.cuda.empty_cache()
+    return result | {"log": log}
+
+
+def tune_one(layer: Layer, m: int, units: int, deadline: float, log: list[dict[str, Any]]) -> Tile | None:
+    """The fastest right tile for one shape and number of rows."""
+    x = layer.rows(m)
+    wanted = layer.wanted(x)
+    times: dict[Tile, float] = {}
+
+    def attempt(tile: Tile) -> None:
+        if tile in times or time.monotonic() > deadline:
+            return
+        call = layer.call(x, layer.change, tile)
+        try:
+            torch.testing.assert_close(call(0), wanted, rtol=2**-6, atol=float(wanted.abs().max()) * 2**-9)
+            times[tile] = measure({"": (call, len(layer.codes))}, 5)[""]["cold_us"]
+        except Exception as error:  # out of shared memory, a compiler's failure, a wrong result
+            print(f"  {tile}: {first_line(error)}", flush=True)
+
+    for tile in candidates(m, layer.n, layer.k, units):
+        attempt(tile)
+    for tile in sorted(times, key=times.__getitem__)[:4]:
+        attempt(replace(tile, pdl=True))
+    if not times:
+        return None
+    ranked = sorted(times, key=times.__getitem__)
+    log += [{"n": layer.n, "k": layer.k, "m": m, "us": times[tile], **tile.to_dict()} for tile in ranked[:5]]
+    best, late = ranked[0], next(tile for tile in ranked if not tile.pdl)
+    guess = times.get(rule(units, "w4a8", bucket(m), layer.n, layer.k), math.nan)
+    print(
+        f"N={layer.n} K={layer.k} M={m}: {times[best]:.2f} us, {best}; without pdl {times[late]:.2f} us; "
+        f"by the rule {guess:.2f} us; {len(times)} tried",
+        flush=True,
+    )
+    return best
+
+
+# --- Comparison --------------------------------------------------------------------------------------------
+
+
+def compare(out: Path, deadline: float, peers: bool) -> dict[str, Any]:
+    """Time all ways for all shapes and numbers of rows."""
+    result: dict[str, Any] = {"device": device_name(torch.device("cuda")), "versions": versions(), "rows": []}
+    result["machine"] = machine_state()
+    for n, k in WIDE + EXPERT:
+        layer, eight = Layer.random(n, k), Layer.random(n, k, 8)
+        dense = [layer.dense.clone() for _ in range(copies_of(layer.dense))]
+        whole = [torch.randint(-127, 128, (n, k), dtype=torch.int8, device="cuda") for _ in eight.codes]
+        for m in ROWS:
+            if time.monotonic() > deadline:
+                print("out of time", flush=True)
+                return result
+            x = layer.rows(m)
+            ways: dict[str, tuple[Call, int]] = {
+                "cuBLAS bf16": (
+                    lambda i, x=x, w=dense: torch.nn.functional.linear(x, w[i % len(w)]),
+                    len(dense),
+                ),
+                "rote W4A8": (layer.call(x, layer.change), len(layer.codes)),
+                "rote W4A8, float32 rotations": (layer.call(x, layer.exact), len(layer.codes)),
+                "rote W4A8, no transform": (layer.call(x, Transform(None, (), k)), len(layer.codes)),
+                "rote W4A8, product alone": (layer.product(x), len(layer.codes)),
+                "rote transform alone": (layer.transform(x), 1),
+                "rote W8A8": (eight.call(x, eight.change), len(eight.codes)),
+                "torch._int_mm alone": (int_mm(x, whole), len(whole)),
+            }
+            rows = time_ways(layer, m, ways)
+            result["rows"] += rows
+            show(rows)
+            write(out, result)
+        del layer, eight, dense, whole
+        torch.cuda.empty_cache()
+    if peers:
+        compare_peers(out, deadline, result)
+    return result
+
+
+def compare_peers(out: Path, deadline: float, result: dict[str, Any]) -> None:
+    """Add what peers take: at the end, because some of them tune themselves at their first calls."""
+    for n, k in WIDE:
+        layer = Layer.random(n, k)
+        dense = [layer.dense.clone() for _ in range(copies_of(layer.dense))]
+        for way, make in w4a8_peers.makers().items():
+            try:
+                made = w4a8_peers.copies(make(layer.dense), 8)
+            except Exception as error:
+                result["rows"].append({"n": n, "k": k, "m": None, "way": way, "failed": first_line(error)})
+                print(f"{way}: {first_line(error)}", flush=True)
+                continue
+            for m in ROWS:
+                if time.monotonic() > deadline:
+                    print("out of time", flush=True)
+                    return
+                x = layer.rows(m)
+                ways: dict[str, tuple[Call, int]] = {
+                    "cuBLAS bf16": (
+                        lambda i, x=x, dense=dense: torch.nn.functional.linear(x, dense[i % len(dense)]),
+                        len(dense),
+                    ),
+                    way: (lambda i, x=x, made=made: made[i % len(made)](x), len(made)),
+                }
+                rows = time_ways(layer, m, ways)
+                result["rows"] += [row for row in rows if row["way"] == way]
+                show(rows)
+                write(out, result)
+
+
+def int_mm(x: Tensor, weights: list[Tensor]) -> Call:
+    """The integer product of cuBLAS, which takes 17 rows at least and multiples of 8."""
+    padded = torch.randint(
+        -127, 128, (max(24, -(-x.shape[0] // 8) * 8), x.shape[1]), dtype=torch.int8, device="cuda"
+    )
+    return lambda i: torch._int_mm(padded, weights[i % len(weights)].t())
+
+
+def time_ways(layer: Layer, m: int, ways: Mapping[str, tuple[Call, int]]) -> list[dict[str, Any]]:
+    """Rows of the result; a way that fails has its reason instead of times."""
+    runs: dict[str, tuple[Call, int]] = {}
+    rows: list[dict[str, Any]] = []
+    for way, (call, count) in ways.items():
+        try:
+            call(0)
+            torch.cuda.synchronize()
+            runs[way] = call, count
+        except Exception as error:
+            rows.append({"n": layer.n, "k": layer.k, "m": m, "way": way, "failed": first_line(error)})
+    measured: dict[str, dict[str, float]] = {}
+    try:
+        measured = measure(runs, 9)
+    except Exception:  # one of them cannot be captured: find out which
+        for way, run in runs.items():
+            try:
+                measured |= measure({way: run}, 9)
+            except Exception as error:
+                rows.append({"n": layer.n, "k": layer.k, "m": m, "way": way, "failed": first_line(error)})
+    base = measured.get("cuBLAS bf16", {})
+    for way, times in measured.items():
+        row = {"n": layer.n, "k": layer.k, "m": m, "way": way, "copies": runs[way][1], **times}
+        row |= {
+            f"{kind}_speedup": base[f"{kind}_us"] / times[f"{kind}_us"] for kind in ("cold", "warm") if base
+        }
+        if way.startswith("rote W4A8"):
+            row["bandwidth_share"] = layer.n * layer.k / 2 / (times["cold_us"] * 1e-6) / BANDWIDTH
+            row["tops"] = 2 * m * layer.n * layer.k / times["cold_us"] / 1e6
+        rows.append(row)
+    return rows
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    print(f"\nK={rows[0]['k']} N={rows[0]['n']} M={rows[0]['m']}")
+    for row in rows:
+        if "failed" in row:
+            print(f"  {row['way']:32} {row['failed'][:100]}")
+            continue
+        share = f"{row['bandwidth_share']:6.0%} of bandwidth" if "bandwidth_share" in row else ""
+        print(
+            f"  {row['way']:32} cold {row['cold_us']:8.2f} us {row['cold_speedup']:5.2f}x   "
+            f"warm {row['warm_us']:8.2f} us {row['warm_speedup']:5.2f}x {share}",
+            flush=True,
+        )
+
+
+def write(out: Path, result: Mapping[str, Any]) -> None:
+    out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tune", action="store_true", help="find tiles instead of comparing")
+    parser.add_argument("--out", type=Path, required=True, help="the JSON file to write")
+    parser.add_argument("--seconds", type=float, default=220.0, help="when to stop (220)")
+    parser.add_argument("--no-peers", action="store_true", help="leave out GemLite and torchao")
+    wishes = parser.parse_args(arguments)
+    if not torch.cuda.is_available():
+        print("torch.cuda.is_available() is False", file=sys.stderr)
+        return 2
+    torch.manual_seed(0)
+    gc.freeze()  # every capture collects garbage: it need not look at modules
+    deadline = time.monotonic() + wishes.seconds
+    found = tune(wishes.out, deadline) if wishes.tune else compare(wishes.out, deadline, not wishes.no_peers)
+    write(wishes.out, found)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+# pyright: basic, reportMissingImports=false
+"""The matrix product of integer activations with packed weights, in Triton.
+
+What is calculated is ``W x^T``, not ``x W^T``: with the weight as the left operand the unpacked 4-bit codes
+stay in registers (the register form of wgmma on Hopper) instead of being written to shared memory first. With
+up to 8 rows of ``x`` in a tile the same code becomes ``mma.sync`` with the weights on its 16-row side.
+
+Unpacking costs 0.4 integer instructions a weight: a code stays in the upper half of its byte, where it is
+worth 16 times as much, and the sum, always a multiple of 16, is shifted once at the end. The two halves of a
+byte are 64 columns apart, so each of the two products takes 64 neighbouring columns of ``x`` and nothing is
+shuffled.
+
+The summed dimension is split over programs where there are too few tiles for the chip. The parts meet in
+int32 atomic additions, which are exact, so their order does not matter; the last program of a tile to arrive
+writes the output. ``work`` (sums, then a counter for each tile) must hold zeros; the kernel of the
+activations writes them.
+
+With ``PDL`` the launch may start before its predecessor is done. Only weights are touched before the wait:
+they are fetched into L2, which hides the transform of few rows behind the traffic that this kernel waits for
+anyway.
+
+The interpreter knows no inline assembler and no bfloat16 arithmetic; ``ASM`` is off there.
+"""
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_wait
+
+
+@triton.jit
+def _halves(packed, ASM: tl.constexpr):
+    """The lower and the upper codes of bytes, each as 16 times its value."""
+    if ASM:
+        low, high = tl.inline_asm_elementwise(
+            "shl.b32 $0, $2, 4; and.b32 $0, $0, 0xF0F0F0F0; and.b32 $1, $2, 0xF0F0F0F0;",
+            "=&r,=r,r", [packed], dtype=(tl.int8, tl.int8), is_pure=True, pack=4,
+        )  # fmt: skip
+    else:
+        low = packed << 4
+        high = packed & -16
+    return low, high
+
+
+@triton.jit
+def _prefetch(weight, first, last, column, N_PAD, BN: tl.constexpr, BYTES: tl.constexpr):
+    """Ask for a program's part of the weight in L2, line by line."""
+    lines = column.to(tl.int64) * BYTES + tl.arange(0, BN * BYTES // 128) * 128
+    for block in range(first, last):
+        tl.inline_asm_elementwise(
+            "prefetch.global.L2 [$1]; mov.u32 $0, 0;",
+            "=r,l", [weight + block * N_PAD.to(tl.int64) * BYTES + lines], dtype=tl.int32,
+            is_pure=False, pack=1,
+        )  # fmt: skip
+
+
+@triton.jit
+def _write(
+    acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, bias, rows, columns, inside, M, N, K,
+    BITS: tl.constexpr, FLOAT: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr, BIAS: tl.constexpr,
+    RAW: tl.constexpr,
+):  # fmt: skip
+    """Sums to outputs. ``acc`` is (columns of the output, rows of the output)."""
+    place = out + rows.to(tl.int64)[None, :] * N + columns[:, None]
+    if RAW:
+        tl.store(place, acc, mask=inside)
+    else:
+        row, column = rows < M, columns < N
+        if X_ZERO:
+            zero = tl.load(x_zero + rows, mask=row, other=0)
+            acc -= tl.load(w_sum + columns, mask=column, other=0)[:, None] * zero[None, :]
+        if W_ZERO:
+            total = tl.load(x_sum + rows, mask=row, other=0)
+            if X_ZERO:
+                total -= K * zero
+            acc -= tl.load(w_zero + columns, mask=column, other=0).to(acc.dtype)[:, None] * total[None, :]
+        y = acc.to(tl.float32)
+        if not FLOAT:
+            y = y * tl.load(x_scale + rows, mask=row, other=0.0)[None, :]
+        y = y * tl.load(w_scale + columns, mask=column, other=0.0)[:, None]
+        if BIAS:
+            y += tl.load(bias + columns, mask=column, other=0.0).to(tl.float32)[:, None]
+        tl.store(place, y.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["M"])
+def product(
+    x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, M, N, K, N_PAD,
+    BITS: tl.constexpr, FLOAT: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr, BIAS: tl.constexpr,
+    RAW: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
+    SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """One tile of ``BN`` columns and ``BM`` rows of the output, over one of ``SPLIT`` parts of K."""
+    BYTES: tl.constexpr = 16 * BITS  # of a row in a block of 128 columns
+    tiles_m = tl.cdiv(M, BM)
+    tile = tl.program_id(0)
+    part = tl.program_id(1)
+    rows = (tile % tiles_m) * BM + tl.arange(0, BM)
+    column = (tile // tiles_m) * BN
+    columns = column + tl.arange(0, BN)
+    steps = tl.cdiv(tl.cdiv(K, 128), UNROLL)
+    share = tl.cdiv(steps, SPLIT)
+    first = part * share
+    last = tl.minimum(first + share, steps)
+    if PDL:
+        _prefetch(weight, first * UNROLL, last * UNROLL, column, N_PAD, BN, BYTES)
+        gdc_wait()
+
+    length = tl.arange(0, BYTES)
+    step = N_PAD.to(tl.int64) * BYTES
+    w_at = weight + (first * UNROLL) * step + columns[:, None] * BYTES + length[None, :]
+    x_rows = tl.where(rows < M, rows, 0).to(tl.int64)  # rows outside are calculated and dropped
+    half = tl.arange(0, 64) if BITS == 4 else tl.arange(0, 128)
+    x_at = x + x_rows[:, None] * K + first * (UNROLL * 128) + half[None, :]
+    acc = tl.zeros((BN, BM), dtype=tl.float32 if FLOAT else tl.int32)
+    for index in tl.range(first, last, num_stages=STAGES):
+        for inner in tl.static_range(UNROLL):
+            packed = tl.load(w_at + inner * step)
+            if EVEN_K:
+                x_low = tl.load(x_at + inner * 128)
+            else:
+                room = K - (index * UNROLL + inner) * 128
+                x_low = tl.load(x_at + inner * 128, mask=half[None, :] < room, other=0)
+            if BITS == 4:
+                if EVEN_K:
+                    x_high = tl.load(x_at + inner * 128 + 64)
+                else:
+                    x_high = tl.load(x_at + inner * 128 + 64, mask=half[None, :] + 64 < room, other=0)
+                low, high = _halves(packed, ASM)
+                if FLOAT:
+                    acc = tl.dot(low.to(x_low.dtype), x_low.T, acc, out_dtype=tl.float32)
+                    acc = tl.dot(high.to(x_high.dtype), x_high.T, acc, out_dtype=tl.float32)
+                else:
+                    acc = tl.dot(low, x_low.T, acc, out_dtype=tl.int32)
+                    acc = tl.dot(high, x_high.T, acc, out_dtype=tl.int32)
+            elif FLOAT:
+                acc = tl.dot(packed.to(x_low.dtype), x_low.T, acc, out_dtype=tl.float32)
+            else:
+                acc = tl.dot(packed, x_low.T, acc, out_dtype=tl.int32)
+        w_at += UNROLL * step
+        x_at += UNROLL * 128
+    if BITS == 4:
+        acc = acc * 0.0625 if FLOAT else acc >> 4
+
+    inside = (columns < N)[:, None] & (rows < M)[None, :]
+    if SPLIT == 1:
+        _write(
+            acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, bias, rows, columns, inside, M, N, K,
+            BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW,
+        )  # fmt: skip
+    else:
+        sums = work + rows.to(tl.int64)[None, :] * N + columns[:, None]
+        tl.atomic_add(sums, acc, mask=inside, sem="relaxed")
+        tl.debug_barrier()  # all threads' additions come before the count
+        counter = work + M.to(tl.int64) * N + tile
+        if tl.atomic_add(counter, 1, sem="acq_rel") == SPLIT - 1:
+            acc = tl.load(sums, mask=inside, other=0, cache_modifier=".cg")
+            _write(
+                acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, bias, rows, columns, inside, M, N,
+                K, BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW,
+            )  # fmt: skip

@@ -1,0 +1,106 @@
+"""The layout of weights that the kernels read. It is private: checkpoints keep another, plain one.
+
+The columns of a weight are cut into blocks of 128, and the blocks are the outermost dimension, so that the
+rows of any tile are one piece of memory::
+
+    (ceil(K / 128), N padded to 128, 64)     up to 4 bits: byte j holds column j below and column j + 64 above
+    (ceil(K / 128), N padded to 128, 128)    more: one column in a byte
+
+Codes are in two's complement, padding is zero. Weights that get the same input can be joined along the second
+dimension before packing (q, k, v; gate, up) and are then one product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...base.errors import MisuseError
+
+BLOCK = 128
+"""Columns in a block, and the multiple that rows are padded to."""
+
+LAYOUT = 1
+"""Raised whenever the layout changes."""
+
+
+@dataclass(frozen=True)
+class PackedWeight:
+    """A quantized weight, ready for the kernels.
+
+    A code ``q`` in row n stands for ``scale[n] * (q - zero[n])``.
+
+    Attributes:
+        codes: int8, in the layout above.
+        scale: float32, of shape ``(rows,)``.
+        zero: int8, of shape ``(rows,)``, or None where all are 0.
+        sums: int32, of shape ``(rows,)``: the sum of each row's codes.
+        rows: N, the features that come out.
+        columns: K, the channels that go in.
+        bits: 4 or 8: how codes are stored, not how many values they have.
+    """
+
+    codes: Tensor
+    scale: Tensor
+    zero: Tensor | None
+    sums: Tensor
+    rows: int
+    columns: int
+    bits: int
+
+
+def pack_weight(codes: Tensor, scale: Tensor, zero: Tensor | None, bits: int) -> PackedWeight:
+    """Lay out a quantized weight for the kernels.
+
+    Args:
+        codes: int8, of shape ``(rows, columns)``.
+        scale: One for each row, of shape ``(rows,)`` or ``(rows, 1)``.
+        zero: Zero points, whole numbers of the codes' range, of the same shape; None for all 0.
+        bits: Of a code, 2 to 8. Up to 4 are packed in half bytes.
+
+    Raises:
+        MisuseError: Scales or zero points are not one for each row (scales for groups of columns would leave
+            no integer sum), or codes do not fit the bits.
+    """
+    rows, columns = codes.shape
+    for name, values in (("scale", scale), ("zero", zero)):
+        if values is not None and values.numel() != rows:
+            raise MisuseError(
+                f"{name} has shape {tuple(values.shape)}, and the kernels take one value for each of "
+                f"{rows} rows; weights with scales for groups of columns run on path='fused'"
+            )
+    limit = 1 << (bits - 1)
+    if codes.numel() and (int(codes.min()) < -limit or int(codes.max()) >= limit):
+        raise MisuseError(
+            f"codes run from {int(codes.min())} to {int(codes.max())}, which is more than {bits} bits"
+        )
+    kept = None if zero is None or not bool(zero.any()) else zero.reshape(-1).to(torch.int8).contiguous()
+    return PackedWeight(
+        codes=layout(codes, bits),
+        scale=scale.reshape(-1).float().contiguous(),
+        zero=kept,
+        sums=codes.sum(1, dtype=torch.int32),
+        rows=rows,
+        columns=columns,
+        bits=4 if bits <= 4 else 8,
+    )
+
+
+def layout(codes: Tensor, bits: int) -> Tensor:
+    """Codes of shape ``(rows, columns)`` in the kernels' layout."""
+    rows, columns = codes.shape
+    padded = torch.nn.functional.pad(codes, (0, -columns % BLOCK, 0, -rows % BLOCK))
+    blocks = padded.reshape(padded.shape[0], -1, BLOCK).transpose(0, 1).contiguous()
+    if bits > 4:
+        return blocks
+    low, high = blocks[..., : BLOCK // 2], blocks[..., BLOCK // 2 :]
+    return (low & 0xF) | (high << 4)
+
+
+def codes_of(packed: Tensor, rows: int, columns: int, bits: int) -> Tensor:
+    """The codes, int8, of shape ``(rows, columns)``; the inverse of :func:`layout`."""
+    if bits <= 4:
+        packed = torch.cat([(packed << 4) >> 4, packed >> 4], dim=-1)
+    return packed.transpose(0, 1).reshape(packed.shape[1], -1)[:rows, :columns]

@@ -1,0 +1,120 @@
+"""Which tiles the product uses: measured ones for GPUs and shapes in ``tables``, else a rule of thumb.
+
+The files are written by ``python -m benchmarks.w4a8 --tune``, one for each GPU, and read once. Nothing is
+measured while a layer runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from dataclasses import asdict, dataclass, replace
+from importlib import resources
+from typing import Any
+
+from . import tables
+
+BUCKETS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+"""Rows are rounded up to one of these to look tiles up; more than the last count as the last."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """How one product is cut up.
+
+    Attributes:
+        bm: Rows of the output in a tile.
+        bn: Columns of the output in a tile, 32 to 256.
+        unroll: Blocks of 128 summed columns in a step.
+        split: Parts that the summed dimension is split into.
+        stages: Steps that are loaded ahead.
+        warps: Warps of a program.
+        pdl: Start before the transform is done, and fetch weights meanwhile.
+    """
+
+    bm: int
+    bn: int
+    unroll: int = 1
+    split: int = 1
+    stages: int = 4
+    warps: int = 4
+    pdl: bool = False
+
+    def tiles(self, m: int, n: int) -> int:
+        """How many tiles an output of ``m`` rows and ``n`` columns has."""
+        return -(-m // self.bm) * -(-n // self.bn)
+
+    def workspace(self, m: int, n: int) -> int:
+        """How many int32 zeros the product needs: sums, and a counter for each tile."""
+        return m * n + self.tiles(m, n) if self.split > 1 else 0
+
+    def fits(self, n: int) -> bool:
+        """Whether the padding of ``n`` rows of a weight is enough for the tile."""
+        return (-(-n // 128) * 128) % self.bn == 0
+
+    def alone(self) -> Tile:
+        """The same for a product that follows no transform."""
+        return replace(self, pdl=False) if self.pdl else self
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it is stored."""
+        return asdict(self)
+
+
+def bucket(m: int) -> int:
+    """The bucket of a number of rows."""
+    return next((size for size in BUCKETS if m <= size), BUCKETS[-1])
+
+
+def slug(gpu: str) -> str:
+    """A GPU's name as file name: small letters and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-")
+
+
+@functools.cache
+def choose(gpu: str, units: int, kind: str, m: int, n: int, k: int) -> Tile:
+    """The tiles of a product.
+
+    Args:
+        gpu: Name of the GPU.
+        units: Its multiprocessors.
+        kind: ``"w4a8"``, ``"w8a8"``, ``"w4a16"`` or ``"w8a16"``.
+        m: Rows, as :func:`bucket` rounds them.
+        n: Columns of the output.
+        k: The summed dimension.
+    """
+    stored = _table(slug(gpu)).get(kind, {}).get(f"{n}x{k}", {})
+    nearest = min((int(size) for size in stored if int(size) >= m), default=None)
+    if nearest is not None and nearest <= 2 * max(m, 8):
+        tile = Tile(**stored[str(nearest)])
+        if tile.fits(n):
+            return tile
+    return rule(units, kind, m, n, k)
+
+
+@functools.cache
+def _table(name: str) -> dict[str, Any]:
+    file = resources.files(tables).joinpath(f"{name}.json")
+    return json.loads(file.read_text(encoding="utf-8"))["tiles"] if file.is_file() else {}
+
+
+def rule(units: int, kind: str, m: int, n: int, k: int) -> Tile:
+    """Tiles by rule of thumb: enough programs to keep all multiprocessors loading, no more than that."""
+    whole = kind.endswith("16")  # float sums depend on their order, so they are not split
+    steps = -(-k // 128)
+    if m > 64:
+        bm = 128 if m > 128 else 64
+        base = Tile(bm, 128, 1, 1, 3 if kind != "w4a8" else 4, 8)
+        most = 2
+    else:
+        bm = next(size for size in (8, 16, 32, 64) if m <= size)
+        bm = max(bm, 16) if whole else bm
+        base = Tile(bm, 64 if m <= 16 else 128, 1, 1, 5 if bm <= 16 else 4, 4)
+        most = 16
+    if whole:
+        return Tile(base.bm, 64 if m <= 64 else 128, 1, 1, 3, base.warps)
+    split = 1
+    while 2 * split <= most and base.tiles(m, n) * split * 2 <= 2 * units and steps // (2 * split) >= 4:
+        split *= 2
+    return Tile(base.bm, base.bn, 1, split, base.stages, base.warps)

@@ -1,0 +1,1 @@
+"""Measured tiles, a JSON file for each GPU."""

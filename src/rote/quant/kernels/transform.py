@@ -1,0 +1,194 @@
+"""Launches of the kernels that transform and quantize activations: how many, and with which sizes.
+
+One launch does everything where rotations have one matrix for all blocks (up to a rotation, a permutation and
+a rotation), or where there is one rotation with a matrix for each block. Longer chains take one launch more
+for each such piece, through float32 rows in between. Rows of more than 32768 channels do not fit a program
+and go through torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import oracle
+from .jit import gpu, interpreted, module
+from .table import bucket
+
+WIDEST = 32768
+"""Channels that a program holds."""
+
+TENSOR_CORE_BLOCK = 16
+"""The smallest block that is worth a tensor core's while."""
+
+_TILE = 16384
+_FLOAT, _SYMMETRIC, _ASYMMETRIC, _STATIC, _FOLDED = range(5)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A piece of a chain: a rotation, a permutation, a rotation, each of which may be missing.
+
+    Attributes:
+        first: A rotation whose blocks share a matrix.
+        order: A permutation.
+        second: Another rotation; with ``single`` it is multiplied block by block.
+        single: Whether it goes to the kernel for small or separate blocks.
+    """
+
+    first: Tensor | None = None
+    order: Tensor | None = None
+    second: Tensor | None = None
+    single: bool = False
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a transform's last launch writes, and by which grid.
+
+    Attributes:
+        rows: Codes (int8) or transformed rows (floating), of shape ``(tokens, width)``.
+        scale: float32, of shape ``(tokens,)``, or empty.
+        zero: int32, of shape ``(tokens,)``, or empty.
+        total: Sums of codes (int32) or of numbers (float32), of shape ``(tokens,)``.
+        mode: How rows are quantized, as in the kernels.
+        low: The smallest code.
+        high: The largest code.
+        clip: Factor on a token's range.
+        static_scale: One scale, or one for each channel.
+        static_zero: A zero point for one scale.
+    """
+
+    rows: Tensor
+    scale: Tensor
+    zero: Tensor
+    total: Tensor
+    mode: int = _FLOAT
+    low: int = 0
+    high: int = 0
+    clip: float = 1.0
+    static_scale: Tensor | None = None
+    static_zero: Tensor | None = None
+
+
+def plan(stages: Sequence[Tensor]) -> list[Launch]:
+    """Cut a chain of rotations (3 dimensions) and permutations (1 dimension) into launches."""
+    launches: list[Launch] = []
+    rest = [stage.contiguous() for stage in stages]
+    while rest or not launches:
+        first = rest.pop(0) if rest and _shared(rest[0]) else None
+        order = second = None
+        ahead = rest[1] if len(rest) > 1 else None
+        joined = first is None or ahead is None or (_shared(ahead) and ahead.shape[-1] == first.shape[-1])
+        if rest and rest[0].dim() == 1 and joined:
+            order = rest.pop(0)
+        if rest and rest[0].dim() == 3 and (first is None or order is not None):
+            second = rest.pop(0)
+        launches.append(Launch(first, order, second, second is not None and not _shared(second)))
+    return launches
+
+
+def _shared(stage: Tensor) -> bool:
+    return stage.dim() == 3 and stage.shape[0] == 1 and stage.shape[-1] >= TENSOR_CORE_BLOCK
+
+
+def quantizing(
+    x: Tensor, width: int, low: int, high: int, symmetric: bool, clip: float, scale: Any, zero: Any
+) -> Target:
+    """Room for the codes of some rows."""
+    tokens = x.shape[0]
+    has_zero = oracle.has_zero(symmetric, scale)
+    if scale is None:
+        mode = _ASYMMETRIC if has_zero else _SYMMETRIC
+    else:
+        mode = _FOLDED if scale.numel() > 1 else _STATIC
+    return Target(
+        rows=x.new_empty(tokens, width, dtype=torch.int8),
+        scale=x.new_empty(tokens, dtype=torch.float32),
+        zero=x.new_empty(tokens if has_zero else 0, dtype=torch.int32),
+        total=x.new_empty(tokens, dtype=torch.int32),
+        mode=mode, low=low, high=high, clip=clip, static_scale=scale,
+        static_zero=zero if has_zero else None,
+    )  # fmt: skip
+
+
+def floating(x: Tensor, width: int, dtype: torch.dtype) -> Target:
+    """Room for transformed rows that stay numbers."""
+    none = x.new_empty(0, dtype=torch.float32)
+    total = x.new_empty(x.shape[0], dtype=torch.float32)
+    return Target(x.new_empty(x.shape[0], width, dtype=dtype), none, none, total)
+
+
+def launch(
+    x: Tensor, smooth: Tensor | None, stages: Sequence[Tensor], target: Target, work: Tensor | None, pdl: bool
+) -> None:
+    """Fill a target. The last launch clears ``work`` too; with ``pdl`` its successor starts early."""
+    x = aligned(x)
+    width = target.rows.shape[1]
+    launches = plan(stages)
+    for index, piece in enumerate(launches):
+        last = index == len(launches) - 1
+        to = target if last else floating(x, width, torch.float32)
+        _launch(x, smooth, piece, to, work if last else None, pdl and last)
+        x, smooth = to.rows, None
+
+
+def aligned(x: Tensor) -> Tensor:
+    """Rows that start at a multiple of 16 bytes, one after the other: kernels are compiled for that only."""
+    x = x.contiguous()
+    return x if x.data_ptr() % 16 == 0 else x.clone()
+
+
+def supported(stages: Sequence[Tensor], width: int) -> bool:
+    """Whether rows fit a program."""
+    sizes = [stage.shape[-1] for stage in stages if stage.dim() == 3]
+    return all(size * _power(-(-width // size)) <= WIDEST for size in [128, *sizes])
+
+
+def _launch(
+    x: Tensor, smooth: Tensor | None, piece: Launch, to: Target, work: Tensor | None, pdl: bool
+) -> None:
+    kernels = module("jit_transform")
+    exact = interpreted(kernels.shared)
+    tokens, width = to.rows.shape
+    units = gpu(x.device.index if x.is_cuda else None)[1]
+    rotation = piece.first if piece.first is not None else piece.second
+    size = 128 if rotation is None else rotation.shape[-1]
+    blocks = _power(-(-width // size))
+    common: dict[str, Any] = {
+        "smooth": smooth, "order": piece.order, "work": to.total if work is None else work,
+        "q": to.rows, "scale": to.scale, "zero": to.zero, "total": to.total,
+        "static_scale": to.static_scale, "static_zero": to.static_zero, "clip": to.clip,
+        "M": tokens, "COUNT": 0 if work is None else work.numel(), "WIDTH": x.shape[1], "K": width,
+        "SMOOTH": smooth is not None, "ORDER": piece.order is not None, "B": size, "NB": blocks,
+        "MODE": to.mode, "LOW": to.low, "HIGH": to.high, "PDL": pdl and not exact,
+        "ZERO": to.zero.numel() > 0, "ORIGIN": to.static_zero is not None,
+    }  # fmt: skip
+    if piece.single:
+        assert piece.second is not None
+        programs = min(tokens, 8 * units)
+        warps = 8 if size * blocks > 4096 else 4
+        kernels.blocks[(programs,)](
+            x=x, matrices=piece.second, SAME=piece.second.shape[0] == 1, num_warps=warps, **common
+        )
+        return
+    least = 1 if rotation is None else -(-TENSOR_CORE_BLOCK // blocks)
+    together = max(least, min(_TILE // (size * blocks), _power(bucket(tokens) // units + 1) // 2))
+    elements = together * size * blocks
+    programs = min(-(-tokens // together), units * max(1, _TILE // elements))
+    kernels.shared[(programs,)](
+        x=x, T=together,
+        r1=piece.first, r2=piece.second, R1=piece.first is not None, R2=piece.second is not None,
+        SPLIT_X=x.dtype != torch.bfloat16 or smooth is not None,
+        SPLIT_R=rotation is not None and rotation.dtype != torch.bfloat16, EXACT=exact,
+        num_warps=4 if elements <= 4096 else 8 if elements <= _TILE else 16, num_stages=1, **common,
+    )  # fmt: skip
+
+
+def _power(count: int) -> int:
+    """The smallest power of two that is not below."""
+    return 1 << max(0, count - 1).bit_length()

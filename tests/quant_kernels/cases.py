@@ -1,0 +1,111 @@
+"""Random layers: weights with their codes, chains of stages, grids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rote.quant.kernels import Grid, PackedWeight, Transform, pack_weight
+
+CHAINS = ("nothing", "rotate", "permute", "rotate permute rotate", "permute rotate each", "three rotations")
+GRIDS = ("symmetric", "asymmetric", "four bits", "static", "static symmetric", "static from zero", "channels")
+
+
+def weight_of(
+    n: int, k: int, bits: int, device: Any = "cpu", *, zero: bool = True
+) -> tuple[Tensor, PackedWeight]:
+    """Codes, and the same packed; the extremes of the range occur."""
+    limit = 1 << (bits - 1)
+    codes = torch.randint(-limit, limit, (n, k), dtype=torch.int8)
+    codes[0, :] = -limit
+    zeros = torch.randint(-limit, limit, (n,)) if zero else None
+    packed = pack_weight(codes, torch.rand(n) * 0.01 + 0.001, zeros, bits)
+    moved = {
+        name: value.to(device) for name, value in vars(packed).items() if isinstance(value, torch.Tensor)
+    }
+    return codes.to(device), PackedWeight(**{**vars(packed), **moved})
+
+
+def rotations(count: int, size: int) -> Tensor:
+    """Orthogonal matrices."""
+    return torch.linalg.qr(torch.randn(count, size, size))[0].contiguous()
+
+
+def transform_of(
+    chain: str, features: int, width: int, size: int, *, smooth: bool, dtype=torch.float32
+) -> Transform:
+    """One of the chains."""
+    shared = rotations(1, size).to(dtype)
+    order = torch.randperm(width).to(torch.int16)
+    stages = {
+        "nothing": (),
+        "rotate": (shared,),
+        "permute": (order,),
+        "rotate permute rotate": (shared, order, rotations(1, size).to(dtype)),
+        "permute rotate each": (order, rotations(width // size, size).to(dtype)),
+        "three rotations": (shared, order, rotations(width // size, size).to(dtype), order, shared),
+    }[chain]
+    return Transform(torch.rand(features) + 0.5 if smooth else None, stages, width)
+
+
+def grid_of(name: str, width: int) -> Grid:
+    """One of the grids."""
+    return {
+        "symmetric": Grid(symmetric=True),
+        "asymmetric": Grid(),
+        "four bits": Grid(-8, 7, clip=0.9),
+        "static": Grid(static_scale=torch.tensor([0.03]), static_zero=torch.tensor([5.0])),
+        "static symmetric": Grid(symmetric=True, static_scale=torch.tensor([0.03])),
+        "static from zero": Grid(static_scale=torch.tensor([0.03])),
+        "channels": Grid(symmetric=True, static_scale=torch.rand(width) * 0.05 + 0.01),
+    }[name]
+
+
+def rows_of(tokens: int, features: int, dtype: torch.dtype) -> Tensor:
+    """Activations with a hot channel, and one row of zeros where there are several."""
+    x = torch.randn(tokens, features)
+    x[:, 0] *= 20
+    x[1:2] = 0
+    return x.to(dtype)
+
+
+def to(device: Any, change: Transform, grid: Grid) -> tuple[Transform, Grid]:
+    """The same on a device."""
+
+    def move(value: Tensor | None) -> Tensor | None:
+        return None if value is None else value.to(device)
+
+    stages = tuple(stage.to(device) for stage in change.stages)
+    return Transform(move(change.smooth), stages, change.width), Grid(
+        grid.low, grid.high, grid.symmetric, grid.clip, move(grid.static_scale), move(grid.static_zero)
+    )
+
+
+def transform_arguments(change: Transform, grid: Grid) -> tuple[Any, ...]:
+    """As the operators take them."""
+    return (
+        change.smooth, change.stages, change.width, grid.low, grid.high, grid.symmetric, grid.clip,
+        grid.static_scale,
+        grid.static_zero,
+    )  # fmt: skip
+
+
+def weight_arguments(weight: PackedWeight, bias: Tensor | None) -> tuple[Any, ...]:
+    """As the operators take them."""
+    return weight.codes, weight.scale, weight.zero, weight.sums, bias
+
+
+def assert_same_codes(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> None:
+    """Codes are equal but for near ties, which the order of float32 additions decides."""
+    codes, scale, zero, total = found
+    apart = (codes.int() - wanted[0].int()).abs()
+    assert codes.shape == wanted[0].shape and codes.dtype == torch.int8
+    if apart.numel():
+        assert apart.max() <= 1, f"codes differ by {apart.max()}"
+        assert (apart > 0).float().mean() < 0.01, f"{(apart > 0).float().mean():.1%} of the codes differ"
+    torch.testing.assert_close(scale, wanted[1], rtol=2e-4, atol=0)
+    assert zero.shape == wanted[2].shape
+    assert not zero.numel() or (zero - wanted[2]).abs().max() <= 1
+    assert torch.equal(total, codes.sum(1, dtype=torch.int32))

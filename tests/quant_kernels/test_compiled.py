@@ -1,0 +1,75 @@
+"""What the compiler makes of the kernels for Hopper, which it tells without a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed"),
+]
+
+PROBE = """
+import json, sys
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from rote.quant.kernels import jit_gemm
+
+def compiled(bm, bn, warps):
+    types = dict(
+        x="*i8", x_scale="*fp32", x_zero="*i32", x_sum="*i32", weight="*i8", w_scale="*fp32", w_zero="*i8",
+        w_sum="*i32", bias="*bf16", out="*bf16", work="*i32", M="i32", N="i32", K="i32", N_PAD="i32",
+    )
+    values = dict(
+        BITS=4, FLOAT=False, X_ZERO=True, W_ZERO=True, BIAS=False, RAW=False, EVEN_K=True, BM=bm, BN=bn,
+        UNROLL=1, SPLIT=1, STAGES=4, ASM=True, PDL=False,
+    )
+    names = jit_gemm.product.arg_names
+    source = ASTSource(
+        jit_gemm.product,
+        {name: types.get(name, "constexpr") for name in names},
+        constexprs={(names.index(name),): value for name, value in values.items()},
+        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in types if name != "M"},
+    )
+    options = dict(num_warps=warps, num_stages=4)
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm
+
+json.dump([compiled(*map(int, size.split("x")))["ptx"] for size in sys.argv[1:]], sys.stdout)
+"""
+
+
+def assembly(*sizes: str) -> list[str]:
+    """PTX of the product with tiles of some sizes, made in a process that does not interpret kernels."""
+    source = str(Path(__file__).resolve().parents[2] / "src")
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, *sizes], env=environment, capture_output=True, text=True, timeout=250
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_integers_go_to_tensor_cores_from_registers():
+    few, many, single = assembly("16x64x4", "128x128x8", "8x64x4")
+    for text, instruction in ((few, "m64n16k32"), (many, "m64n128k32")):
+        lines = text.splitlines()
+        found = [number for number, line in enumerate(lines) if f"{instruction}.s32.s8.s8" in line]
+        assert found, f"no {instruction} on int8"
+        operands = lines[found[0]].split("},", 1)[1]
+        assert operands.lstrip().startswith("{"), "the unpacked weight goes through shared memory"
+    assert "mma.sync.aligned.m16n8k32.row.col" in single
+
+
+def test_unpacking_needs_no_shuffles_of_bytes():
+    (text,) = assembly("16x64x4")
+    assert text.count("0xF0F0F0F0") >= 2
+    assert text.count("prmt") <= 8

@@ -1,0 +1,88 @@
+"""The kernels themselves, in Triton's interpreter, against torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.quant_kernels import cases
+
+from rote.quant.kernels import Grid, ops
+from rote.quant.kernels.table import Tile
+
+pytestmark = [pytest.mark.usefixtures("interpreter"), pytest.mark.slow]
+
+TILES = [Tile(16, 64), Tile(8, 32, split=3), Tile(16, 64, unroll=2), Tile(32, 128, unroll=2, split=2)]
+SIZES = [(1, 128, 64), (3, 200, 70), (17, 384, 130), (33, 500, 129)]
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize(("m", "k", "n"), SIZES)
+def test_sums(bits: int, tile: Tile, m: int, k: int, n: int):
+    codes, weight = cases.weight_of(n, k, bits)
+    x = torch.randint(-128, 128, (m, k), dtype=torch.int8)
+    x[0] = -128
+    rows = (x, torch.ones(m), torch.empty(0, dtype=torch.int32), x.sum(1, dtype=torch.int32))
+    found = ops.product_triton(*rows, *cases.weight_arguments(weight, None), torch.int32, tile)
+    assert torch.equal(found, (x.double() @ codes.double().T).to(torch.int32))
+
+
+@pytest.mark.parametrize("zeros", ["both", "activations", "weights", "none"])
+@pytest.mark.parametrize("tile", TILES[:2], ids=str)
+def test_outputs(zeros: str, tile: Tile):
+    m, k, n = 5, 200, 70
+    _, weight = cases.weight_of(n, k, 4, zero=zeros in ("both", "weights"))
+    x = torch.randint(-128, 128, (m, k), dtype=torch.int8)
+    zero = torch.randint(-128, 128, (m if zeros in ("both", "activations") else 0,), dtype=torch.int32)
+    rows = (x, torch.rand(m), zero, x.sum(1, dtype=torch.int32))
+    arguments = (*rows, *cases.weight_arguments(weight, torch.randn(n)), torch.float32)
+    torch.testing.assert_close(
+        ops.product_triton(*arguments, tile), ops.product_torch(*arguments), rtol=1e-6, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("grid", cases.GRIDS)
+@pytest.mark.parametrize("chain", cases.CHAINS)
+def test_codes(chain: str, grid: str):
+    change = cases.transform_of(chain, 60, 64, 16, smooth=True)
+    arguments = cases.transform_arguments(change, cases.grid_of(grid, 64))
+    x = cases.rows_of(3, 60, torch.float16)
+    cases.assert_same_codes(ops.quantize_triton(x, *arguments), ops.quantize_torch(x, *arguments))
+
+
+@pytest.mark.parametrize(("tokens", "width", "size"), [(1, 384, 128), (17, 256, 64), (4, 96, 32), (3, 40, 8)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_transforms(tokens: int, width: int, size: int, dtype: torch.dtype):
+    change = cases.transform_of("rotate permute rotate", width - 3, width, size, smooth=False)
+    x = cases.rows_of(tokens, width - 3, dtype)
+    arguments = (x, change.smooth, change.stages, width, torch.float32)
+    torch.testing.assert_close(
+        ops.transform_triton(*arguments), ops.transform_torch(*arguments), rtol=1e-5, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize("tokens", [0, 1, 17])
+def test_layers(tokens: int, tile: Tile):
+    change = cases.transform_of("rotate permute rotate", 250, 256, 128, smooth=True)
+    _, weight = cases.weight_of(70, 256, 4)
+    arguments = (
+        cases.rows_of(tokens, 250, torch.float32), *cases.transform_arguments(change, Grid()),
+        *cases.weight_arguments(weight, torch.randn(70)),
+    )  # fmt: skip
+    found, wanted = ops.linear_triton(*arguments, tile), ops.linear_torch(*arguments)
+    assert found.shape == wanted.shape
+    torch.testing.assert_close(
+        found, wanted, rtol=1e-2, atol=1e-2 * float(wanted.abs().max() if tokens else 1)
+    )
+
+
+def test_activations_that_are_not_quantized():
+    change = cases.transform_of("rotate", 256, 256, 128, smooth=False)
+    _, weight = cases.weight_of(70, 256, 4)
+    arguments = (
+        cases.rows_of(5, 256, torch.float16), *cases.transform_arguments(change, Grid(low=0, high=0)),
+        *cases.weight_arguments(weight, None),
+    )  # fmt: skip
+    found, wanted = ops.linear_triton(*arguments, Tile(16, 64)), ops.linear_torch(*arguments)
+    torch.testing.assert_close(found, wanted, rtol=2e-3, atol=2e-3 * float(wanted.abs().max()))

@@ -1,0 +1,56 @@
+"""Tiles: every stored and every guessed one can run."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+
+import pytest
+
+from rote.quant.kernels.table import BUCKETS, Tile, bucket, choose, rule, slug
+
+SHAPES = [(16384, 2048), (2048, 16384), (4096, 1024), (1024, 4096), (256, 2048), (1, 1), (130, 200)]
+KINDS = ["w4a8", "w8a8", "w4a16"]
+
+
+def assert_runs(tile: Tile, kind: str, n: int) -> None:
+    assert tile.bm in (8, 16, 32, 64, 128, 256) and tile.bn in (32, 64, 128, 256)
+    assert tile.fits(n), f"{tile} reads past the padding of {n} rows"
+    assert tile.warps in (2, 4, 8) and 1 <= tile.stages <= 8 and tile.split >= 1 and tile.unroll >= 1
+    assert tile.split == 1 or not kind.endswith("16"), "float sums depend on their order"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("n", "k"), SHAPES)
+def test_rule(kind: str, n: int, k: int):
+    for m in BUCKETS:
+        assert_runs(rule(132, kind, m, n, k), kind, n)
+
+
+def test_few_rows_fill_the_chip():
+    for n, k in [(16384, 2048), (2048, 16384)]:
+        tile = rule(132, "w4a8", 16, n, k)
+        assert tile.tiles(16, n) * tile.split >= 128
+
+
+def test_stored_tables_run():
+    for file in resources.files("rote.quant.kernels").joinpath("tables").iterdir():
+        if not file.name.endswith(".json"):
+            continue
+        table = json.loads(file.read_text(encoding="utf-8"))
+        assert f"{slug(table['gpu'])}.json" == file.name
+        for kind, shapes in table["tiles"].items():
+            for shape, buckets in shapes.items():
+                n = int(shape.split("x")[0])
+                for m, stored in buckets.items():
+                    assert int(m) in BUCKETS
+                    assert_runs(Tile(**stored), kind, n)
+
+
+def test_unknown_gpu_takes_the_rule():
+    assert choose("no such GPU", 100, "w4a8", 16, 256, 2048) == rule(100, "w4a8", 16, 256, 2048)
+
+
+@pytest.mark.parametrize(("m", "size"), [(1, 1), (2, 8), (51, 64), (800, 1024), (2048, 2048), (99999, 2048)])
+def test_bucket(m: int, size: int):
+    assert bucket(m) == size
