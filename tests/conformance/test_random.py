@@ -138,3 +138,18 @@ def test_noise_in_a_training_step(device):
         states=(lambda: dict(ours[0].named_parameters()), lambda: dict(theirs[0].named_parameters())),
     )
     assert g.report().replayed >= 6
+
+
+def test_random_numbers_before_a_list_is_read(device):
+    """The read is seen above the dispatcher, where replaying the segment before it must not be traced."""
+
+    def fn(x):
+        y = x + torch.rand_like(x)
+        return y + torch.tensor(y[0].tolist(), device=x.device)
+
+    def run(call):
+        torch.manual_seed(4)
+        return [call(torch.ones(2, 3, device=device)) for _ in range(8)]
+
+    for wanted, got in zip(run(fn), run(rote.graph(fn)), strict=True):
+        assert torch.equal(wanted, got)

@@ -59,6 +59,10 @@ class Place:
     nodes: list[Node]
     ledger: Ledger
 
+    def quietly(self, call: Callable[[], Any]) -> Any:
+        """Run something that is no part of the call."""
+        raise NotImplementedError
+
 
 class SegmentTape:
     """Collects the steps of the nodes being recorded.
@@ -119,9 +123,9 @@ class SegmentTape:
             place.node, place.index, len(self._steps), place.ledger.alive(), len(place.nodes) - 1
         )
         try:
-            self.session.begin()
+            self._quietly(self.session.begin)
         except BaseException:  # an interrupt may come when the capture has begun
-            self.session.abort()
+            self._quietly(self.session.abort)
             raise
         self._open = True
 
@@ -131,7 +135,7 @@ class SegmentTape:
             return
         self._open = False
         try:
-            segment = self.session.end()
+            segment = self._quietly(self.session.end)
         except MemoryShortageError as error:
             self.shortage = str(error)
             raise RestartError(self.shortage) from None
@@ -140,7 +144,7 @@ class SegmentTape:
             raise RestartError(self.failure) from None
         except BaseException:  # an interrupt may come before the capture has ended
             self.lost = not self.executes
-            self.session.abort()
+            self._quietly(self.session.abort)
             raise
         if segment is not None:
             self._steps.append(segment)
@@ -150,7 +154,11 @@ class SegmentTape:
         if self._open:
             self._open = False
             self.lost = not self.executes
-            self.session.abort()
+            self._quietly(self.session.abort)
+
+    def _quietly(self, call: Callable[[], Any]) -> Any:
+        """Run something of the session's, untraced: replaying a graph with random numbers fills tensors."""
+        return call() if self.place is None else self.place.quietly(call)
 
     def make_room(self) -> bool:
         """Free memory for the recording; False if that was done before in this call."""
