@@ -60,8 +60,8 @@ def quantize_rows(
 
 def row_parameters(x: Tensor, grid: Grid, clip: float) -> tuple[Tensor, Tensor]:
     """Scale and zero point of every row, each of shape ``(rows, 1)``; gradients do not go through them."""
-    x = x.detach()
-    return grid.parameters(x.amin(-1, keepdim=True) * clip, x.amax(-1, keepdim=True) * clip)
+    low, high = torch.aminmax(x.detach(), dim=-1, keepdim=True)
+    return grid.parameters(low, high) if clip == 1 else grid.parameters(low * clip, high * clip)
 
 
 def integer_linear(

@@ -187,7 +187,7 @@ def fill_layer(
         layer.act_scale.copy_(scale)
         if layer.act_zero is not None:
             layer.act_zero.copy_(zero)
-        inputs = layer.on_grid(rows)
+        inputs = layer.on_grid(rows, codes=layer.folds)
         if layer.folds:
             folded, rows = folded * layer.act_scale, rows / layer.act_scale
     if layer.weight_bits >= UNQUANTIZED:

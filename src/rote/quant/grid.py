@@ -58,11 +58,13 @@ class Grid:
 
     def codes(self, x: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
         """The codes of some numbers, as whole floating numbers; gradients pass where nothing is clipped."""
-        return (round_through(x / scale) + zero).clamp(self.low, self.high)
+        place = round_through(x / scale)
+        return (place if self.symmetric else place + zero).clamp(self.low, self.high)
 
     def fake(self, x: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
         """The nearest numbers on the grid."""
-        return values(self.codes(x, scale, zero), scale, zero)
+        codes = self.codes(x, scale, zero)
+        return codes * scale if self.symmetric else values(codes, scale, zero)
 
     def clipped(self, x: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
         """Which numbers are outside the grid by more than half a step."""

@@ -140,12 +140,12 @@ class DuQuantLinear(FixedTypes):
         else:
             rows, weight = self.transform.chain().apply(rows), self.dense
             weight = self.weight_codes if weight is None else weight
-        y = F.linear(self.on_grid(rows).to(weight.dtype), weight)
+        y = F.linear(self.on_grid(rows, codes=self.folds or self._absorbs).to(weight.dtype), weight)
         y = restore_rows(y.to(rows.dtype), self.row_rotation, self.bias, self.out_features)
         return y.to(x.dtype).reshape(*x.shape[:-1], self.out_features)
 
-    def on_grid(self, rows: Tensor) -> Tensor:
-        """Transformed rows as their codes stand for them; with folded scales these are part of the weight."""
+    def on_grid(self, rows: Tensor, *, codes: bool = False) -> Tensor:
+        """Transformed rows as their codes stand for them; or the codes, with scales left to the weight."""
         config = self.config
         if config.act_bits >= UNQUANTIZED:
             return rows
@@ -153,7 +153,7 @@ class DuQuantLinear(FixedTypes):
         if self.act_scale is None:
             return grid.fake(rows, *row_parameters(rows, grid, config.act_clip))
         zero = rows.new_zeros(()) if self.act_zero is None else self.act_zero
-        if self.folds:
+        if codes:
             return grid.codes(rows, self.act_scale, zero)
         return grid.fake(rows, self.act_scale, zero)
 
@@ -167,8 +167,17 @@ class DuQuantLinear(FixedTypes):
 
     @property
     def folds(self) -> bool:
-        """Whether the activation's scales are part of the weight."""
-        return self.config.act_granularity == "channel" and self.config.fold_act_scale
+        """Whether static scales per channel were multiplied into the weight before it was quantized."""
+        return self._per_channel and self.config.fold_act_scale
+
+    @property
+    def _absorbs(self) -> bool:
+        """Whether they are multiplied into the dense weight of the fused path, which saves an operation."""
+        return self.dense is not None and self._per_channel
+
+    @property
+    def _per_channel(self) -> bool:
+        return self.act_scale is not None and self.config.act_granularity == "channel"
 
     def operands(self) -> tuple[Any, ...]:
         """What ``torch.ops.rote_quant.linear`` takes behind the input."""
@@ -195,8 +204,8 @@ class DuQuantLinear(FixedTypes):
             Of shape ``(out_features, in_features)``, float32 at least.
         """
         weight = self.weight_values()
-        if self.folds and self.act_scale is not None:
-            weight = weight / self.act_scale
+        if self.folds:
+            weight = weight / cast(Tensor, self.act_scale)
         if self.row_rotation is not None:
             weight = restore_rows(weight.T, self.row_rotation, None, self.out_features).T
         return self.transform.chain().transposed(weight)[:, : self.in_features]
@@ -230,7 +239,12 @@ class DuQuantLinear(FixedTypes):
     @torch.no_grad()
     def refresh(self) -> None:
         """Make what is derived from the state anew."""
-        self.dense = self.weight_values().to(self.marker.dtype) if self._is_dense else None
+        self.dense = None
+        if self._is_dense:
+            weight = self.weight_values()
+            if self._per_channel and not self.folds:
+                weight = weight * cast(Tensor, self.act_scale)
+            self.dense = weight.to(self.marker.dtype)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> DuQuantLinear:
         super()._apply(fn, recurse)
