@@ -133,6 +133,10 @@ def test_copies_and_meta_devices():
     assert torch.equal(copy.deepcopy(layer)(x), layer(x))
     with torch.device("meta"):
         empty = DuQuantLinear(40, 24, layer.config)
+    for path in ("reference", "fused", "kernel"):
+        empty.set_path(path)
+        assert empty(torch.empty(2, 5, 40, device="meta")).shape == (2, 5, 24)
+    empty.set_path("fused")
     loaded = empty.to_empty(device="cpu")
     loaded.load_state_dict(layer.state_dict())
     assert torch.equal(loaded(x), layer(x))

@@ -123,7 +123,7 @@ class DuQuantLinear(FixedTypes):
             Of shape ``(..., out_features)``, in the type of ``x`` (of autocast, where it is on).
         """
         kind = x.device.type
-        if torch.is_autocast_enabled(kind):
+        if kind != "meta" and torch.is_autocast_enabled(kind):
             with torch.autocast(kind, enabled=False):
                 return self._run(x.to(torch.get_autocast_dtype(kind)))
         return self._run(x)
