@@ -1,4 +1,4 @@
-"""The layer's integer path and the kernels' operators give the same bits; how buffers of one become the other's."""
+"""The integer path and the kernels' operators give the same bits; how buffers of one become the other's."""
 
 from __future__ import annotations
 
