@@ -63,6 +63,7 @@ class World:
     seen: list[Seen] = field(default_factory=list)
     graphs: list[rote.Graphed] = field(default_factory=list)
     reports: list[rote.Report] = field(default_factory=list)
+    parted: bool = False  # a stale result was to be an argument: the plain run goes another way from here
     _models: list[nn.Module] = field(default_factory=list)
     _held: list[Any] = field(default_factory=list)
     _marks: int = 0
@@ -115,8 +116,9 @@ class World:
     def fit(self, value: Any) -> torch.Tensor:
         """The first tensor in a result that can be an input."""
         for _, leaf in leaves("", value):
-            if isinstance(leaf, torch.Tensor) and leaf.shape == (3, 4) and not _stale(leaf):
-                return leaf
+            if isinstance(leaf, torch.Tensor) and leaf.shape == (3, 4):
+                self.parted |= _stale(leaf)
+                return leaf if not self.parted else self.tensor(0)
         return self.tensor(0)
 
     # ------------------------------------------------------------------ what a caller does
@@ -152,8 +154,9 @@ class World:
 
     def _differentiate(self, value: Any, act: Callable[[torch.Tensor], Any]) -> None:
         roots = [leaf for _, leaf in leaves("", value) if isinstance(leaf, torch.Tensor)]
-        # Not from a parameter in the result itself: eager adds gradients from inside and outside in one order.
-        roots = [root for root in roots if not _stale(root) and root.requires_grad and not root.is_leaf]
+        # Not from a parameter in the result itself: it has gradients from inside and from outside.
+        roots = [root for root in roots if not _stale(root)]
+        roots = [root for root in roots if root.requires_grad and not root.is_leaf]
         found: Any = None
         try:
             if roots:
@@ -210,7 +213,9 @@ class World:
     # ------------------------------------------------------------------ looking
 
     def look(self, **values: Any) -> None:
-        """Write down what can be seen."""
+        """Write down what can be seen, as long as both runs do the same."""
+        if self.parted:
+            return
         state = {f"m{number}": list(_state(model)) for number, model in enumerate(self._models)}
         everything = list(leaves("", {**values, **state}))
         seen: Seen = [(name, _token(leaf)) for name, leaf in everything]

@@ -100,6 +100,11 @@ class Session(Protocol):
         """
         ...
 
+    @property
+    def capturing(self) -> bool:
+        """Whether a segment is open."""
+        ...
+
     def abort(self) -> None:
         """Throw the open segment away and restore stream, random state and allocator. Idempotent."""
         ...

@@ -143,7 +143,7 @@ class SegmentTape:
             self.failure = str(error)
             raise RestartError(self.failure) from None
         except BaseException:  # an interrupt may come before the capture has ended
-            self.lost = not self.executes
+            self.lost = self.session.capturing and not self.executes
             self._quietly(self.session.abort)
             raise
         if segment is not None:

@@ -153,6 +153,11 @@ class CudaSession:
         self._segments.append(segment)
         return segment
 
+    @property
+    def capturing(self) -> bool:
+        """Whether a segment is open."""
+        return self._graph is not None
+
     def abort(self) -> None:
         """Throw the open segment away. Idempotent."""
         graph = self._graph

@@ -119,6 +119,11 @@ class HostSession:
         self._segments.append(segment)
         return segment
 
+    @property
+    def capturing(self) -> bool:
+        """Whether a segment is open."""
+        return self._state is State.OPEN
+
     def abort(self) -> None:
         """Throw the open segment away. Idempotent."""
         was, self._state = self._state, after(self._state, Step.ABORT)
