@@ -854,3 +854,21 @@ def test_backward_that_a_recording_computes_differently(make, monkeypatch):
         y = x.detach().clone().requires_grad_()
         (y * 2).tanh().sum().backward()
         assert torch.equal(x.grad, y.grad)
+
+
+def test_a_weight_that_is_cast_once_and_used_twice(device):
+    """Autocast keeps the cast: its gradients are added before they are cast back."""
+    layer = nn.Linear(4, 4).to(device)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+
+    def step(x):
+        with torch.autocast(device.type, torch.bfloat16):
+            y = layer(layer(x)).float()
+        optimizer.zero_grad(set_to_none=False)
+        y.square().mean().backward()
+        optimizer.step()
+
+    g = rote.graph(step, verify=1)
+    for _ in range(8):
+        g(torch.randn(3, 4, device=device))
+    assert g.report().verified > 3

@@ -15,16 +15,16 @@ from .run import tracing
 def plainly(backend: Backend) -> Generator[None]:
     """A context for a plain call of a callable.
 
-    Wrappers inside are plain calls too, other threads do not wait for the backend's lock, and autocast keeps
-    no cast weights (they would outlive the call, and hide weights that are put back).
+    Wrappers inside are plain calls too, other threads do not wait for the backend's lock, and autocast begins
+    and ends without cast weights, as in a traced call (they would outlive the call, and hide weights that are
+    put back).
     """
     token = tracing.set(True)
     before, backend.tracing = backend.tracing, True
-    cache = torch.is_autocast_cache_enabled()
-    torch.set_autocast_cache_enabled(False)
+    torch.clear_autocast_cache()
     try:
         yield
     finally:
-        torch.set_autocast_cache_enabled(cache)
+        torch.clear_autocast_cache()
         backend.tracing = before
         tracing.reset(token)

@@ -6,8 +6,9 @@ A checked call goes so:
    tensors it writes, the gradients it replaces, the state of the random generators (:mod:`.surface`).
 2. The replay runs as always. What it changed is copied too.
 3. Everything is put back, and the callable runs plainly, in the caller's modes and with the caller's
-   tensors: no tracer, no function mode, no graph. Wrappers inside are plain calls. (Autocast's cache of cast
-   weights is off, as in a recording: what it keeps would outlive the call and hide the put-back weights.)
+   tensors: no tracer, no function mode, no graph. Wrappers inside are plain calls. (Autocast's
+   cache of cast weights is emptied around it, as around a recording: what it keeps would outlive the call and
+   hide the put-back weights.)
    Version counters stay as the replay left them, for the sake of a backward that the caller still wants.
 4. Compared are: the result (values, shapes, strides, what shares memory, attributes set on tensors), the
    arguments, the external tensors written, every gradient slot, the random generators, and whether the plain
