@@ -6,6 +6,7 @@ import contextlib
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -156,6 +157,6 @@ def _same_error(mine: Any, other: Any) -> bool:
 
 
 def _headline(error: BaseException) -> str:
-    """An exception's type and the first line of its text."""
-    lines = str(error).strip().splitlines()
+    """An exception's type and the first line of its text, without the folder it was run in."""
+    lines = str(error).replace(f"{Path.cwd()}/", "").strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
