@@ -218,7 +218,9 @@ def test_the_producer_reset_and_dropped_in_between(device, mode):
         del a
         gc.collect()
         assert b(y).tolist() == [9.0] * 3
-    assert b.report().recorded <= 4  # one for each producer's memory, and a copying one
+    # One for each producer's memory and a copying one; where the allocator deals out old addresses again, a
+    # wrong guess more for each producer.
+    assert b.report().recorded <= 7
 
 
 def test_the_producer_records_again(device):
