@@ -146,6 +146,7 @@ class Backward:
         owner: The key of the forward, weakly.
         log: Counts calls.
         spoiled: A saved tensor that the call itself modified afterwards, and the version that was saved.
+        repeats: The call may be made again without changing anything.
     """
 
     def __init__(
