@@ -237,6 +237,52 @@ def test_backward_twice_raises_as_in_eager(device):
             loss.backward()
 
 
+def test_backward_twice_of_a_graph_that_saved_nothing(device):
+    class Shift(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bias = nn.Parameter(torch.zeros(4))
+
+        def forward(self, x):
+            return (x + self.bias).double() + 1
+
+    def step(model, call, number, device):
+        model.zero_grad()
+        x = torch.randn(5, 4, device=device, requires_grad=True)
+        kept = call(x)
+        call(torch.randn(5, 4, device=device)).sum().backward()
+        for _ in range(3):
+            kept.sum().backward()
+        return [kept, x.grad, *gradients(model)]
+
+    g = both(device, step, Shift, same=torch.allclose)
+    assert g.report().backwards_replayed >= 4 * (STEPS - 3), g.explain()
+
+
+def test_a_view_of_a_parameter_beside_a_gradient_still_in_use(device):
+    """A gradient is read on the caller's stream; nothing may take its memory before that."""
+
+    class Views(nn.Linear):
+        def forward(self, x):
+            return super().forward(x), self.bias[1:]
+
+    def wait(gradient):
+        if gradient.is_cuda:
+            torch.cuda._sleep(20_000_000)
+
+    def step(model, call, number, device):
+        model.zero_grad()
+        leaf = torch.randn(4, 4, device=device, requires_grad=True)
+        x = leaf * 2
+        x.register_hook(wait)
+        out, view = call(x)
+        (out.square().sum() + view.sum()).backward()
+        return [leaf.grad, view, *gradients(model)]
+
+    g = both(device, step, lambda: Views(4, 4), steps=12)
+    assert g.report().backwards_replayed, g.explain()
+
+
 def test_partial_gradients(device):
     def step(model, call, number, device):
         x = torch.randn(5, 4, device=device, requires_grad=True)

@@ -162,7 +162,12 @@ class GradientWalk:
         return tuple(found)
 
     def _own(self, gradient: torch.Tensor | None) -> torch.Tensor | None:
-        if gradient is None or gradient.layout is not torch.strided:
+        if gradient is None:
+            return gradient
+        if gradient.is_cuda and not torch.cuda.is_current_stream_capturing():
+            # Allocated on the stream of the capture, as the graph was made there, and read on the caller's.
+            gradient.record_stream(torch.cuda.current_stream(gradient.device))
+        if gradient.layout is not torch.strided:
             return gradient
         return gradient.clone() if gradient.untyped_storage()._cdata in self.memory else gradient
 

@@ -147,6 +147,7 @@ class Backward:
         log: Counts calls.
         spoiled: A saved tensor that the call itself modified afterwards, and the version that was saved.
         repeats: The call may be made again without changing anything.
+        keeps: The graph saved tensors; without any it may be walked again and again, as in eager.
     """
 
     def __init__(
@@ -161,6 +162,7 @@ class Backward:
         spoiled: tuple[torch.Tensor, int] | None = None,
         *,
         repeats: bool = False,
+        keeps: bool = True,
     ) -> None:
         self._walk = walk
         self._arguments = arguments
@@ -172,6 +174,7 @@ class Backward:
         self._log = log
         self._spoiled = spoiled
         self._repeats = repeats
+        self._keeps = keeps
         self._walkers: dict[Any, Walker] = {}
         self._released = False
 
@@ -188,8 +191,8 @@ class Backward:
         values = [copies[positions[0]] for positions in self._tracked]
         sources = [leaves[index] for index in self._arguments]
         given = [_note(leaves[index]) for index in self._saved.arguments]
-        claim = Claim(self, [read.alias._version for read in self._saved.reads], given)
-        token: Any = self._occupancy.take()
+        claim = Claim(self, [read.alias._version for read in self._saved.reads], given, self._keeps)
+        token: Any = self._occupancy.take() if self._keeps else torch.empty(0, device="cpu")
         owner = self._owner() if self._repeats else None
         # On the token, so that autograd lets go of the arguments when it frees the graph.
         token.repeatable = Repeatable.of(owner.function, call) if owner is not None else None
@@ -333,11 +336,13 @@ class Claim(NamedTuple):
         backward: The graph.
         versions: Of the tensors made outside, when the forward had run.
         given: The caller's arguments and results that eager would have saved, with their versions.
+        keeps: The graph saved tensors.
     """
 
     backward: Backward
     versions: list[int]
     given: list[tuple[weakref.ref[torch.Tensor], int]]
+    keeps: bool
 
 
 def _note(tensor: torch.Tensor) -> tuple[weakref.ref[torch.Tensor], int]:
@@ -353,14 +358,18 @@ class Recorded(torch.autograd.Function):
     ) -> tuple[torch.Tensor, ...]:
         """Give the results the node."""
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(token)
+        if claim.keeps:
+            ctx.save_for_backward(token)
+        else:
+            ctx.token = token
         ctx.claim = claim
         return tuple(values)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Walk the recorded graph."""
-        (token,) = ctx.saved_tensors  # raises, in eager's words, if the graph was freed
         claim: Claim = ctx.claim
+        # The former raises, in eager's words, if the graph was freed.
+        token = ctx.saved_tensors[0] if claim.keeps else ctx.token
         found = claim.backward.gradients(claim, token.repeatable, gradients, ctx.needs_input_grad[3:])
         return (None, None, None, *found)

@@ -217,7 +217,7 @@ def hand_out(
                 base = base.detach()
             parts.append(_input_view(leaf.token, base, starts[leaf.index]))
         elif leaf.kind == EXTERNAL_VIEW:
-            parts.append(leaf.value.view_as(leaf.value))
+            parts.append(_external_view(leaf))
         elif leaf.kind == META:
             parts.append(torch.empty_like(leaf.value))
         elif leaf.kind == AGAIN:
@@ -252,6 +252,17 @@ def _input_view(token: Token, base: torch.Tensor, start: int) -> torch.Tensor:
     if token.dtype != base.dtype:
         base = base.view(token.dtype)
     return base.as_strided(token.shape, token.stride, token.offset + start)
+
+
+def _external_view(leaf: OutputLeaf) -> torch.Tensor:
+    """A view of a tensor made outside, with a graph of its own where it has one.
+
+    The nodes of the recorded view were made on the stream of the capture: autograd would run them there.
+    """
+    view, base = leaf.value, leaf.value._base
+    if not leaf.tracked or base is None or base.dtype != view.dtype:
+        return view.view_as(view)
+    return base.as_strided(view.shape, view.stride(), view.storage_offset())
 
 
 def _copies(template: Template) -> dict[int, torch.Tensor]:

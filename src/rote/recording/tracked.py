@@ -12,7 +12,7 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.key import TENSOR, Call
 from ..signature.leaves import flatten
-from .autograd import GradientWalk, Node, kept_storages, leaves_below, older_node
+from .autograd import GradientWalk, Node, kept_storages, leaves_below, older_node, runs_python
 from .backward import Backward, Occupancy, Owner, Read, Saved
 from .inputs import StaticInputs
 from .ledger import EXTERNAL, Ledger
@@ -212,6 +212,7 @@ def take_over(
         log,
         use.spoiled(),
         repeats=repeats,
+        keeps=bool(needed) or runs_python(results),
     )
 
 
