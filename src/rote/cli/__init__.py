@@ -1,0 +1,1 @@
+"""The command line: ``rote COMMAND ...``, one file for each command."""

@@ -1,0 +1,5 @@
+"""``python -m rote.cli``."""
+
+from .entry import main
+
+main()

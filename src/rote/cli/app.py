@@ -1,0 +1,33 @@
+"""The commands, put together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+
+app = typer.Typer(
+    name="rote",
+    help="Record a PyTorch callable once, and replay it from CUDA graphs.",
+    no_args_is_help=True,
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Say the version and end.")
+    ] = False,
+) -> None:
+    """Record a PyTorch callable once, and replay it from CUDA graphs."""

@@ -1,0 +1,27 @@
+"""Where the ``rote`` script begins: the command line is an extra, and says so where it is missing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+run: Callable[[], None] | None = None
+missing: str | None = None
+try:
+    from .app import app as run
+except ModuleNotFoundError as error:
+    if error.name not in ("typer", "rich", "click"):
+        raise
+    missing = error.name
+
+
+def main() -> None:
+    """Run the command line.
+
+    Raises:
+        SystemExit: Always, with the status: 0, 1 for what a command found, 2 where it could not do its work.
+    """
+    if run is None:
+        print(f"rote: the command line needs {missing}: pip install 'rote[cli]'", file=sys.stderr)
+        raise SystemExit(2)
+    run()

@@ -1,0 +1,88 @@
+"""What a command line target may be, and what is said of one that is none."""
+
+import sys
+import textwrap
+
+import pytest
+
+from rote.base.errors import MisuseError
+from rote.cli.target import load
+
+
+@pytest.fixture(autouse=True)
+def modules():
+    """Imports of targets are undone."""
+    before, path = set(sys.modules), list(sys.path)
+    yield
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+    sys.path[:] = path
+
+
+@pytest.fixture
+def build(tmp_path):
+    def write(body, name="policy_target.py"):
+        (tmp_path / name).write_text(textwrap.dedent(body))
+        return f"{tmp_path / name}:build"
+
+    return write
+
+
+def test_a_callable_with_its_arguments(build):
+    target = load(build("def build():\n    return max, (1, 2), {'key': abs}"))
+    assert target.function is max and target.args == (1, 2) and target.kwargs == {"key": abs}
+
+
+def test_short_forms(build):
+    assert load(build("def build():\n    return max, [1, 2]")).args == (1, 2)
+    assert load(build("def build():\n    return (max,)")).args == ()
+    assert load(build("def build():\n    return max")).kwargs == {}
+
+
+def test_arguments_are_literals_or_text(build):
+    target = load(
+        build("def build(n, name, flag=True):\n    return max, (n, name, flag)"),
+        ["n=3", "name=big", "flag=False"],
+    )
+    assert target.args == (3, "big", False)
+
+
+def test_a_neighbour_can_be_imported(build, tmp_path):
+    (tmp_path / "neighbour_of_target.py").write_text("value = 5")
+    assert load(build("import neighbour_of_target as n\ndef build():\n    return max, (n.value,)")).args == (
+        5,
+    )
+
+
+def test_a_module(tmp_path):
+    with pytest.raises(MisuseError, match=r"operator:itemgetter raised TypeError"):
+        load("operator:itemgetter")
+
+
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        ("def other():\n    pass", r"has no function 'build'\. It has: other\."),
+        ("def build():\n    raise ValueError('no weights')", r"raised ValueError: no weights"),
+        ("def build():\n    return 3", r"returned a int; a target returns a callable"),
+        ("def build():\n    return max, 3", r"returned \(builtin_function_or_method, int\); args is to be"),
+        ("def build(:", r"cannot be imported: SyntaxError"),
+    ],
+)
+def test_what_is_no_target(build, body, message):
+    with pytest.raises(MisuseError, match=message):
+        load(build(body))
+
+
+def test_malformed_names(tmp_path):
+    with pytest.raises(MisuseError, match=r"'policy\.py' is not of the form"):
+        load("policy.py")
+    with pytest.raises(MisuseError, match=r"there is no file missing\.py"):
+        load("missing.py:build")
+    with pytest.raises(MisuseError, match=r"no_such_package cannot be imported: ModuleNotFoundError"):
+        load("no_such_package:build")
+
+
+def test_malformed_arguments(build):
+    with pytest.raises(MisuseError, match=r"--arg 'n' is not of the form name=value"):
+        load(build("def build():\n    return max"), ["n"])
