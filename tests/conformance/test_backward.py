@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import threading
 import weakref
 
 import pytest
@@ -210,6 +211,51 @@ def test_results_that_nobody_calls_backward_on(device):
     """Each waits in vain until the next one is there, so two recordings take turns."""
     g = both(device, step, steps=12)
     assert g.report().replayed >= 8 and len(g.report().recordings) == 2 and g.report().backwards == 0
+
+
+def test_gradients_asked_for_over_graphs_from_before_and_after_the_recording(device):
+    def step(model, call, number, device):
+        x = torch.randn(5, 4, device=device)
+        plain = model(x)
+        first = call(x)
+        for _ in range(4):
+            last = call(first.new_ones(5, 4) * number)
+        loss = plain.sum() + first.square().sum() + last.sum()
+        return [loss, *torch.autograd.grad(loss, list(model.parameters()))]
+
+    g = both(device, step, steps=3, same=torch.allclose)
+    assert g.report().replayed >= 8, g.explain()
+
+
+def test_another_thread_uses_the_parameters_while_they_are_recorded(device):
+    class Meeting(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(4, 4)
+            self.visitor = None
+
+        def forward(self, x):
+            if self.visitor is not None:
+                self.visitor()
+            return super().forward(x)
+
+    model = Meeting().to(device)
+    plain = copy.deepcopy(model)
+    losses = []
+
+    def visit():
+        thread = threading.Thread(target=lambda: losses.append(functional.linear(x, model.weight).sum()))
+        thread.start()
+        thread.join()
+
+    x = torch.randn(5, 4, device=device)
+    g = rote.graph(model)
+    model.visitor = visit
+    for _ in range(4):
+        g(x)
+    for loss in losses:
+        loss.backward()
+        functional.linear(x, plain.weight).sum().backward()
+    torch.testing.assert_close(model.weight.grad, plain.weight.grad)
 
 
 def test_retain_graph(device):

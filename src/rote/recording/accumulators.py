@@ -1,40 +1,127 @@
-"""The nodes that add gradients into parameters, one for each parameter, shared by all living graphs.
+"""Parameters of a recorded call stand for themselves: the recorded graph ends in leaves of its own.
 
-Autograd runs such a node on the stream on which it was made, which is when the first graph that is still
-alive used the parameter. If that was the default stream, a capture that reaches the node fails (the legacy
-stream cannot wait for a capture), and which graphs are alive is up to the caller: ``loss`` of the step before
-usually is. So a recorded call gets nodes of its own, made on the stream of the capture, and the caller's
-graphs get new ones afterwards; graphs that exist keep theirs, which go on adding into the same ``.grad``.
+Autograd adds gradients into a leaf by a node that all living graphs share, and runs that node on the stream
+on which it was made. If that was the default stream, a capture that reaches the node fails (the legacy stream
+cannot wait for a capture), and which graphs are alive is up to the caller: ``loss`` of the step before
+usually is.
 
-The node is replaced by the public way that exists: PyTorch forgets it when ``.data`` is set to another type.
-It is left alone where somebody may have hooked it: with tensor hooks, and in distributed training, whose
-reducers hook the nodes themselves. There a backward that cannot be captured runs eagerly.
+So while a recorded call runs, each parameter is, below the Python object that everybody knows, another
+tensor: an alias on the same memory, with the same version counter, which is a leaf with a node of its own.
+Afterwards the parameter is what it was, and the caller's graphs, older and later ones, end in one node: what
+``torch.autograd.grad(loss, parameters)`` goes by. Making the caller new nodes instead loses the gradients of
+the older graphs there.
+
+It is not done for parameters with hooks, which belong to the tensor that is set aside, nor in distributed
+training, whose reducers hook the nodes. There a backward that cannot be captured runs eagerly. What does not
+work: ``torch.autograd.grad`` with respect to a parameter, over a graph that another thread made just then,
+which ends in the alias; what ``backward`` over such a graph adds there is handed on to the parameter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import weakref
+from collections.abc import Generator, Iterable
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
 
 import torch
 
+from .compat import swap_tensors
 
-def renew_accumulators(parameters: Iterable[torch.Tensor]) -> None:
-    """Make the next graphs that use these parameters accumulate through new nodes."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
+
+class StandIns:
+    """The aliases of one recording; extending it takes the same ones again."""
+
+    def __init__(self) -> None:
+        self._aliases: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
+        self._hooks: dict[int, Any] = {}
+        self._originals: dict[int, weakref.ref[torch.Tensor]] = {}
+
+    def original(self, leaf: torch.Tensor) -> torch.Tensor:
+        """The parameter that a leaf of the recorded graph stands for; the leaf itself if for none."""
+        reference = self._originals.get(id(leaf))
+        found = reference() if reference is not None else None
+        return found if found is not None else leaf
+
+    @contextmanager
+    def placed(self, parameters: Iterable[torch.Tensor]) -> Generator[None]:
+        """Run a recorded call.
+
+        Args:
+            parameters: Tensors made outside that the call reads; only leaves that require grad matter.
+        """
+        with ExitStack() as stack:
+            if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+                for parameter in parameters:
+                    if _is_plain(parameter):
+                        stack.enter_context(self._placed(parameter))
+            yield
+
+    @contextmanager
+    def _placed(self, parameter: torch.Tensor) -> Generator[None]:
+        alias, before = self._alias(parameter), parameter.grad
+        if not swap_tensors(parameter, alias):
+            yield
+            return
+        parameter.grad = before
+        try:
+            yield
+        finally:
+            swap_tensors(parameter, alias)
+            _carry(alias, parameter, before)
+            alias.grad = None
+            if alias.requires_grad:
+                hook = partial(_forward, weakref.ref(parameter))
+                self._hooks[id(alias)] = alias.register_post_accumulate_grad_hook(hook)
+
+    def _alias(self, parameter: torch.Tensor) -> torch.Tensor:
+        known = self._aliases.get(id(parameter))
+        if known is not None and known[0]() is parameter and _fits(known[1], parameter):
+            hook = self._hooks.pop(id(known[1]), None)
+            if hook is not None:
+                hook.remove()
+            return known[1]
+        with torch.inference_mode(False):
+            alias = parameter.detach().requires_grad_()
+        reference = weakref.ref(parameter)
+        self._aliases[id(parameter)] = reference, alias
+        self._originals[id(alias)] = reference
+        return alias
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """A leaf without hooks: those would run on each part of the gradient, or not at all."""
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.layout is torch.strided
+        and tensor.is_leaf
+        and tensor.requires_grad
+        and not tensor._backward_hooks
+        and not getattr(tensor, "_post_accumulate_grad_hooks", None)
+    )
+
+
+def _fits(alias: torch.Tensor, parameter: torch.Tensor) -> bool:
+    return alias.requires_grad and alias.data_ptr() == parameter.data_ptr() and alias.shape == parameter.shape
+
+
+def _carry(alias: torch.Tensor, parameter: torch.Tensor, gradient: torch.Tensor | None) -> None:
+    """Do to a parameter what the call did to it while the alias stood for it; its gradient was this one."""
+    if alias.grad is not gradient:
+        parameter.grad = alias.grad
+    if alias.untyped_storage()._cdata != parameter.untyped_storage()._cdata or alias.shape != parameter.shape:
+        parameter.data = alias.data
+    if alias.requires_grad != parameter.requires_grad:
+        parameter.requires_grad_(alias.requires_grad)
+
+
+def _forward(reference: weakref.ref[torch.Tensor], alias: torch.Tensor) -> None:
+    """Hand a gradient on that was meant for the parameter."""
+    parameter, gradient, alias.grad = reference(), alias.grad, None
+    if parameter is None or gradient is None:
         return
-    for parameter in parameters:
-        plain = type(parameter) in (torch.Tensor, torch.nn.Parameter) and parameter.layout is torch.strided
-        if plain and parameter.is_leaf and parameter.requires_grad and not _is_hooked(parameter):
-            _renew(parameter)
-
-
-def _is_hooked(parameter: torch.Tensor) -> bool:
-    """A backward over graphs from before and after would run the hooks on each part of the gradient."""
-    return bool(parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None))
-
-
-def _renew(parameter: torch.Tensor) -> None:
-    own = parameter.data
-    other = torch.float32 if own.dtype is torch.float64 else torch.float64
-    parameter.data = own.new_empty(0, dtype=other)
-    parameter.data = own
+    if parameter.grad is None:
+        parameter.grad = gradient
+    else:
+        parameter.grad.add_(gradient)

@@ -108,14 +108,21 @@ class GradientWalk:
     Args:
         results: The recorded results with their graph.
         targets: The nodes of the static arguments and leaves that may get a gradient.
+        leaves: The static arguments and parameters that those stand for.
         memory: Handles of the storages that replays write; a gradient that lies there is copied.
     """
 
     __name__ = "backward"
 
-    def __init__(self, results: list[torch.Tensor], targets: list[Node], memory: frozenset[int]) -> None:
+    def __init__(
+        self,
+        results: list[torch.Tensor],
+        targets: list[Node],
+        leaves: list[torch.Tensor],
+        memory: frozenset[int],
+    ) -> None:
         self.results = results
-        self.leaves: list[torch.Tensor] = [node.variable for node in targets]
+        self.leaves = leaves
         self.memory = memory
         self._edges = [GradientEdge(node, 0) for node in targets]
         self._packed: dict[Any, list[Group]] = {}
@@ -164,12 +171,23 @@ class GradientWalk:
     def _own(self, gradient: torch.Tensor | None) -> torch.Tensor | None:
         if gradient is None:
             return gradient
-        if gradient.is_cuda and not torch.cuda.is_current_stream_capturing():
-            # Allocated on the stream of the capture, as the graph was made there, and read on the caller's.
-            gradient.record_stream(torch.cuda.current_stream(gradient.device))
+        if gradient.is_cuda:
+            _belongs_here(gradient)
         if gradient.layout is not torch.strided:
             return gradient
         return gradient.clone() if gradient.untyped_storage()._cdata in self.memory else gradient
+
+
+def _belongs_here(gradient: torch.Tensor) -> None:
+    """It was allocated on the stream of the graph's nodes, that of the capture; the current one reads it."""
+    here = torch.cuda.current_stream(gradient.device)
+    if torch.cuda.is_current_stream_capturing():
+        return
+    if gradient.layout is torch.strided:
+        gradient.record_stream(here)
+    elif gradient.layout is torch.sparse_coo:
+        gradient._indices().record_stream(here)
+        gradient._values().record_stream(here)
 
 
 def _pattern(gradients: Gradients) -> Any:

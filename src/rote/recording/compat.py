@@ -61,6 +61,25 @@ def copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
         target.copy_(source)
 
 
+_swap: Any = getattr(torch._C, "_swap_tensor_impl", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def swap_tensors(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Exchange what is below two Python tensors; False if PyTorch cannot, and nothing has happened.
+
+    ``torch.utils.swap_tensors`` exchanges the Python objects' attributes and types as well, and refuses
+    tensors that a graph refers to, which ours are.
+    """
+    if _swap is None:
+        return False
+    try:
+        _swap(one, other)
+    except RuntimeError:  # somebody refers to one of them weakly from C++
+        return False
+    return True
+
+
 def node_age(node: Any) -> int:
     """The number of an autograd node; nodes that a thread makes later have higher ones.
 

@@ -24,7 +24,6 @@ from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
 from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.state import Snapshot, StateWalk
-from .accumulators import renew_accumulators
 from .autograd import GradientWalk
 from .borrow import Lease, went_stale, with_stale_copied
 from .choice import Choice, keeps_values, may_track, shares_state
@@ -278,17 +277,13 @@ class Entry:
             raise
 
     def _run_traced(self, traced: TracedCall, variant: Variant | None, plan: Plan) -> Outcome:
-        """Run the callable; what is recorded has the accumulating nodes of its parameters to itself."""
-        streams = plan.backend is not None and plan.backend.capabilities.asynchronous
+        """Run the callable; what is recorded has leaves of its own instead of the parameters."""
         grad = torch.is_grad_enabled() or (variant is not None and may_track(variant))
-        if plan.session is None or variant is None or not streams or not grad:
+        if plan.session is None or variant is None or not grad:
             return traced.run()
         parameters = [tensor for ref in variant.externals.values() if (tensor := ref()) is not None]
-        renew_accumulators(parameters)
-        try:
+        with variant.stand_ins.placed(parameters):
             return traced.run()
-        finally:
-            renew_accumulators(parameters)
 
     def _abandon(self, variant: Variant | None, plan: Plan) -> None:
         """The callable raised, or what it did could not be kept: nothing of a recording is left."""

@@ -46,6 +46,7 @@ class OutputLeaf:
         spent: It requires grad, and its graph was consumed inside the call.
         tracked: It requires grad, and backward may be called on it.
         made: The operation that made it and its line.
+        base: What an external view with a graph is a view of.
     """
 
     kind: str
@@ -55,6 +56,7 @@ class OutputLeaf:
     spent: bool = False
     made: str = ""
     tracked: bool = False
+    base: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,8 @@ def _unusual(name: str, leaf: torch.Tensor, made: OutputLeaf, site: Site) -> lis
         text = f"{name} is a lazy conjugate or negative"
     elif made.kind == INPUT_VIEW and made.value is not leaf.dtype:
         text = f"{name} is a view of an argument with another dtype"
+    elif made.kind == EXTERNAL_VIEW and made.tracked and (made.base is None or made.base.dtype != leaf.dtype):
+        text = f"{name} is a differentiable view of a tensor made outside, with another dtype"
     return [reason(rules.OPAQUE_OUTPUT, text, site)] if text is not None else []
 
 
@@ -176,7 +180,9 @@ def _tensor_leaf(leaf: torch.Tensor, ledger: Ledger, inputs: dict[int, int], spe
         return OutputLeaf(INPUT_VIEW, token, number, ledger.input_dtype(number), tracked=tracked)
     if kind == EXTERNAL:
         seen_now = ledger.externals[-1] is leaf  # no operation read it: it is the object itself
-        return OutputLeaf(EXTERNAL_SAME if same or seen_now else EXTERNAL_VIEW, token, value=leaf)
+        if same or seen_now:
+            return OutputLeaf(EXTERNAL_SAME, token, value=leaf)
+        return OutputLeaf(EXTERNAL_VIEW, token, value=leaf, tracked=tracked, base=leaf._base)
     operation, site = ledger.sites.get(number, ("an operation", NOWHERE))
     made = f"{operation} at {site}"
     return OutputLeaf(OWN, token, number, leaf.detach(), spent=spent, made=made, tracked=tracked)
@@ -257,12 +263,12 @@ def _input_view(token: Token, base: torch.Tensor, start: int) -> torch.Tensor:
 def _external_view(leaf: OutputLeaf) -> torch.Tensor:
     """A view of a tensor made outside, with a graph of its own where it has one.
 
-    The nodes of the recorded view were made on the stream of the capture: autograd would run them there.
+    The graph of the recorded view is that of the recording, and ends in leaves that are not the caller's.
     """
-    view, base = leaf.value, leaf.value._base
-    if not leaf.tracked or base is None or base.dtype != view.dtype:
+    view = leaf.value
+    if not leaf.tracked or leaf.base is None:
         return view.view_as(view)
-    return base.as_strided(view.shape, view.stride(), view.storage_offset())
+    return leaf.base.as_strided(view.shape, view.stride(), view.storage_offset())
 
 
 def _copies(template: Template) -> dict[int, torch.Tensor]:

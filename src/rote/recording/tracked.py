@@ -12,6 +12,7 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.key import TENSOR, Call
 from ..signature.leaves import flatten
+from .accumulators import StandIns
 from .autograd import GradientWalk, Node, kept_storages, leaves_below, older_node, runs_python
 from .backward import Backward, Occupancy, Owner, Read, Saved
 from .inputs import StaticInputs
@@ -158,6 +159,7 @@ def take_over(
     use: GradientUse,
     written: set[int],
     occupancy: Occupancy,
+    stand_ins: StandIns,
     owner: Owner,
     log: BackwardLog,
     *,
@@ -173,6 +175,7 @@ def take_over(
         use: What the call did with gradients.
         written: External tensors that the recording writes: replays change their versions themselves.
         occupancy: Of the recording's memory.
+        stand_ins: What the graph has instead of parameters.
         owner: The key.
         log: Counts backward passes.
         repeats: The call may be made again without changing anything.
@@ -191,6 +194,7 @@ def take_over(
     ends = leaves_below(results)
     placed = [node for node in ends if id(node.variable) in members]
     others = [node for node in ends if id(node.variable) not in members]
+    targets = [stand_ins.original(node.variable) for node in (*placed, *others)]
     needed = kept_storages(results, frozenset())
     arguments = [
         member
@@ -203,7 +207,7 @@ def take_over(
     kept = [number for number, result in enumerate(results) if result.untyped_storage()._cdata in needed]
     memory = needed | {tensor.untyped_storage()._cdata for tensor in (*results, *use.saved)}
     return Backward(
-        GradientWalk(results, [*placed, *others], frozenset(memory)),
+        GradientWalk(results, [*placed, *others], targets, frozenset(memory)),
         [members[id(node.variable)] for node in placed],
         groups,
         Saved(_reads(use.saved, needed, ledger, written), arguments, kept),

@@ -15,6 +15,7 @@ from ..signature.compat import plain_functions
 from ..signature.guards import Difference, Guard
 from ..signature.key import TENSOR, Call
 from ..signature.state import Snapshot
+from .accumulators import StandIns
 from .backward import Backward, Occupancy
 from .borrow import Lease
 from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
@@ -48,6 +49,7 @@ class Variant:
         self.readers: dict[int, Site] = {}
         self.lease: Lease | None = None
         self.occupancy = Occupancy()
+        self.stand_ins = StandIns()
         self.generators: dict[int, torch.Generator] = {}
         self.effects: list[GradientEffect] = []
         self.replays = 0
