@@ -29,7 +29,7 @@ from torch import Tensor
 
 from benchmarks import w4a8_peers
 from benchmarks.common import device_name, first_line, machine_state, versions
-from rote.quant.kernels import Grid, PackedWeight, Transform, ops, pack_weight
+from rote.quant.kernels import Activation, PackedWeight, Transform, ops, pack_weight
 from rote.quant.kernels.table import Tile, bucket, rule, slug
 
 WIDE = [(16384, 2048), (2048, 16384)]
@@ -52,7 +52,7 @@ class Layer:
     k: int
     change: Transform
     exact: Transform
-    grid: Grid
+    grid: Activation
     weight: PackedWeight
     dense: Tensor
     codes: list[Tensor]
@@ -67,13 +67,13 @@ class Layer:
         zero = torch.randint(-2, 3, (n,), dtype=torch.int8, **shape)
         weight = pack_weight(codes, scale, zero, bits)
         rotations = [torch.linalg.qr(torch.randn(1, 128, 128, **shape))[0].contiguous() for _ in range(2)]
-        order = torch.randperm(k, **shape).to(torch.int16)
+        order = torch.randperm(k, **shape).to(torch.int32)
         exact = Transform(None, (rotations[0], order, rotations[1]), k)
         rounded = Transform(None, (rotations[0].bfloat16(), order, rotations[1].bfloat16()), k)
         dense = ((codes.float() - zero[:, None]) * scale[:, None]).bfloat16()
         count = copies_of(weight.codes)
         packed = [weight.codes.clone() for _ in range(count)]
-        return cls(n, k, rounded, exact, Grid(), weight, dense, packed)
+        return cls(n, k, rounded, exact, Activation(), weight, dense, packed)
 
     def rows(self, m: int) -> Tensor:
         return torch.randn(m, self.k, device="cuda", dtype=torch.bfloat16)
@@ -81,10 +81,9 @@ class Layer:
     def call(self, x: Tensor, change: Transform, tile: Tile | None = None) -> Call:
         grid = self.grid
         both = (
-            change.smooth, change.stages, change.width, grid.low, grid.high, grid.symmetric, grid.clip,
-            None, None,
+            change.smooth, change.stages, change.width, grid.bits, grid.symmetric, grid.clip, None, None,
         )  # fmt: skip
-        rest = (self.weight.scale, self.weight.zero, self.weight.sums, None)
+        rest = (self.weight.scale, self.weight.zero, self.weight.sums, None, None, self.n)
         return lambda i: ops.linear_triton(x, *both, self.codes[i % len(self.codes)], *rest, tile)
 
     def product(self, x: Tensor) -> Call:

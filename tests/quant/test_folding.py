@@ -86,7 +86,7 @@ def test_it_is_the_smoothing_that_would_be_done_online():
     folded = quantize_(model, CONFIG, calibrated(model))
     divided = quantize_(twin, online, calibrated(twin, online))
     for name in ("layers.0.self_attn.q_proj", "layers.1.mlp.up_proj"):
-        codes = [m.get_submodule(name).weight_codes for m in (model, twin)]
+        codes = [m.get_submodule(name).codes() for m in (model, twin)]
         assert torch.equal(*codes)
         assert folded[name].output_error == pytest.approx(divided[name].output_error, rel=0.01)
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from rote.quant import DuQuantConfig
-from rote.quant import ops as _ops  # noqa: F401  registers them
-from rote.quant.arithmetic import centred_sums, int_matmul, integer_linear, quantize_rows
-from rote.quant.packing import pack
+from rote.quant.arithmetic import int_matmul, integer_product, quantize_rows
+from rote.quant.packing import layout
 from rote.quant.rotations import hadamard
 from rote.quant.weights import quantize_weight
 
@@ -30,13 +29,6 @@ def test_the_worst_sum_is_exact(device):
     assert (int_matmul(a, a) == 128 * 128 * 16384).all()
 
 
-def test_centred_sums_by_the_book():
-    a, b = codes(5, 64), codes(7, 64, bits=4)
-    za, zb = torch.randint(-128, 128, (5,), dtype=torch.int32), torch.randint(-8, 8, (7,), dtype=torch.int32)
-    exact = (a.long() - za[:, None].long()) @ (b.long() - zb[:, None].long()).T
-    assert torch.equal(centred_sums(a, za, b, zb).long(), exact)
-
-
 @pytest.mark.parametrize("bits", [2, 4, 5, 8])
 @pytest.mark.parametrize("group", [None, 16])
 @pytest.mark.parametrize("symmetric", [True, False])
@@ -45,11 +37,19 @@ def test_the_integer_layer_is_the_product_of_what_its_codes_stand_for(bits, grou
     granularity = {"weight_granularity": "group", "weight_group_size": group} if group else {}
     config = DuQuantConfig(block_size=16, weight_symmetric=symmetric, **granularity)
     quantized = quantize_weight(weight, bits, config)
-    q, scale, zero = quantize_rows(x, 8, symmetric, 1.0, None, None)
-    stored = pack(quantized.codes, bits)
-    y = integer_linear(q, scale, zero, stored, quantized.scale, quantized.zero, bits)
-    exact = ((q.double() - zero[:, None]) * scale[:, None].double()) @ quantized.values().double().T
+    rows = quantize_rows(x, 8, symmetric, 1.0, None, None)
+    y = integer_product(rows, layout(quantized.codes, bits), *of_weight(quantized))
+    q, scale, zero, total = rows
+    assert torch.equal(total, q.sum(1, dtype=torch.int32)) and len(zero) == (0 if symmetric else 11)
+    origin = 0 if symmetric else zero[:, None]
+    exact = ((q.double() - origin) * scale[:, None].double()) @ quantized.values().double().T
     assert torch.allclose(y.double(), exact, rtol=1e-5, atol=1e-5)
+
+
+def of_weight(quantized):
+    """Scales, zero points and sums of codes."""
+    parts = quantized.codes.reshape(*quantized.scale.shape, -1)
+    return quantized.scale, quantized.zero, parts.sum(-1, dtype=torch.int32)
 
 
 def arguments(device, *, act_bits=8, static=None, group=False, rows=False, bias=True, dtype=torch.float32):
@@ -62,19 +62,15 @@ def arguments(device, *, act_bits=8, static=None, group=False, rows=False, bias=
     rotation = hadamard(16).float()[None]
     tensors = [
         torch.rand(width) + 0.5,
-        [rotation, rotation],
-        [torch.randperm(width).int()],
-        False,
+        [rotation, torch.randperm(width).int(), rotation],
         width,
         act_bits,
         static == "channel",
         1.0,
         act_scale,
         torch.tensor([3], dtype=torch.int32) if static == "tensor" else None,
-        pack(quantized.codes, 4),
-        quantized.scale,
-        quantized.zero,
-        4,
+        layout(quantized.codes, 4),
+        *of_weight(quantized),
         rotation if rows else None,
         torch.randn(features).to(dtype) if bias else None,
         features,
@@ -107,8 +103,9 @@ def test_opcheck(case, device):
 def test_opcheck_of_the_parts(device):
     found = arguments(device)
     x = torch.randn(5, 30, device=device)
-    torch.library.opcheck(OPS.quantize_rows.default, (x, *found[:10]))
-    torch.library.opcheck(OPS.integer_linear.default, (*OPS.quantize_rows(x, *found[:10]), *found[10:14]))
+    torch.library.opcheck(OPS.quantize_rows.default, (x, *found[:8]))
+    rows = OPS.quantize_rows(x, *found[:8])
+    torch.library.opcheck(OPS.product.default, (*rows, *found[8:12], None, torch.float32))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -132,5 +129,5 @@ def test_without_quantized_activations_the_gradient_is_that_of_differences(devic
 def test_parts_make_the_whole(device):
     found = arguments(device, bias=False)
     x = torch.randn(4, 30, device=device)
-    parts = OPS.integer_linear(*OPS.quantize_rows(x, *found[:10]), *found[10:14])
+    parts = OPS.product(*OPS.quantize_rows(x, *found[:8]), *found[8:12], None, torch.float32)
     assert torch.equal(parts[:, :10], OPS.linear(x, *found))

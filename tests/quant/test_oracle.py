@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from rote.quant import DuQuantConfig
 from rote.quant.build import build_layer
-from rote.quant.packing import unpack
 
 
 def rounded(value: float) -> int:
@@ -88,7 +87,7 @@ def test_the_reference_path_by_the_book(shape, rounds, alpha, grids, seed):
     found_weight = layer.weight_values().double()
     off = (found_weight - torch.tensor(weight, dtype=torch.float64)).abs() > 1e-5 * found_weight.abs().max()
     assert off.double().mean() < 0.02, "ties at most"
-    codes = unpack(layer.weight_codes, weight_bits).long()
+    codes = layer.codes().long()
     assert codes.min() >= -(2 ** (weight_bits - 1)) and codes.max() < 2 ** (weight_bits - 1)
 
     found, bias, kept = layer(x).tolist(), linear.bias.tolist(), found_weight.tolist()

@@ -10,7 +10,6 @@ import torch
 from rote import MisuseError
 from rote.quant import DuQuantConfig, DuQuantLinear, calibrate, quantize_
 from rote.quant.build import build_layer
-from rote.quant.packing import unpack
 from rote.quant.policy import plain_policy_layer
 from rote.quant.transforms import pad_columns
 
@@ -49,7 +48,7 @@ def test_equal_to_the_plain_reference(width, out, block, folded, rows):
     config = DuQuantConfig.vla(block_size=block, calib_batches=3, row_rotation=rows, fold_act_scale=folded)
     layer = quantized(linear, config, inputs)
 
-    mine = unpack(layer.weight_codes, 4)[:out, :width]
+    mine = layer.codes()[:out, :width]
     assert ((mine - plain.codes).abs() > 0).float().mean() < 1e-3, "ties at most"
     assert torch.allclose(layer.act_scale[:width], plain.act_scale, rtol=1e-5)
     same_codes = torch.equal(mine.float(), plain.codes)

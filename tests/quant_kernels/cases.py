@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rote.quant.kernels import Grid, PackedWeight, Transform, pack_weight
+from rote.quant.kernels import Activation, PackedWeight, Transform, pack_weight
 
 CHAINS = ("nothing", "rotate", "permute", "rotate permute rotate", "permute rotate each", "three rotations")
 GRIDS = ("symmetric", "asymmetric", "four bits", "static", "static symmetric", "static from zero", "channels")
@@ -38,7 +38,7 @@ def transform_of(
 ) -> Transform:
     """One of the chains."""
     shared = rotations(1, size).to(dtype)
-    order = torch.randperm(width).to(torch.int16)
+    order = torch.randperm(width).to(torch.int32)
     stages = {
         "nothing": (),
         "rotate": (shared,),
@@ -47,19 +47,19 @@ def transform_of(
         "permute rotate each": (order, rotations(width // size, size).to(dtype)),
         "three rotations": (shared, order, rotations(width // size, size).to(dtype), order, shared),
     }[chain]
-    return Transform(torch.rand(features) + 0.5 if smooth else None, stages, width)
+    return Transform(torch.rand(width) + 0.5 if smooth else None, stages, width)
 
 
-def grid_of(name: str, width: int) -> Grid:
+def grid_of(name: str, width: int) -> Activation:
     """One of the grids."""
     return {
-        "symmetric": Grid(symmetric=True),
-        "asymmetric": Grid(),
-        "four bits": Grid(-8, 7, clip=0.9),
-        "static": Grid(static_scale=torch.tensor([0.03]), static_zero=torch.tensor([5.0])),
-        "static symmetric": Grid(symmetric=True, static_scale=torch.tensor([0.03])),
-        "static from zero": Grid(static_scale=torch.tensor([0.03])),
-        "channels": Grid(symmetric=True, static_scale=torch.rand(width) * 0.05 + 0.01),
+        "symmetric": Activation(symmetric=True),
+        "asymmetric": Activation(),
+        "four bits": Activation(4, clip=0.9),
+        "static": Activation(scale=torch.tensor([0.03]), zero=torch.tensor([5], dtype=torch.int32)),
+        "static symmetric": Activation(symmetric=True, scale=torch.tensor([0.03])),
+        "static from zero": Activation(scale=torch.tensor([0.03])),
+        "channels": Activation(symmetric=True, scale=torch.rand(width) * 0.05 + 0.01),
     }[name]
 
 
@@ -71,30 +71,37 @@ def rows_of(tokens: int, features: int, dtype: torch.dtype) -> Tensor:
     return x.to(dtype)
 
 
-def to(device: Any, change: Transform, grid: Grid) -> tuple[Transform, Grid]:
+def to(device: Any, change: Transform, grid: Activation) -> tuple[Transform, Activation]:
     """The same on a device."""
 
     def move(value: Tensor | None) -> Tensor | None:
         return None if value is None else value.to(device)
 
     stages = tuple(stage.to(device) for stage in change.stages)
-    return Transform(move(change.smooth), stages, change.width), Grid(
-        grid.low, grid.high, grid.symmetric, grid.clip, move(grid.static_scale), move(grid.static_zero)
+    return Transform(move(change.smooth), stages, change.width), Activation(
+        grid.bits, grid.symmetric, grid.clip, move(grid.scale), move(grid.zero)
     )
 
 
-def transform_arguments(change: Transform, grid: Grid) -> tuple[Any, ...]:
+def transform_arguments(change: Transform, grid: Activation) -> tuple[Any, ...]:
     """As the operators take them."""
     return (
-        change.smooth, change.stages, change.width, grid.low, grid.high, grid.symmetric, grid.clip,
-        grid.static_scale,
-        grid.static_zero,
+        change.smooth, change.stages, change.width, grid.bits, grid.symmetric, grid.clip, grid.scale,
+        grid.zero,
     )  # fmt: skip
 
 
 def weight_arguments(weight: PackedWeight, bias: Tensor | None) -> tuple[Any, ...]:
     """As the operators take them."""
     return weight.codes, weight.scale, weight.zero, weight.sums, bias
+
+
+def layer_arguments(
+    change: Transform, grid: Activation, weight: PackedWeight, bias: Tensor | None = None
+) -> tuple[Any, ...]:
+    """As the operator of a whole layer takes them."""
+    whole = weight_arguments(weight, bias)
+    return *transform_arguments(change, grid), *whole[:4], None, bias, weight.rows
 
 
 def assert_same_codes(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> None:

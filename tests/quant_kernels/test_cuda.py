@@ -6,7 +6,9 @@ import pytest
 import torch
 from tests.quant_kernels import cases
 
-from rote.quant.kernels import Grid, PackedWeight, Transform, linear, ops, quantize_rows, warmup
+from rote.quant import DuQuantConfig, warmup
+from rote.quant.build import build_layer
+from rote.quant.kernels import Activation, Transform, linear, ops, quantize_rows
 from rote.quant.kernels.table import Tile
 
 pytestmark = [
@@ -14,33 +16,23 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False"),
 ]
 
+# Every combination of these is compiled, which takes a second or so: there are as few as say something.
 TILES = [
-    Tile(8, 64, split=4), Tile(16, 64, stages=6), Tile(16, 64, split=4, pdl=True), Tile(16, 128, unroll=2,
-    stages=3),
-    Tile(64, 128, split=2), Tile(64, 128, pdl=True), Tile(128, 128, warps=8), Tile(256, 128, stages=3,
-    warps=8),
-    Tile(128, 256, stages=3, warps=8),
+    Tile(8, 64, split=4), Tile(16, 64, stages=6), Tile(16, 64, split=4, pdl=True),
+    Tile(16, 128, unroll=2, stages=3), Tile(64, 128, split=2), Tile(64, 128, pdl=True),
+    Tile(128, 128, warps=8), Tile(256, 128, stages=3, warps=8), Tile(128, 256, stages=3, warps=8),
 ]  # fmt: skip
-SIZES = [
-    (1, 2048, 16384),
-    (16, 4096, 1024),
-    (51, 16384, 2048),
-    (3, 200, 70),
-    (17, 384, 130),
-    (800, 2048, 256),
-]
+SIZES = [(1, 2048, 16384), (51, 16384, 2048), (3, 200, 70), (17, 384, 130), (800, 2048, 256)]
+SUMS = [
+    *((4, None, size) for size in SIZES), *((4, tile, SIZES[1]) for tile in TILES),
+    *((4, tile, SIZES[2]) for tile in TILES[:1]), *((4, tile, SIZES[3]) for tile in TILES[3:5]),
+    *((8, tile, SIZES[3]) for tile in (None, TILES[0], TILES[6])),
+]  # fmt: skip
 
 
-def arguments(change: Transform, grid: Grid, weight: PackedWeight, bias=None):
-    return *cases.transform_arguments(change, grid), *cases.weight_arguments(weight, bias)
-
-
-@pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("tile", [None, *TILES], ids=str)
-@pytest.mark.parametrize(("m", "k", "n"), SIZES)
-def test_sums(bits: int, tile: Tile | None, m: int, k: int, n: int):
-    if tile is not None and not tile.fits(n):
-        pytest.skip("the weight's padding is too short for the tile")
+@pytest.mark.parametrize(("bits", "tile", "size"), SUMS, ids=str)
+def test_sums(bits: int, tile: Tile | None, size: tuple[int, int, int]):
+    m, k, n = size
     codes, weight = cases.weight_of(n, k, bits, "cuda")
     x = torch.randint(-128, 128, (m, k), dtype=torch.int8, device="cuda")
     x[0] = -128
@@ -50,37 +42,38 @@ def test_sums(bits: int, tile: Tile | None, m: int, k: int, n: int):
     assert torch.equal(found, (x.double() @ codes.double().T).to(torch.int32))
 
 
-@pytest.mark.parametrize("grid", cases.GRIDS)
-@pytest.mark.parametrize("chain", cases.CHAINS)
-@pytest.mark.parametrize(
-    ("tokens", "width", "size", "dtype"),
-    [
-        (1, 2048, 128, torch.bfloat16),
-        (51, 1024, 64, torch.float16),
-        (3, 384, 16, torch.float32),
-        (300, 96, 8, torch.bfloat16),
-    ],
-)
-def test_codes(tokens: int, width: int, size: int, dtype: torch.dtype, chain: str, grid: str):
+SHAPES = [
+    (1, 2048, 128, torch.bfloat16), (51, 1024, 64, torch.float16), (3, 384, 16, torch.float32),
+    (300, 96, 8, torch.bfloat16),
+]  # fmt: skip
+CODES = [
+    *((SHAPES[0], "rotate permute rotate", grid) for grid in cases.GRIDS),
+    *((SHAPES[0], chain, "asymmetric") for chain in cases.CHAINS if chain != "rotate permute rotate"),
+    *((shape, "rotate permute rotate", "symmetric") for shape in SHAPES[1:]),
+    (SHAPES[2], "permute rotate each", "channels"),
+]
+
+
+@pytest.mark.parametrize(("shape", "chain", "grid"), CODES, ids=str)
+def test_codes(shape: tuple[int, int, int, torch.dtype], chain: str, grid: str):
+    tokens, width, size, dtype = shape
     change = cases.transform_of(chain, width - 5, width, size, smooth=grid == "asymmetric")
     moved = cases.transform_arguments(*cases.to("cuda", change, cases.grid_of(grid, width)))
     x = cases.rows_of(tokens, width - 5, dtype).cuda()
     cases.assert_same_codes(ops.quantize_triton(x, *moved), ops.quantize_torch(x, *moved))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-@pytest.mark.parametrize(
-    ("tokens", "width"), [(1, 16384), (51, 16384), (800, 2048), (5, 11008), (2, 32768), (2, 40000)]
-)
+WIDE = [
+    *((torch.bfloat16, *size) for size in ((1, 16384), (51, 16384), (800, 2048), (5, 11008), (2, 32768))),
+    (torch.bfloat16, 2, 40000), (torch.float32, 51, 16384),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "tokens", "width"), WIDE, ids=str)
 def test_codes_of_wide_rows(dtype: torch.dtype, tokens: int, width: int):
     size = 64 if width % 128 else 128
     change = cases.transform_of("rotate permute rotate", width, width, size, smooth=False, dtype=dtype)
-    if width > 32767:
-        change = Transform(None, tuple(s.int() if s.dim() == 1 else s for s in change.stages), width)
-    if width == 40000:
-        order = torch.randperm(width).to(torch.int32)
-        change = Transform(None, (change.stages[0], order, change.stages[2]), width)
-    moved = cases.transform_arguments(*cases.to("cuda", change, Grid()))
+    moved = cases.transform_arguments(*cases.to("cuda", change, Activation()))
     x = cases.rows_of(tokens, width, torch.bfloat16).cuda()
     cases.assert_same_codes(ops.quantize_triton(x, *moved), ops.quantize_torch(x, *moved))
 
@@ -90,7 +83,7 @@ def test_transforms_are_within_a_step_of_bfloat16(dtype: torch.dtype):
     change, _ = cases.to(
         "cuda",
         cases.transform_of("rotate permute rotate", 2048, 2048, 128, smooth=False, dtype=dtype),
-        Grid(),
+        Activation(),
     )
     x = cases.rows_of(51, 2048, torch.bfloat16).cuda()
     call = (x, change.smooth, change.stages, 2048, torch.float32)
@@ -98,18 +91,22 @@ def test_transforms_are_within_a_step_of_bfloat16(dtype: torch.dtype):
     torch.testing.assert_close(found, wanted, rtol=2**-8, atol=float(wanted.abs().max()) * 2**-13)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
-@pytest.mark.parametrize("tile", [None, *TILES], ids=str)
-@pytest.mark.parametrize(("m", "k", "n"), [(1, 2048, 384), (51, 4096, 1024), (200, 256, 130), (0, 128, 64)])
-def test_layers(dtype: torch.dtype, tile: Tile | None, m: int, k: int, n: int):
-    if tile is not None and not tile.fits(n):
-        pytest.skip("the weight's padding is too short for the tile")
+LAYERS = [
+    *((torch.bfloat16, tile, (51, 4096, 1024)) for tile in (None, *TILES)),
+    *((dtype, None, (51, 4096, 1024)) for dtype in (torch.float16, torch.float32)),
+    *((torch.bfloat16, None, size) for size in ((1, 2048, 384), (200, 256, 130), (0, 128, 64))),
+]
+
+
+@pytest.mark.parametrize(("dtype", "tile", "size"), LAYERS, ids=str)
+def test_layers(dtype: torch.dtype, tile: Tile | None, size: tuple[int, int, int]):
+    m, k, n = size
     change, grid = cases.to(
-        "cuda", cases.transform_of("rotate permute rotate", k, k, 128, smooth=False), Grid()
+        "cuda", cases.transform_of("rotate permute rotate", k, k, 128, smooth=False), Activation()
     )
     _, weight = cases.weight_of(n, k, 4, "cuda")
     x, bias = cases.rows_of(m, k, dtype).cuda(), torch.randn(n, device="cuda")
-    found = ops.linear_triton(x, *arguments(change, grid, weight, bias), tile)
+    found = ops.linear_triton(x, *cases.layer_arguments(change, grid, weight, bias), tile)
     rows = ops.quantize_triton(x, *cases.transform_arguments(change, grid))
     wanted = ops.product_torch(*rows, *cases.weight_arguments(weight, bias), dtype)
     torch.testing.assert_close(found, wanted, rtol=2**-7 if dtype == torch.bfloat16 else 1e-3, atol=1e-4)
@@ -118,27 +115,26 @@ def test_layers(dtype: torch.dtype, tile: Tile | None, m: int, k: int, n: int):
 @pytest.mark.parametrize("m", [1, 51, 200])
 def test_activations_that_are_not_quantized(m: int):
     change, grid = cases.to(
-        "cuda", cases.transform_of("rotate", 2048, 2048, 128, smooth=False), Grid(low=0, high=0)
+        "cuda", cases.transform_of("rotate", 2048, 2048, 128, smooth=False), Activation(bits=16)
     )
     _, weight = cases.weight_of(256, 2048, 4, "cuda")
     x = cases.rows_of(m, 2048, torch.bfloat16).cuda()
     found, wanted = (
-        run(x, *arguments(change, grid, weight)) for run in (ops.linear_triton, ops.linear_torch)
+        run(x, *cases.layer_arguments(change, grid, weight)) for run in (ops.linear_triton, ops.linear_torch)
     )
     torch.testing.assert_close(
         found.float(), wanted.float(), rtol=0.02, atol=0.02 * float(wanted.abs().max())
     )
 
 
-@pytest.mark.parametrize("k", [2048, 16384])
-@pytest.mark.parametrize("m", [1, 16, 51, 800])
+@pytest.mark.parametrize(("m", "k"), [(1, 16384), (51, 16384), (800, 2048)])
 def test_graphs_follow_their_inputs(m: int, k: int):
     change, grid = cases.to(
-        "cuda", cases.transform_of("rotate permute rotate", k, k, 128, smooth=False), Grid()
+        "cuda", cases.transform_of("rotate permute rotate", k, k, 128, smooth=False), Activation()
     )
     _, weight = cases.weight_of(512, k, 4, "cuda")
-    warmup([m], change, grid, weight, features=k)
     x = cases.rows_of(m, k, torch.bfloat16).cuda()
+    linear(x, change, grid, weight)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         y = linear(x, change, grid, weight)
@@ -154,11 +150,13 @@ def test_graphs_follow_their_inputs(m: int, k: int):
 @pytest.mark.parametrize("tile", [None, *TILES], ids=str)
 def test_ten_runs_are_the_same(tile: Tile | None):
     change, grid = cases.to(
-        "cuda", cases.transform_of("rotate permute rotate", 4096, 4096, 128, smooth=False), Grid()
+        "cuda", cases.transform_of("rotate permute rotate", 4096, 4096, 128, smooth=False), Activation()
     )
     _, weight = cases.weight_of(1024, 4096, 4, "cuda")
     x = cases.rows_of(51, 4096, torch.bfloat16).cuda()
-    results = [ops.linear_triton(x, *arguments(change, grid, weight), tile) for _ in range(10)]
+    bias = torch.randn(1024, device="cuda")
+    arguments = cases.layer_arguments(change, grid, weight, bias)
+    results = [ops.linear_triton(x, *arguments, tile) for _ in range(10)]
     assert all(torch.equal(results[0], result) for result in results)
 
 
@@ -169,20 +167,19 @@ def compiled() -> int:
 
 
 def test_nothing_is_compiled_after_the_warmup():
-    change, grid = cases.to(
-        "cuda", cases.transform_of("rotate permute rotate", 512, 512, 128, smooth=False), Grid()
-    )
-    _, weight = cases.weight_of(256, 512, 4, "cuda")
-    warmup([1, 16, 51, 800], change, grid, weight, features=512)
+    config = DuQuantConfig(rotation="hadamard", permutation="zigzag", smooth_alpha=None)
+    layer = build_layer(torch.nn.Linear(512, 256).bfloat16(), config, torch.randn(8, 512)).cuda()
+    warmup(torch.nn.Sequential(layer), [1, 16, 800])
     before = compiled()
     assert before > 0
-    for m in (1, 9, 16, 33, 51, 799, 800):
-        linear(torch.randn(m, 512, dtype=torch.bfloat16, device="cuda"), change, grid, weight)
+    with torch.no_grad():
+        for m in (1, 9, 16, 799, 800):
+            layer(torch.randn(m, 512, dtype=torch.bfloat16, device="cuda"))
     assert compiled() == before
 
 
 def test_rows_that_start_anywhere():
-    change, grid = cases.to("cuda", cases.transform_of("rotate", 256, 256, 128, smooth=False), Grid())
+    change, grid = cases.to("cuda", cases.transform_of("rotate", 256, 256, 128, smooth=False), Activation())
     storage = torch.randn(8 * 256 + 1, dtype=torch.bfloat16, device="cuda")
     x = storage[1:].view(8, 256)
     assert x.data_ptr() % 16 != 0
@@ -196,7 +193,7 @@ def test_rows_that_start_anywhere():
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_compiled(mode: str):
-    change, grid = cases.to("cuda", cases.transform_of("rotate", 256, 256, 128, smooth=False), Grid())
+    change, grid = cases.to("cuda", cases.transform_of("rotate", 256, 256, 128, smooth=False), Activation())
     _, weight = cases.weight_of(128, 256, 4, "cuda")
     faster = torch.compile(lambda x: linear(x * 2, change, grid, weight) + 1, fullgraph=True, mode=mode)
     for _ in range(3):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.quant_kernels import cases
 
-from rote.quant.kernels import Grid, ops
+from rote.quant.kernels import Activation, ops
 from rote.quant.kernels.table import Tile
 
 pytestmark = [pytest.mark.usefixtures("interpreter"), pytest.mark.slow]
@@ -67,8 +67,8 @@ def test_layers(tokens: int, tile: Tile):
     change = cases.transform_of("rotate permute rotate", 250, 256, 128, smooth=True)
     _, weight = cases.weight_of(70, 256, 4)
     arguments = (
-        cases.rows_of(tokens, 250, torch.float32), *cases.transform_arguments(change, Grid()),
-        *cases.weight_arguments(weight, torch.randn(70)),
+        cases.rows_of(tokens, 250, torch.float32),
+        *cases.layer_arguments(change, Activation(), weight, torch.randn(70)),
     )  # fmt: skip
     found, wanted = ops.linear_triton(*arguments, tile), ops.linear_torch(*arguments)
     assert found.shape == wanted.shape
@@ -81,8 +81,7 @@ def test_activations_that_are_not_quantized():
     change = cases.transform_of("rotate", 256, 256, 128, smooth=False)
     _, weight = cases.weight_of(70, 256, 4)
     arguments = (
-        cases.rows_of(5, 256, torch.float16), *cases.transform_arguments(change, Grid(low=0, high=0)),
-        *cases.weight_arguments(weight, None),
+        cases.rows_of(5, 256, torch.float16), *cases.layer_arguments(change, Activation(bits=16), weight),
     )  # fmt: skip
     found, wanted = ops.linear_triton(*arguments, Tile(16, 64)), ops.linear_torch(*arguments)
     torch.testing.assert_close(found, wanted, rtol=2e-3, atol=2e-3 * float(wanted.abs().max()))

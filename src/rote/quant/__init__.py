@@ -8,6 +8,7 @@
     print(report)
     save_quantized(model, "policy-w4a8.safetensors")
     load_quantized(fresh, "policy-w4a8.safetensors")        # into a model as its constructor makes it
+    warmup(fresh, sizes=[1, 51])                            # kernels, before a graph is captured
 
 A layer's input is smoothed, rotated, permuted and rotated again, so that outliers are spread over all
 channels before it is rounded to 8 bits; the weight absorbs the inverse and is rounded to 4.
@@ -29,8 +30,9 @@ from .picture import draw as draw
 from .report import LayerReport as LayerReport
 from .report import QuantReport as QuantReport
 from .stats import CalibrationStats as CalibrationStats
+from .warmup import warmup as warmup
 
 __all__ = [
     "CalibrationStats", "DuQuantConfig", "DuQuantLinear", "LayerReport", "QuantReport", "calibrate", "draw",
-    "load_quantized", "quantize_", "quantize_from_env", "save_quantized",
+    "load_quantized", "quantize_", "quantize_from_env", "save_quantized", "warmup",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The integer arithmetic of a layer, in plain torch: what every faster kernel has to reproduce.
+"""The arithmetic of a layer, in plain torch: what the kernels have to reproduce, and what runs on a CPU.
 
 A row of activations is ``sx (q - zx)``, a row of weights ``sw (w - zw)``, with int8 codes ``q`` and ``w``.
 Their product is
@@ -17,21 +17,34 @@ multiples of 8.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from .compat import tensor_core_product
 from .grid import Grid
-from .packing import unpack
-from .transforms import multiply_blocks
+from .packing import codes_of
+from .stages import chain_of
+from .transforms import multiply_blocks, pad_columns
 
 EXACT_COLUMNS = 1024
 """Products of two int8 numbers that float32 adds exactly: 2^7 * 2^7 * 2^10 = 2^24."""
 
+Quantized = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Rows of codes (int8), and for each its scale (float32), its zero point (int32; empty if there are none) and
+the sum of its codes (int32)."""
+
+
+def transform_rows(x: Tensor, smooth: Tensor | None, stages: Sequence[Tensor], width: int) -> Tensor:
+    """Inputs of shape ``(..., in)`` as transformed rows ``(rows, width)``, at least float32."""
+    rows = pad_columns(x.reshape(-1, x.shape[-1]), width)
+    return chain_of(smooth, stages).apply(rows)
+
 
 def quantize_rows(
     x: Tensor, bits: int, symmetric: bool, clip: float, scale: Tensor | None, zero: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Quantized:
     """Transformed activations to codes.
 
     Args:
@@ -42,20 +55,24 @@ def quantize_rows(
         scale: None to take each row's range. One number, or one per column, to use those instead; those per
             column are part of the weight already, so that rows of codes have scale 1.
         zero: With one ``scale``, its zero point.
-
-    Returns:
-        int8 codes of shape ``(rows, width)``, float32 scales and int32 zero points of shape ``(rows,)``.
     """
-    grid = Grid(bits, symmetric)
-    rows = x.shape[0]
+    grid, rows = Grid(bits, symmetric), x.shape[0]
     if scale is None:
         step, origin = row_parameters(x, grid, clip)
-        return grid.codes(x, step, origin).to(torch.int8), step[:, 0].float(), origin[:, 0].to(torch.int32)
-    per_column = scale.numel() > 1
-    origin = x.new_zeros(()) if zero is None else zero
-    codes = grid.codes(x, scale, origin).to(torch.int8)
-    step = torch.ones_like(scale[:1]) if per_column else scale
-    return codes, step.float().expand(rows).contiguous(), origin.to(torch.int32).expand(rows).contiguous()
+        codes = grid.codes(x, step, origin).to(torch.int8)
+        step, origin = step[:, 0].float(), origin[:, 0]
+    else:
+        origin = x.new_zeros(()) if zero is None else zero
+        codes = grid.codes(x, scale, origin).to(torch.int8)
+        step = torch.ones_like(scale[:1]) if scale.numel() > 1 else scale
+        step, origin = step.float().expand(rows).contiguous(), origin.expand(rows)
+    kept = origin.to(torch.int32).contiguous() if has_zero(symmetric, scale) else x.new_empty(0).int()
+    return codes, step, kept, codes.sum(1, dtype=torch.int32)
+
+
+def has_zero(symmetric: bool, scale: Tensor | None) -> bool:
+    """Whether activations have zero points; scales of channels go without."""
+    return not symmetric and (scale is None or scale.numel() == 1)
 
 
 def row_parameters(x: Tensor, grid: Grid, clip: float) -> tuple[Tensor, Tensor]:
@@ -64,45 +81,55 @@ def row_parameters(x: Tensor, grid: Grid, clip: float) -> tuple[Tensor, Tensor]:
     return grid.parameters(low, high) if clip == 1 else grid.parameters(low * clip, high * clip)
 
 
-def integer_linear(
-    codes: Tensor,
-    scale: Tensor,
-    zero: Tensor,
-    stored: Tensor,
-    weight_scale: Tensor,
-    weight_zero: Tensor,
-    weight_bits: int,
+def integer_product(
+    rows: Quantized, codes: Tensor, scale: Tensor, zero: Tensor | None, sums: Tensor
 ) -> Tensor:
     """Rows of codes times a quantized weight.
 
     Args:
-        codes: int8, of shape ``(rows, width)``.
-        scale: float32, of shape ``(rows,)``.
-        zero: int32, of shape ``(rows,)``.
-        stored: The weight's codes, as :func:`~rote.quant.packing.pack` stores them.
-        weight_scale: float32, of shape ``(out, groups)``.
-        weight_zero: int8, of shape ``(out, groups)``.
-        weight_bits: Bits of a weight's code.
+        rows: What :func:`quantize_rows` gives.
+        codes: The weight's codes, as they are in memory.
+        scale: float32, of shape ``(out, groups)``.
+        zero: int8, of the same shape, or None where all are 0.
+        sums: int32, of the same shape: the sum of the codes of each group.
 
     Returns:
         float32, of shape ``(rows, out)``.
     """
-    weight = unpack(stored, weight_bits)
-    groups = weight_scale.shape[1]
-    columns = weight.shape[1] // groups
-    result = scale.new_zeros(codes.shape[0], weight.shape[0])
+    x, x_scale, x_zero, total = rows
+    out, groups = scale.shape
+    weight = codes_of(codes, out, x.shape[1])
+    columns = x.shape[1] // groups
+    result = x_scale.new_zeros(x.shape[0], out)
     for group in range(groups):
         part = slice(group * columns, (group + 1) * columns)
-        sums = centred_sums(codes[:, part], zero, weight[:, part], weight_zero[:, group].to(torch.int32))
-        result = result + sums.float() * scale[:, None] * weight_scale[:, group]
+        found = int_matmul(x[:, part], weight[:, part])
+        total = total if groups == 1 else x[:, part].sum(1, dtype=torch.int32)
+        if x_zero.numel():
+            found = found - x_zero[:, None] * sums[:, group]
+            total = total - columns * x_zero
+        if zero is not None:
+            found = found - total[:, None] * zero[:, group].to(torch.int32)
+        result = result + found.float() * x_scale[:, None] * scale[:, group]
     return result
 
 
-def centred_sums(codes: Tensor, zero: Tensor, weight: Tensor, weight_zero: Tensor) -> Tensor:
-    """``sum (q - zx) (w - zw)`` over the columns, int32, of shape ``(rows, out)``."""
-    sums = int_matmul(codes, weight)
-    sums = sums - codes.sum(1, dtype=torch.int32)[:, None] * weight_zero
-    return sums - zero[:, None] * (weight.sum(1, dtype=torch.int32) - codes.shape[1] * weight_zero)
+def float_product(rows: Tensor, codes: Tensor, scale: Tensor, zero: Tensor | None) -> Tensor:
+    """Rows that are not quantized times the weight, in float32 at least, of shape ``(rows, out)``."""
+    weight = dense_weight(codes, scale, zero, rows.shape[1])
+    return (
+        rows.to(torch.promote_types(rows.dtype, torch.float32))
+        @ weight.to(torch.promote_types(rows.dtype, torch.float32)).T
+    )
+
+
+def dense_weight(codes: Tensor, scale: Tensor, zero: Tensor | None, columns: int) -> Tensor:
+    """What the codes of a weight stand for, float32, of shape ``(out, columns)``."""
+    out, groups = scale.shape
+    parts = codes_of(codes, out, columns).float().reshape(out, groups, -1)
+    if zero is not None:
+        parts = parts - zero.float()[:, :, None]
+    return (parts * scale[:, :, None]).reshape(out, -1)
 
 
 def int_matmul(a: Tensor, b: Tensor) -> Tensor:

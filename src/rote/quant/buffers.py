@@ -8,6 +8,7 @@ are.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -79,9 +80,15 @@ class InputTransform(FixedTypes):
         """The permutations, in order."""
         return [getattr(self, f"order_{i}") for i in range(self.moves)]
 
+    @property
+    def stages(self) -> list[Tensor]:
+        """Rotations and permutations, as they follow each other."""
+        first, second = (self.orders, self.rotations) if self.permute_first else (self.rotations, self.orders)
+        return [stage for pair in zip_longest(first, second) for stage in pair if stage is not None]
+
     def chain(self) -> Chain:
         """The transform as a value."""
-        return chain_of(self.smooth, self.rotations, self.orders, self.permute_first)
+        return chain_of(self.smooth, self.stages)
 
     def fill(self, chain: Chain) -> None:
         """Take over the tensors of a transform with the same stages (smoothing may be folded into a norm)."""

@@ -196,6 +196,7 @@ def _measured(
         weight_bits=layer.weight_bits,
         act_bits=layer.config.act_bits,
         path=layer.path,
+        note=layer.note,
         group=group,
         bytes_after=_bytes(layer) - (0 if leads else _bytes(layer.transform)),
         weight_error=weight_error(layer, weight),
@@ -216,8 +217,8 @@ def _planned(item: Candidate, config: DuQuantConfig) -> LayerReport:
         weight_bits=item.weight_bits, device=_META, dtype=cast(nn.Linear, module).weight.dtype,
     )  # fmt: skip
     return changed(
-        row, weight_bits=item.weight_bits, act_bits=config.act_bits, path=layer.path, group=item.name,
-        bytes_after=_bytes(layer),
+        row, weight_bits=item.weight_bits, act_bits=config.act_bits, path=layer.path, note=layer.note,
+        group=item.name, bytes_after=_bytes(layer),
     )  # fmt: skip
 
 

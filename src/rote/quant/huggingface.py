@@ -184,4 +184,5 @@ def build_skeleton(model: nn.Module, settings: Any) -> None:
         transforms.setdefault(entry.transform, layer.transform)
         if entry.path != layer.path:
             layer.set_path(entry.path)
+        layer.hold_plain()
         replace(model, old, layer)

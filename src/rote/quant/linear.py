@@ -5,8 +5,10 @@ keys and shapes of a calibrated one, and either loads the other's ``state_dict``
 nothing back to the host, changes nothing on the module, allocates nothing that outlives the call, and has one
 shape for one shape of input; so it can be captured, traced and replayed.
 
-Weights are kept once, as codes. Only the ``fused`` path adds the weight that they stand for, in the type of
-the layer; it is no part of the state and made anew when the state is loaded or moved.
+Weights are kept once, as codes in the layout that the kernels read; a ``state_dict`` has them in the plain
+format of checkpoints, and is converted on its way in and out. Only the ``fused`` path adds the weight that
+they stand for, in the type of the layer; like the sums of the codes it is no part of the state and made anew
+when the state is loaded or moved.
 """
 
 from __future__ import annotations
@@ -19,18 +21,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..base.errors import MisuseError, OptionError
-from .arithmetic import restore_rows, row_parameters
+from . import gradients as gradients  # registers the operator's gradient
+from .arithmetic import dense_weight, restore_rows, row_parameters
 from .buffers import FixedTypes, InputTransform
 from .config import UNQUANTIZED, DuQuantConfig
 from .grid import Grid
-from .ops import dense_weight
-from .packing import pack
+from .kernels.transform import obstacle as transform_obstacle
+from .packing import PACKED_BITS, codes_of, layout, layout_shape, pack, unpack
 from .paths import reference_rows
 from .stages import padded, rotation_dtype
 from .transforms import pad_columns
 from .weights import QuantizedWeight
 
 PATHS = ("reference", "fused", "kernel")
+_DERIVED = ("dense", "marker", "weight_sums")
 
 
 class DuQuantLinear(FixedTypes):
@@ -51,6 +55,7 @@ class DuQuantLinear(FixedTypes):
     weight_codes: Tensor
     weight_scale: Tensor | None
     weight_zero: Tensor | None
+    weight_sums: Tensor | None
     act_scale: Tensor | None
     act_zero: Tensor | None
     row_rotation: Tensor | None
@@ -79,7 +84,7 @@ class DuQuantLinear(FixedTypes):
         if self.path == "kernel" and self.weight_bits >= UNQUANTIZED:
             self.path = "fused"  # there are no integers to multiply
         for name, tensor in self._skeleton(bias, device, dtype or torch.get_default_dtype()).items():
-            self.register_buffer(name, tensor, persistent=name not in ("dense", "marker"))
+            self.register_buffer(name, tensor, persistent=name not in _DERIVED)
         self.register_load_state_dict_post_hook(_refresh)
 
     def _skeleton(
@@ -92,13 +97,14 @@ class DuQuantLinear(FixedTypes):
         static = config.act_scaling == "static" and config.act_bits < UNQUANTIZED
         channels = width if config.act_granularity == "channel" else 1
         quantized = self.weight_bits < UNQUANTIZED
-        codes = torch.zeros(rows, width, device=device, dtype=torch.int8 if quantized else dtype)
+        shape = layout_shape(rows, width, self.weight_bits) if quantized else (rows, width)
         exact: Any = {"device": device, "dtype": torch.float32}  # whatever torch's default type is
         eye = torch.eye(block, device=device, dtype=rotation_dtype(config))
         return {
-            "weight_codes": pack(codes, self.weight_bits) if quantized else codes,
+            "weight_codes": torch.zeros(shape, device=device, dtype=torch.int8 if quantized else dtype),
             "weight_scale": torch.ones(rows, groups, **exact) if quantized else None,
             "weight_zero": torch.zeros(rows, groups, device=device, dtype=torch.int8) if quantized else None,
+            "weight_sums": torch.zeros(rows, groups, device=device, dtype=torch.int32) if quantized else None,
             "act_scale": torch.ones(channels, **exact) if static else None,
             "act_zero": torch.zeros(1, device=device, dtype=torch.int32)
             if static and channels == 1
@@ -183,18 +189,36 @@ class DuQuantLinear(FixedTypes):
         """What ``torch.ops.rote_quant.linear`` takes behind the input."""
         turn, config = self.transform, self.config
         return (
-            turn.smooth, turn.rotations, turn.orders, turn.permute_first, turn.width,
+            turn.smooth, turn.stages, turn.width,
             config.act_bits, config.act_symmetric, config.act_clip, self.act_scale, self.act_zero,
-            self.weight_codes, self.weight_scale, self.weight_zero, self.weight_bits,
+            self.weight_codes, self.weight_scale, self._zero, self.weight_sums,
             self.row_rotation, self.bias, self.out_features,
         )  # fmt: skip
+
+    @property
+    def _zero(self) -> Tensor | None:
+        """Zero points of the weight, or None where they are all 0 by configuration."""
+        return None if self.config.weight_symmetric else self.weight_zero
+
+    @property
+    def _rows(self) -> int:
+        """Rows of the transformed weight."""
+        return self.out_features if self.row_rotation is None else self.row_rotation[:, 0].numel()
+
+    def codes(self) -> Tensor:
+        """The codes of the transformed weight, int8, of shape ``(rows, width)``."""
+        if self.weight_bits >= UNQUANTIZED:
+            raise OptionError("the weight of this layer has 16 bits, and no codes")
+        if self._is_plain:
+            return unpack(self.weight_codes, self.weight_bits)
+        return codes_of(self.weight_codes, self._rows, self.transform.width)
 
     def weight_values(self) -> Tensor:
         """The transformed weight that the codes stand for, float32; one that is not quantized as it is."""
         if self.weight_bits >= UNQUANTIZED:
             return self.weight_codes
-        assert self.weight_scale is not None and self.weight_zero is not None
-        return dense_weight(self.weight_codes, self.weight_scale, self.weight_zero, self.weight_bits)
+        assert self.weight_scale is not None
+        return dense_weight(self.weight_codes, self.weight_scale, self._zero, self.transform.width)
 
     @torch.no_grad()
     def effective_weight(self) -> Tensor:
@@ -215,7 +239,7 @@ class DuQuantLinear(FixedTypes):
         """Take over a transformed weight, quantized, or as it is where ``weight_bits`` is 16."""
         if isinstance(weight, QuantizedWeight):
             assert self.weight_scale is not None and self.weight_zero is not None
-            self.weight_codes.copy_(pack(weight.codes, weight.bits))
+            self.weight_codes.copy_(layout(weight.codes, weight.bits))
             self.weight_scale.copy_(weight.scale)
             self.weight_zero.copy_(weight.zero)
         else:
@@ -239,6 +263,11 @@ class DuQuantLinear(FixedTypes):
     @torch.no_grad()
     def refresh(self) -> None:
         """Make what is derived from the state anew."""
+        if self.weight_sums is not None:
+            if self._is_plain:
+                self.weight_codes = layout(self.codes(), self.weight_bits)
+            parts = self.codes().reshape(*self.weight_sums.shape, -1)
+            self.weight_sums.copy_(parts.sum(-1, dtype=torch.int32))
         self.dense = None
         if self._is_dense:
             weight = self.weight_values()
@@ -251,6 +280,58 @@ class DuQuantLinear(FixedTypes):
         if self.dense is not None and not self.dense.is_meta:
             self.refresh()
         return self
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.weight_bits < UNQUANTIZED:
+            destination[f"{prefix}weight_codes"] = pack(self.codes(), self.weight_bits)
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, missing_keys: list[str],
+        unexpected_keys: list[str], error_msgs: list[str],
+    ) -> None:  # fmt: skip
+        name = f"{prefix}weight_codes"
+        plain = state_dict.get(name)
+        if self.weight_bits < UNQUANTIZED and not self._is_plain and isinstance(plain, Tensor):
+            packed = self.weight_bits <= PACKED_BITS
+            shape = (self._rows, self.transform.width // 2 if packed else self.transform.width)
+            kind = torch.uint8 if packed else torch.int8
+            if plain.shape == shape and plain.dtype == kind:
+                state_dict = {**state_dict, name: layout(unpack(plain, self.weight_bits), self.weight_bits)}
+            else:
+                error_msgs.append(
+                    f"{name} must be {kind} of shape {shape}, not {plain.dtype} of shape {tuple(plain.shape)}"
+                )
+                state_dict = {**state_dict, name: self.weight_codes}
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+    @property
+    def _is_plain(self) -> bool:
+        return self.weight_bits < UNQUANTIZED and self.weight_codes.dim() == 2
+
+    def hold_plain(self) -> None:
+        """Hold the codes as checkpoints have them, until the next :meth:`refresh`.
+
+        For loaders that put tensors in place by name, and not through ``load_state_dict``.
+        """
+        if self.weight_bits < UNQUANTIZED:
+            self.weight_codes = pack(self.codes(), self.weight_bits)
+
+    @property
+    def note(self) -> str:
+        """What ``path="kernel"`` leaves to torch on a GPU, and why; empty if nothing, or on another path."""
+        if self.config.path == "kernel" and self.weight_bits >= UNQUANTIZED:
+            return "path='fused': a weight of 16 bits has no integers to multiply"
+        if self.path != "kernel":
+            return ""
+        if self.weight_scale is not None and self.weight_scale.shape[1] > 1:
+            return "all through torch: scales for groups of columns leave no single integer sum"
+        obstacle = transform_obstacle(self.transform.stages, self.transform.width)
+        parts = [f"transform ({obstacle})"] if obstacle else []
+        parts += ["row rotation"] if self.row_rotation is not None else []
+        return f"through torch: {' and '.join(parts)}" if parts else ""
 
     def extra_repr(self) -> str:
         """Sizes, bits and path."""

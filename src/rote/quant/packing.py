@@ -1,7 +1,16 @@
-"""Two 4-bit codes in a byte.
+"""The two formats of a quantized weight: a plain one in checkpoints, a private one in memory.
 
-Byte ``j`` of a row holds code ``2 j`` in its lower and code ``2 j + 1`` in its upper half, both in two's
-complement. Up to 4 bits are packed, more take a byte each.
+In a checkpoint byte ``j`` of a row holds code ``2 j`` in its lower and code ``2 j + 1`` in its upper half,
+both in two's complement. Up to 4 bits are packed, more take a byte each (:func:`pack`, :func:`unpack`).
+
+In memory there is what the kernels read (:func:`layout`, :func:`codes_of`). The columns of a weight are cut
+into blocks of 128, and the blocks are the outermost dimension, so that the rows of any tile are one piece of
+memory::
+
+    (ceil(K / 128), N padded to 128, 64)     up to 4 bits: byte j holds column j below and column j + 64 above
+    (ceil(K / 128), N padded to 128, 128)    more: one column in a byte
+
+Padding is zero. A weight is in memory once, in that format; state dicts convert it on their way out and in.
 """
 
 from __future__ import annotations
@@ -10,10 +19,12 @@ import torch
 from torch import Tensor
 
 PACKED_BITS = 4
+BLOCK = 128
+"""Columns in a block, and the multiple that rows are padded to."""
 
 
 def pack(codes: Tensor, bits: int) -> Tensor:
-    """Codes as they are stored.
+    """Codes as checkpoints have them.
 
     Args:
         codes: int8, of shape ``(out, width)`` with an even width.
@@ -35,3 +46,31 @@ def unpack(stored: Tensor, bits: int) -> Tensor:
     low = (stored << 4).view(torch.int8) >> 4  # an arithmetic shift carries the sign down
     high = stored.view(torch.int8) >> 4
     return torch.stack([low, high], dim=-1).flatten(-2)
+
+
+def layout_shape(rows: int, columns: int, bits: int) -> tuple[int, int, int]:
+    """The shape of a weight in memory."""
+    return -(-columns // BLOCK), -(-rows // BLOCK) * BLOCK, BLOCK // 2 if bits <= PACKED_BITS else BLOCK
+
+
+def layout(codes: Tensor, bits: int) -> Tensor:
+    """Codes, int8 of shape ``(rows, columns)``, as they are in memory."""
+    rows, columns = codes.shape
+    padded = torch.nn.functional.pad(codes, (0, -columns % BLOCK, 0, -rows % BLOCK))
+    blocks = padded.reshape(padded.shape[0], -1, BLOCK).transpose(0, 1).contiguous()
+    if bits > PACKED_BITS:
+        return blocks
+    low, high = blocks[..., : BLOCK // 2], blocks[..., BLOCK // 2 :]
+    return (low & 0xF) | (high << 4)
+
+
+def codes_of(packed: Tensor, rows: int, columns: int) -> Tensor:
+    """The codes, int8, of shape ``(rows, columns)``; the inverse of :func:`layout`."""
+    if stored_bits(packed) == PACKED_BITS:
+        packed = torch.cat([(packed << 4) >> 4, packed >> 4], dim=-1)
+    return packed.transpose(0, 1).reshape(packed.shape[1], -1)[:rows, :columns]
+
+
+def stored_bits(packed: Tensor) -> int:
+    """The bits that a code has in memory, 4 or 8."""
+    return PACKED_BITS if packed.shape[2] == BLOCK // 2 else 8

@@ -38,6 +38,7 @@ class LayerReport:
         weight_bits: Bits of a weight.
         act_bits: Bits of an activation.
         path: How it is calculated.
+        note: What of it does not go through kernels although ``path="kernel"`` was asked for, and why.
         group: The first layer of those that share its transform.
         bytes_before: Of weight and bias.
         bytes_after: Of everything the layer keeps; what a group shares is counted with its first layer.
@@ -55,6 +56,7 @@ class LayerReport:
     weight_bits: int = 16
     act_bits: int = 16
     path: str = "dense"
+    note: str = ""
     group: str = ""
     bytes_before: int = 0
     bytes_after: int = 0
@@ -115,8 +117,9 @@ class QuantReport:
     def __str__(self) -> str:
         head = ("layer", "shape", "bits", "path", "bytes", "ratio", "weight", "output", "token", "clipped")
         table = [head, *(_cells(layer) for layer in self.layers)]
-        full = [row for row in table if len(row) == len(head)]  # reasons may be long
+        full = [row for row in table if len(row) >= len(head)]  # reasons may be long
         widths = [max(len(row[i]) for row in (full if i >= _REASON else table)) for i in range(len(head))]
+        widths.append(0)  # notes, too
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
             for row in table
@@ -140,6 +143,7 @@ def _cells(layer: LayerReport) -> tuple[str, ...]:
         layer.name, shape, f"W{layer.weight_bits}A{layer.act_bits}", layer.path, str(layer.bytes_after),
         f"{layer.bytes_after / layer.bytes_before:.3f}" if layer.bytes_before else "",
         *map(_number, (layer.weight_error, layer.output_error, layer.token_error, layer.clipped)),
+        *([layer.note] if layer.note else []),
     )  # fmt: skip
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import zip_longest
 
 import torch
 from torch import Tensor
 
 from .config import DuQuantConfig
-from .transforms import Chain, Permutation, Rotation, Smoothing, Transform
+from .transforms import Chain, Permutation, Rotation, Smoothing
 
 
 def padded(size: int, block: int) -> int:
@@ -25,15 +24,10 @@ def stage_counts(config: DuQuantConfig) -> tuple[int, int]:
     return (1 if config.permute_first else permutations + 1), permutations
 
 
-def chain_of(
-    smooth: Tensor | None, rotations: Sequence[Tensor], orders: Sequence[Tensor], permute_first: bool
-) -> Chain:
-    """A chain from its tensors: smoothing, then rotations and permutations in turn."""
-    turns: list[Transform] = [Rotation(blocks) for blocks in rotations]
-    moves: list[Transform] = [Permutation(order) for order in orders]
-    first, second = (moves, turns) if permute_first else (turns, moves)
-    mixed = [stage for pair in zip_longest(first, second) for stage in pair if stage is not None]
-    return Chain((*([] if smooth is None else [Smoothing(smooth)]), *mixed))
+def chain_of(smooth: Tensor | None, stages: Sequence[Tensor]) -> Chain:
+    """A chain from its tensors: smoothing, then rotations (3 dimensions) and permutations (1 dimension)."""
+    found = [Rotation(stage) if stage.dim() == 3 else Permutation(stage) for stage in stages]
+    return Chain((*([] if smooth is None else [Smoothing(smooth)]), *found))
 
 
 def rotation_dtype(config: DuQuantConfig) -> torch.dtype:

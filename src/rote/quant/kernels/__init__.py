@@ -1,14 +1,13 @@
 """Integer linear layers: activations transformed and quantized, times packed weights.
 
 ``ops`` is what a layer calls: operators registered with ``torch.library``, with implementations for CUDA
-(Triton), for the CPU (torch, the same integers) and for tracing. ``packing`` makes weights for them,
-``warmup`` compiles all that a list of sizes needs. Triton is imported at the first launch on a GPU and not
-before.
+(Triton), for the CPU (torch, the same integers) and for tracing. ``packing`` makes weights for them. Triton
+is imported at the first launch on a GPU and not before.
 """
 
 from __future__ import annotations
 
-from .ops import Grid as Grid
+from .ops import Activation as Activation
 from .ops import Transform as Transform
 from .ops import linear as linear
 from .ops import product as product
@@ -16,10 +15,9 @@ from .ops import quantize_rows as quantize_rows
 from .ops import transform_rows as transform_rows
 from .packing import PackedWeight as PackedWeight
 from .packing import pack_weight as pack_weight
-from .warmup import warmup as warmup
 
 __all__ = [
-    "Grid",
+    "Activation",
     "PackedWeight",
     "Transform",
     "linear",
@@ -27,5 +25,4 @@ __all__ = [
     "product",
     "quantize_rows",
     "transform_rows",
-    "warmup",
 ]

@@ -5,23 +5,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..packing import BLOCK, stored_bits
 from .jit import gpu, interpreted, module
-from .packing import BLOCK
 from .table import Tile, bucket, choose
 
 
-def tile_for(x: Tensor, n: int, k: int, bits: int, whole: bool) -> Tile:
+def tile_for(x: Tensor, tokens: int, n: int, k: int, bits: int, whole: bool) -> Tile:
     """The tiles of a product of some rows with a weight of ``n`` rows and ``k`` columns.
 
     Args:
-        x: The rows, of shape ``(tokens, any)``; only their number and device count.
+        x: Something on the device.
+        tokens: How many rows there are.
         n: Rows of the weight.
         k: Columns of the weight.
         bits: 4 or 8, of a weight.
         whole: Whether activations are not quantized.
     """
     name, units = gpu(x.device.index if x.is_cuda else None)
-    return choose(name, units, f"w{bits}a{16 if whole else 8}", bucket(x.shape[0]), n, k)
+    return choose(name, units, f"w{bits}a{16 if whole else 8}", bucket(tokens), n, k)
 
 
 def launch(
@@ -58,12 +59,11 @@ def launch(
     asm = not interpreted(kernels.product)
     tokens, columns = x.shape
     rows = out.shape[1]
-    bits = 4 if weight.shape[2] == BLOCK // 2 else 8
     kernels.product[(tile.tiles(tokens, rows), tile.split)](
         x=x, x_scale=scale, x_zero=zero, x_sum=total, weight=weight, w_scale=w_scale, w_zero=w_zero,
         w_sum=w_sum,
         bias=bias, out=out, work=work, M=tokens, N=rows, K=columns, N_PAD=weight.shape[1],
-        BITS=bits, FLOAT=x.dtype != torch.int8, X_ZERO=zero is not None and zero.numel() > 0,
+        BITS=stored_bits(weight), FLOAT=x.dtype != torch.int8, X_ZERO=zero is not None and zero.numel() > 0,
         W_ZERO=w_zero is not None, BIAS=bias is not None, RAW=out.dtype == torch.int32,
         EVEN_K=columns % (BLOCK * tile.unroll) == 0, BM=tile.bm, BN=tile.bn, UNROLL=tile.unroll,
         SPLIT=tile.split,

@@ -9,11 +9,20 @@ from typing import Any
 
 import torch
 
+from ...base.errors import EnvironmentError_
+
 
 @functools.cache
 def module(name: str) -> ModuleType:
     """The module of kernels with a name, ``"jit_gemm"`` or ``"jit_transform"``."""
-    return importlib.import_module(f"{__package__}.{name}")
+    try:
+        return importlib.import_module(f"{__package__}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != "triton":
+            raise
+        raise EnvironmentError_(
+            "path='kernel' needs Triton on a GPU: pip install triton, or take path='fused'"
+        ) from error
 
 
 def interpreted(kernel: Any) -> bool:

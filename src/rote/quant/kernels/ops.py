@@ -2,11 +2,14 @@
 
 They are registered by ``Library.define``, which costs a call a third of what ``custom_op`` does. Each
 allocates what it returns and what it works in, writes nothing else, reads nothing back to the host, and can
-be captured into a graph once its kernels are compiled (see ``warmup``). None has a gradient; the layer gives
-one.
+be captured into a graph once its kernels are compiled (see ``warmup``). ``rote_quant::linear`` is a layer's
+whole work, and has a gradient (see :mod:`~rote.quant.gradients`); its parts are there for tests and
+measurements.
 
-``linear`` is the layer's whole work. Its first kernel also writes the zeros that its second one adds to,
-which is why it is one operator and not two.
+``linear`` is one operator and not two also because its first kernel writes the zeros that its second one adds
+to. What the kernels do not do is done by torch inside of it: scales for groups of columns, which leave no
+single integer sum; rows that are too wide for a program; the row rotation behind the product; and float32
+inputs that are not quantized. On a CPU everything is torch, with the same integers.
 """
 
 from __future__ import annotations
@@ -18,13 +21,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import gemm, oracle, transform
-from .packing import BLOCK, PackedWeight
+from .. import arithmetic
+from ..arithmetic import Quantized
+from ..packing import codes_of, stored_bits
+from . import gemm, transform
+from .packing import PackedWeight
 
-NAMESPACE = "rote_kernels"
-_TRANSFORM = "Tensor? smooth, Tensor[] stages, int width"
-_GRID = "int low, int high, bool symmetric, float clip, Tensor? static_scale, Tensor? static_zero"
-_WEIGHT = "Tensor codes, Tensor w_scale, Tensor? w_zero, Tensor w_sum, Tensor? bias"
+NAMESPACE = "rote_quant"
+UNQUANTIZED = 16
+TRANSFORM = "Tensor? smooth, Tensor[] stages, int width"
+GRID = "int act_bits, bool act_symmetric, float act_clip, Tensor? act_scale, Tensor? act_zero"
+WEIGHT = "Tensor codes, Tensor w_scale, Tensor? w_zero, Tensor w_sum"
+OUTPUT = "Tensor? row_rotation, Tensor? bias, int features"
+LAYER = f"{TRANSFORM}, {GRID}, {WEIGHT}, {OUTPUT}"
 
 
 @dataclass(frozen=True)
@@ -32,9 +41,9 @@ class Transform:
     """What is done to activations before they are quantized.
 
     Attributes:
-        smooth: What channels are divided by, of shape ``(features,)``, or None.
+        smooth: What channels are divided by, of shape ``(width,)``, or None.
         stages: In order: rotations, of shape ``(1, size, size)`` or ``(width / size, size, size)``, and
-            permutations, integers of shape ``(width,)`` (int16 is read fastest).
+            permutations, integers of shape ``(width,)``.
         width: Channels after the transform; inputs are padded to it with zeros.
     """
 
@@ -44,29 +53,27 @@ class Transform:
 
 
 @dataclass(frozen=True)
-class Grid:
+class Activation:
     """How activations are quantized.
 
     Attributes:
-        low: The smallest code.
-        high: The largest code; 0 leaves activations as they are.
+        bits: 2 to 8; 16 leaves activations as they are.
         symmetric: Without zero points.
         clip: Factor on each token's range.
-        static_scale: None for a scale from each token; float32 of shape ``(1,)``; or of shape ``(width,)``,
-            by which channels are divided and which the weight has absorbed.
-        static_zero: The zero point of one static scale, float32 of shape ``(1,)``, or None for 0.
+        scale: None for a scale from each token; float32 of shape ``(1,)``; or of shape ``(width,)``, by which
+            channels are divided and which the weight has absorbed.
+        zero: The zero point of one static scale, int32 of shape ``(1,)``, or None for 0.
     """
 
-    low: int = -128
-    high: int = 127
+    bits: int = 8
     symmetric: bool = False
     clip: float = 1.0
-    static_scale: Tensor | None = None
-    static_zero: Tensor | None = None
+    scale: Tensor | None = None
+    zero: Tensor | None = None
 
 
 def linear(
-    x: Tensor, change: Transform, grid: Grid, weight: PackedWeight, bias: Tensor | None = None
+    x: Tensor, change: Transform, grid: Activation, weight: PackedWeight, bias: Tensor | None = None
 ) -> Tensor:
     """Transform, quantize and multiply.
 
@@ -80,52 +87,46 @@ def linear(
     Returns:
         Of the type of ``x``, of shape ``(..., weight.rows)``.
     """
-    y = torch.ops.rote_kernels.linear(
-        x.reshape(-1, x.shape[-1]), change.smooth, change.stages, change.width,
-        grid.low, grid.high, grid.symmetric, grid.clip, grid.static_scale, grid.static_zero,
-        weight.codes, weight.scale, weight.zero, weight.sums, bias,
+    return torch.ops.rote_quant.linear(
+        x, change.smooth, change.stages, change.width,
+        grid.bits, grid.symmetric, grid.clip, grid.scale, grid.zero,
+        weight.codes, weight.scale, weight.zero, weight.sums, None, bias, weight.rows,
     )  # fmt: skip
-    return y.reshape(*x.shape[:-1], weight.rows)
 
 
-def quantize_rows(x: Tensor, change: Transform, grid: Grid) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def quantize_rows(x: Tensor, change: Transform, grid: Activation) -> Quantized:
     """Transform and quantize ``(tokens, features)``.
 
     Returns:
         int8 codes ``(tokens, width)``, float32 scales ``(tokens,)``, int32 zero points ``(tokens,)`` (empty
         if there are none), and int32 sums of codes ``(tokens,)``.
     """
-    return torch.ops.rote_kernels.quantize_rows(
-        x, change.smooth, change.stages, change.width, grid.low, grid.high, grid.symmetric, grid.clip,
-        grid.static_scale, grid.static_zero,
+    return torch.ops.rote_quant.quantize_rows(
+        x, change.smooth, change.stages, change.width,
+        grid.bits, grid.symmetric, grid.clip, grid.scale, grid.zero,
     )  # fmt: skip
 
 
 def transform_rows(x: Tensor, change: Transform, dtype: torch.dtype) -> Tensor:
     """Transform ``(tokens, features)`` to ``(tokens, width)`` without quantizing."""
-    return torch.ops.rote_kernels.transform_rows(x, change.smooth, change.stages, change.width, dtype)
+    return torch.ops.rote_quant.transform_rows(x, change.smooth, change.stages, change.width, dtype)
 
 
-def product(
-    rows: tuple[Tensor, Tensor, Tensor, Tensor], weight: PackedWeight, bias: Tensor | None, dtype: torch.dtype
-) -> Tensor:
+def product(rows: Quantized, weight: PackedWeight, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
     """What :func:`quantize_rows` returned times a weight; with ``torch.int32`` the bare sums of codes."""
-    return torch.ops.rote_kernels.product(
+    return torch.ops.rote_quant.product(
         *rows, weight.codes, weight.scale, weight.zero, weight.sums, bias, dtype
     )
 
 
-_library = torch.library.Library(NAMESPACE, "DEF")
-_library.define(f"transform_rows(Tensor x, {_TRANSFORM}, ScalarType dtype) -> Tensor")
-_library.define(f"quantize_rows(Tensor x, {_TRANSFORM}, {_GRID}) -> (Tensor, Tensor, Tensor, Tensor)")
-_library.define(
-    f"product(Tensor x, Tensor scale, Tensor zero, Tensor total, {_WEIGHT}, ScalarType dtype) -> Tensor"
+library = torch.library.Library(NAMESPACE, "DEF")
+library.define(f"transform_rows(Tensor x, {TRANSFORM}, ScalarType dtype) -> Tensor")
+library.define(f"quantize_rows(Tensor x, {TRANSFORM}, {GRID}) -> (Tensor, Tensor, Tensor, Tensor)")
+library.define(
+    f"product(Tensor x, Tensor scale, Tensor zero, Tensor total, {WEIGHT}, Tensor? bias, ScalarType dtype) "
+    "-> Tensor"
 )
-_library.define(f"linear(Tensor x, {_TRANSFORM}, {_GRID}, {_WEIGHT}) -> Tensor")
-
-
-def _bits(codes: Tensor) -> int:
-    return 4 if codes.shape[2] == BLOCK // 2 else 8
+library.define(f"linear(Tensor x, {LAYER}) -> Tensor")
 
 
 # --- CPU: torch --------------------------------------------------------------------------------------------
@@ -135,17 +136,14 @@ def transform_torch(
     x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, dtype: torch.dtype
 ) -> Tensor:
     """Transformed rows, by torch."""
-    rows = oracle.transform(x, smooth, stages, width).to(dtype)
-    return (
-        rows.clone() if rows.data_ptr() == x.data_ptr() else rows
-    )  # an operator returns no view of its input
+    rows = arithmetic.transform_rows(x, smooth, stages, width).to(dtype)
+    # An operator returns no view of its input.
+    return rows.clone() if rows.data_ptr() == x.data_ptr() else rows
 
 
-def quantize_torch(
-    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any
-) -> oracle.Quantized:
+def quantize_torch(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any) -> Quantized:
     """Codes of transformed rows, by torch."""
-    return oracle.quantize(oracle.transform(x, smooth, stages, width), *grid)
+    return arithmetic.quantize_rows(arithmetic.transform_rows(x, smooth, stages, width), *grid)
 
 
 def product_torch(
@@ -153,23 +151,27 @@ def product_torch(
     codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor, bias: Any, dtype: torch.dtype,
 ) -> Tensor:  # fmt: skip
     """Codes times a weight, by torch."""
-    sums = oracle.integer_sums(x, codes, w_scale.shape[0], _bits(codes))
     if dtype == torch.int32:
-        return sums
-    return oracle.finish(sums, x.shape[1], scale, zero, total, w_scale, w_zero, w_sum, bias, dtype)
+        return arithmetic.int_matmul(x, codes_of(codes, w_scale.shape[0], x.shape[1]))
+    y = arithmetic.integer_product((x, scale, zero, total), codes, w_scale, w_zero, w_sum)
+    return arithmetic.restore_rows(y, None, bias, w_scale.shape[0]).to(dtype)
 
 
 def linear_torch(
     x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
-    low: int, high: int, symmetric: bool, clip: float, static_scale: Any, static_zero: Any,
-    codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor, bias: Any,
+    act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Any, act_zero: Any,
+    codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor,
+    row_rotation: Any, bias: Any, features: int,
 ) -> Tensor:  # fmt: skip
     """A whole layer, by torch."""
-    if high == 0:
-        rows = oracle.transform(x, smooth, stages, width).to(x.dtype)
-        return oracle.float_product(rows, codes, w_scale, w_zero, bias, _bits(codes))
-    rows = quantize_torch(x, smooth, stages, width, low, high, symmetric, clip, static_scale, static_zero)
-    return product_torch(*rows, codes, w_scale, w_zero, w_sum, bias, x.dtype)
+    rows = arithmetic.transform_rows(x, smooth, stages, width)
+    if act_bits >= UNQUANTIZED:
+        y = arithmetic.float_product(rows.to(x.dtype), codes, w_scale, w_zero)
+    else:
+        quantized = arithmetic.quantize_rows(rows, act_bits, act_symmetric, act_clip, act_scale, act_zero)
+        y = arithmetic.integer_product(quantized, codes, w_scale, w_zero, w_sum)
+    y = arithmetic.restore_rows(y, row_rotation, bias, features).to(x.dtype).contiguous()
+    return y.reshape(*x.shape[:-1], features)
 
 
 # --- CUDA: Triton ------------------------------------------------------------------------------------------
@@ -179,7 +181,7 @@ def transform_triton(
     x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, dtype: torch.dtype
 ) -> Tensor:
     """Transformed rows, by Triton."""
-    if not transform.supported(stages, width):
+    if transform.obstacle(stages, width):
         return transform_torch(x, smooth, stages, width, dtype)
     target = transform.floating(x, width, dtype)
     if x.shape[0]:
@@ -188,12 +190,11 @@ def transform_triton(
     return target.rows
 
 
-def quantize_triton(
-    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any
-) -> oracle.Quantized:
+def quantize_triton(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any) -> Quantized:
     """Codes of transformed rows, by Triton."""
-    if not transform.supported(stages, width):
+    if not transform.holds(width):
         return quantize_torch(x, smooth, stages, width, *grid)
+    x, smooth, stages = _left(x, smooth, stages, width)
     target = transform.quantizing(x, width, *grid)
     if x.shape[0]:
         with torch.cuda.device_of(x):
@@ -211,7 +212,7 @@ def product_triton(
     out = x.new_empty(tokens, n, dtype=dtype)
     if tokens == 0 or n == 0:
         return out
-    tile = tile or gemm.tile_for(x, n, x.shape[1], _bits(codes), False)
+    tile = tile or gemm.tile_for(x, tokens, n, x.shape[1], stored_bits(codes), False)
     room = tile.workspace(tokens, n)
     work = x.new_zeros(room, dtype=torch.int32) if room else None
     rows = transform.aligned(x)
@@ -221,42 +222,62 @@ def product_triton(
     return out
 
 
+def _left(
+    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int
+) -> tuple[Tensor, Any, Sequence[Tensor]]:
+    """What is left to the kernels of rows and their transform: nothing where torch has to do it."""
+    if transform.obstacle(stages, width):
+        return arithmetic.transform_rows(x, smooth, stages, width), None, ()
+    return x.reshape(-1, x.shape[-1]), smooth, stages
+
+
 def linear_triton(
     x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
-    low: int, high: int, symmetric: bool, clip: float, static_scale: Any, static_zero: Any,
-    codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor, bias: Any,
+    act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Any, act_zero: Any,
+    codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor,
+    row_rotation: Any, bias: Any, features: int,
     tile: Any = None,
 ) -> Tensor:  # fmt: skip
     """A whole layer, by Triton: the transform, and the product with its zeros already written."""
-    tokens, n = x.shape[0], w_scale.shape[0]
-    out = x.new_empty(tokens, n)
-    if tokens == 0 or n == 0:
-        return out
-    whole = high == 0
-    grid = (low, high, symmetric, clip, static_scale, static_zero)
-    if not transform.supported(stages, width) or (whole and x.dtype == torch.float32):
-        return linear_torch(x, smooth, stages, width, *grid, codes, w_scale, w_zero, w_sum, bias)
-    tile = tile or gemm.tile_for(x, n, width, _bits(codes), whole)
-    to = transform.floating(x, width, x.dtype) if whole else transform.quantizing(x, width, *grid)
-    room = tile.workspace(tokens, n)
-    work = x.new_empty(room, dtype=torch.int32) if room else None
-    scale, zero = (None, None) if whole else (to.scale, to.zero)
-    with torch.cuda.device_of(x):
-        transform.launch(x, smooth, stages, to, work, tile.pdl)
-        gemm.launch(to.rows, scale, zero, to.total, codes, w_scale, w_zero, w_sum, bias, out, work, tile)
-    return out
+    whole = act_bits >= UNQUANTIZED
+    grid = (act_bits, act_symmetric, act_clip, act_scale, act_zero)
+    wide = x.dtype in (torch.float32, torch.float64)
+    if w_scale.shape[1] > 1 or not transform.holds(width) or (whole and wide):
+        return linear_torch(
+            x, smooth, stages, width, *grid, codes, w_scale, w_zero, w_sum, row_rotation, bias, features
+        )
+    rows, smooth, stages = _left(x, smooth, stages, width)
+    tokens, n = rows.shape[0], w_scale.shape[0]
+    whole_rows = row_rotation is None and n == features
+    out = x.new_empty(tokens, n, dtype=x.dtype if whole_rows else torch.float32)
+    if out.numel():
+        tile = tile or gemm.tile_for(x, tokens, n, width, stored_bits(codes), whole)
+        to = transform.floating(rows, width, x.dtype) if whole else transform.quantizing(rows, width, *grid)
+        room = tile.workspace(tokens, n)
+        work = x.new_empty(room, dtype=torch.int32) if room else None
+        added = bias if whole_rows else None
+        scale, zero = (None, None) if whole else (to.scale, to.zero)
+        with torch.cuda.device_of(x):
+            transform.launch(rows, smooth, stages, to, work, tile.pdl)
+            gemm.launch(to.rows, scale, zero, to.total, codes, w_scale, w_zero, w_sum, added, out, work, tile)
+    if not whole_rows:
+        out = arithmetic.restore_rows(out, row_rotation, bias, features).to(x.dtype).contiguous()
+    return out.reshape(*x.shape[:-1], features)
 
 
 # --- Shapes only -------------------------------------------------------------------------------------------
 
 
 def _fake_transform(x: Tensor, smooth: Any, stages: Any, width: int, dtype: torch.dtype) -> Tensor:
-    return x.new_empty(x.shape[0], width, dtype=dtype)
+    return x.new_empty(x.numel() // x.shape[-1], width, dtype=dtype)
 
 
-def _fake_quantize(x: Tensor, smooth: Any, stages: Any, width: int, *grid: Any) -> oracle.Quantized:
-    tokens = x.shape[0]
-    zeros = tokens if oracle.has_zero(grid[2], grid[4]) else 0
+def _fake_quantize(
+    x: Tensor, smooth: Any, stages: Any, width: int, bits: int, symmetric: bool, clip: float, scale: Any,
+    zero: Any,
+) -> Quantized:  # fmt: skip
+    tokens = x.numel() // x.shape[-1]
+    zeros = tokens if arithmetic.has_zero(symmetric, scale) else 0
     return (
         x.new_empty(tokens, width, dtype=torch.int8),
         x.new_empty(tokens, dtype=torch.float32),
@@ -270,7 +291,7 @@ def _fake_product(x: Tensor, *rest: Any) -> Tensor:
 
 
 def _fake_linear(x: Tensor, *rest: Any) -> Tensor:
-    return x.new_empty(x.shape[0], rest[10].shape[0])
+    return x.new_empty(*x.shape[:-1], rest[-1])
 
 
 for _name, _torch, _triton, _fake in (
@@ -279,6 +300,6 @@ for _name, _torch, _triton, _fake in (
     ("product", product_torch, product_triton, _fake_product),
     ("linear", linear_torch, linear_triton, _fake_linear),
 ):
-    _library.impl(_name, _torch, "CPU")
-    _library.impl(_name, _triton, "CUDA")
-    torch.library.register_fake(f"{NAMESPACE}::{_name}", _fake, lib=_library)
+    library.impl(_name, _torch, "CPU")
+    library.impl(_name, _triton, "CUDA")
+    torch.library.register_fake(f"{NAMESPACE}::{_name}", _fake, lib=library)

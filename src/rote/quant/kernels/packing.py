@@ -1,13 +1,7 @@
-"""The layout of weights that the kernels read. It is private: checkpoints keep another, plain one.
+"""A quantized weight as a value, ready for the kernels: for tests and measurements of the bare operators.
 
-The columns of a weight are cut into blocks of 128, and the blocks are the outermost dimension, so that the
-rows of any tile are one piece of memory::
-
-    (ceil(K / 128), N padded to 128, 64)     up to 4 bits: byte j holds column j below and column j + 64 above
-    (ceil(K / 128), N padded to 128, 128)    more: one column in a byte
-
-Codes are in two's complement, padding is zero. Weights that get the same input can be joined along the second
-dimension before packing (q, k, v; gate, up) and are then one product.
+Weights that get the same input can be joined along the second dimension of their codes (q, k, v; gate, up)
+and are then one product.
 """
 
 from __future__ import annotations
@@ -18,12 +12,7 @@ import torch
 from torch import Tensor
 
 from ...base.errors import MisuseError
-
-BLOCK = 128
-"""Columns in a block, and the multiple that rows are padded to."""
-
-LAYOUT = 1
-"""Raised whenever the layout changes."""
+from ..packing import layout
 
 
 @dataclass(frozen=True)
@@ -33,10 +22,10 @@ class PackedWeight:
     A code ``q`` in row n stands for ``scale[n] * (q - zero[n])``.
 
     Attributes:
-        codes: int8, in the layout above.
-        scale: float32, of shape ``(rows,)``.
-        zero: int8, of shape ``(rows,)``, or None where all are 0.
-        sums: int32, of shape ``(rows,)``: the sum of each row's codes.
+        codes: int8, in the layout of :mod:`~rote.quant.packing`.
+        scale: float32, of shape ``(rows, 1)``.
+        zero: int8, of that shape, or None where all are 0.
+        sums: int32, of that shape: the sum of each row's codes.
         rows: N, the features that come out.
         columns: K, the channels that go in.
         bits: 4 or 8: how codes are stored, not how many values they have.
@@ -76,31 +65,13 @@ def pack_weight(codes: Tensor, scale: Tensor, zero: Tensor | None, bits: int) ->
         raise MisuseError(
             f"codes run from {int(codes.min())} to {int(codes.max())}, which is more than {bits} bits"
         )
-    kept = None if zero is None or not bool(zero.any()) else zero.reshape(-1).to(torch.int8).contiguous()
+    kept = None if zero is None or not bool(zero.any()) else zero.reshape(-1, 1).to(torch.int8).contiguous()
     return PackedWeight(
         codes=layout(codes, bits),
-        scale=scale.reshape(-1).float().contiguous(),
+        scale=scale.reshape(-1, 1).float().contiguous(),
         zero=kept,
-        sums=codes.sum(1, dtype=torch.int32),
+        sums=codes.sum(1, keepdim=True, dtype=torch.int32),
         rows=rows,
         columns=columns,
         bits=4 if bits <= 4 else 8,
     )
-
-
-def layout(codes: Tensor, bits: int) -> Tensor:
-    """Codes of shape ``(rows, columns)`` in the kernels' layout."""
-    rows, columns = codes.shape
-    padded = torch.nn.functional.pad(codes, (0, -columns % BLOCK, 0, -rows % BLOCK))
-    blocks = padded.reshape(padded.shape[0], -1, BLOCK).transpose(0, 1).contiguous()
-    if bits > 4:
-        return blocks
-    low, high = blocks[..., : BLOCK // 2], blocks[..., BLOCK // 2 :]
-    return (low & 0xF) | (high << 4)
-
-
-def codes_of(packed: Tensor, rows: int, columns: int, bits: int) -> Tensor:
-    """The codes, int8, of shape ``(rows, columns)``; the inverse of :func:`layout`."""
-    if bits <= 4:
-        packed = torch.cat([(packed << 4) >> 4, packed >> 4], dim=-1)
-    return packed.transpose(0, 1).reshape(packed.shape[1], -1)[:rows, :columns]

@@ -2,8 +2,8 @@
 
 One launch does everything where rotations have one matrix for all blocks (up to a rotation, a permutation and
 a rotation), or where there is one rotation with a matrix for each block. Longer chains take one launch more
-for each such piece, through float32 rows in between. Rows of more than 32768 channels do not fit a program
-and go through torch.
+for each such piece, through float32 rows in between. Rows of more than 32768 channels do not fit a program,
+nor do large matrices; those go through torch (see :func:`obstacle`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import oracle
+from ..arithmetic import has_zero
+from ..grid import Grid
 from .jit import gpu, interpreted, module
 from .table import bucket
 
@@ -24,6 +25,9 @@ WIDEST = 32768
 
 TENSOR_CORE_BLOCK = 16
 """The smallest block that is worth a tensor core's while."""
+
+LARGEST_SHARED, LARGEST_SINGLE = 128, 64
+"""The largest matrices: of a rotation whose blocks share one, and of one with a matrix for each block."""
 
 _TILE = 16384
 _FLOAT, _SYMMETRIC, _ASYMMETRIC, _STATIC, _FOLDED = range(5)
@@ -97,22 +101,21 @@ def _shared(stage: Tensor) -> bool:
 
 
 def quantizing(
-    x: Tensor, width: int, low: int, high: int, symmetric: bool, clip: float, scale: Any, zero: Any
+    x: Tensor, width: int, bits: int, symmetric: bool, clip: float, scale: Any, zero: Any
 ) -> Target:
     """Room for the codes of some rows."""
-    tokens = x.shape[0]
-    has_zero = oracle.has_zero(symmetric, scale)
+    tokens, grid, shifted = x.shape[0], Grid(bits, symmetric), has_zero(symmetric, scale)
     if scale is None:
-        mode = _ASYMMETRIC if has_zero else _SYMMETRIC
+        mode = _ASYMMETRIC if shifted else _SYMMETRIC
     else:
         mode = _FOLDED if scale.numel() > 1 else _STATIC
     return Target(
         rows=x.new_empty(tokens, width, dtype=torch.int8),
         scale=x.new_empty(tokens, dtype=torch.float32),
-        zero=x.new_empty(tokens if has_zero else 0, dtype=torch.int32),
+        zero=x.new_empty(tokens if shifted else 0, dtype=torch.int32),
         total=x.new_empty(tokens, dtype=torch.int32),
-        mode=mode, low=low, high=high, clip=clip, static_scale=scale,
-        static_zero=zero if has_zero else None,
+        mode=mode, low=grid.low, high=grid.high, clip=clip, static_scale=scale,
+        static_zero=zero if shifted else None,
     )  # fmt: skip
 
 
@@ -143,10 +146,20 @@ def aligned(x: Tensor) -> Tensor:
     return x if x.data_ptr() % 16 == 0 else x.clone()
 
 
-def supported(stages: Sequence[Tensor], width: int) -> bool:
-    """Whether rows fit a program."""
-    sizes = [stage.shape[-1] for stage in stages if stage.dim() == 3]
-    return all(size * _power(-(-width // size)) <= WIDEST for size in [128, *sizes])
+def obstacle(stages: Sequence[Tensor], width: int) -> str:
+    """Why the kernels do not do a transform; empty if they do."""
+    if not holds(width):
+        return f"rows of {width} channels"
+    for stage in stages:
+        size = stage.shape[-1]
+        if stage.dim() == 3 and size > (LARGEST_SHARED if stage.shape[0] == 1 else LARGEST_SINGLE):
+            return f"rotations of {size} channels"
+    return ""
+
+
+def holds(width: int) -> bool:
+    """Whether a program holds a row, so that kernels can quantize it."""
+    return _power(width) <= WIDEST
 
 
 def _launch(
