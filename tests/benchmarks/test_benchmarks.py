@@ -39,7 +39,7 @@ def test_the_quantized_policy_small(tmp_path: Path) -> None:
     result: dict[str, Any] = json.loads(out.read_text())
     facts, checks = result["facts"], result["checks"]
     assert "failed" not in facts and "left out for lack of time" not in facts
-    assert len(checks) == 5 and all(checks.values())
+    assert len(checks) == 10 and all(checks.values())
 
     ways = {(row["subject"], row["way"]) for row in result["rows"]}
     subjects = {"policy variant", "policy variant in integers", "DuQuant in integers"}
