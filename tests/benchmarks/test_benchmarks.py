@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -9,24 +10,69 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
+
+from rote.quant import DuQuantConfig
+from rote.quant.build import build_layer
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return program("benchmarks.run", "--device", "cpu", "--quick", "--out", str(out), *arguments)
+
+
+def program(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join(["src", *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.run",
-        "--device",
-        "cpu",
-        "--quick",
-        "--out",
-        str(out),
-        *arguments,
-    ]
+    command = [sys.executable, "-m", module, *arguments]
     environment = {**os.environ, "PYTHONPATH": paths}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+
+
+@pytest.mark.transformers
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="needs transformers")
+def test_the_quantized_policy_small(tmp_path: Path) -> None:
+    out = tmp_path / "pi0-quant.json"
+    done = program("benchmarks.pi0_quant", "--small", "--device", "cpu", "--out", str(out))
+    assert done.returncode == 0, done.stdout + done.stderr
+    result: dict[str, Any] = json.loads(out.read_text())
+    facts, checks = result["facts"], result["checks"]
+    assert "failed" not in facts and "left out for lack of time" not in facts
+    assert len(checks) == 10 and all(checks.values())
+
+    ways = {(row["subject"], row["way"]) for row in result["rows"]}
+    subjects = {"policy variant", "policy variant in integers", "DuQuant in integers"}
+    assert ways >= {(subject, way) for subject in subjects for way in ("eager", "rote", "dense rote")}
+    assert ways >= {("policy variant", f"{way}, eager") for way in ("reference", "public way")}
+    for subject in subjects:
+        assert facts[subject]["layers"] == 14 and 0 < facts[subject]["action difference"]["median"] < 0.05
+    assert facts["policy variant"]["paths"] == ["fused"]
+    assert facts["DuQuant in integers"]["paths"] == ["kernel"]
+
+    shown = program("benchmarks.pi0_quant", "--show", str(out))
+    assert shown.returncode == 0 and shown.stdout in done.stdout
+
+
+@pytest.mark.transformers
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="needs transformers")
+def test_what_there_is_no_time_for_is_left_out_and_said(tmp_path: Path) -> None:
+    out = tmp_path / "pi0-quant.json"
+    done = program("benchmarks.pi0_quant", "--small", "--device", "cpu", "--out", str(out), "--seconds", "0")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(out.read_text())
+    assert result["facts"]["left out for lack of time"] == ["dense"] and not result["rows"]
+
+
+def test_public_layers_have_the_numbers_of_the_policy_variant() -> None:
+    from benchmarks.policy_layer import PublicLayer
+
+    torch.manual_seed(0)
+    rows, linear = torch.randn(40, 64), torch.nn.Linear(64, 48)
+    layer = build_layer(linear, DuQuantConfig.vla(path="reference"), rows)
+    found, wanted = PublicLayer(layer)(rows), layer(rows)
+    assert (found - wanted).norm() < 1e-5 * wanted.norm()
+    assert (found - linear(rows)).norm() > 1e-3 * wanted.norm()
 
 
 def test_a_quick_run_writes_what_it_measured_and_keeps_other_cases(tmp_path: Path) -> None:

@@ -15,32 +15,21 @@ ROOT = Path(__file__).resolve().parents[2]
 STEPS, EPISODES = 5, 2
 
 
+def run(script: str, out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The program on the CPU, with the small policy."""
+    command = [sys.executable, f"examples/{script}", "--device", "cpu", "--size", "small", "--out", str(out)]
+    command += ["--steps", str(STEPS), "--episodes", str(EPISODES), *arguments]
+    paths = os.pathsep.join(["src", *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+
+
 @pytest.mark.transformers
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="needs transformers")
 @pytest.mark.parametrize("views", [1, 2])
 def test_pi0_policy_replays_and_equals_eager(tmp_path: Path, views: int) -> None:
     out = tmp_path / "result.json"
-    command = [
-        sys.executable,
-        "examples/pi0_policy.py",
-        "--device",
-        "cpu",
-        "--size",
-        "small",
-        "--out",
-        str(out),
-    ]
-    command += ["--views", str(views), "--steps", str(STEPS), "--episodes", str(EPISODES)]
-    paths = os.pathsep.join(["src", *filter(None, [os.environ.get("PYTHONPATH")])])
-
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = run("pi0_policy.py", out, "--views", str(views))
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "chunks bitwise equal: yes" in done.stdout
@@ -54,3 +43,21 @@ def test_pi0_policy_replays_and_equals_eager(tmp_path: Path, views: int) -> None
     report = result["report"]
     assert report["calls"] == STEPS * EPISODES
     assert report["replayed"] > 0, report["reasons"]
+
+
+@pytest.mark.transformers
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="needs transformers")
+@pytest.mark.parametrize("variant", ["duquant", "vla"])
+def test_pi0_quantized_is_near_the_dense_policy_and_replays(tmp_path: Path, variant: str) -> None:
+    out = tmp_path / "result.json"
+    done = run("pi0_quantized.py", out, "--variant", variant)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "bitwise equal: yes" in done.stdout
+    result = json.loads(out.read_text())
+    assert result["equal"] is True and result["quantized"] == 20
+    quantized = [row["name"] for row in result["layers"] if not row["reason"]]
+    assert all(".language_model." in name or (".dit." in name and ".mlp." in name) for name in quantized)
+    assert {row["reason"] for row in result["layers"]} == {"", "fits no pattern of include"}
+    assert all(1e-5 < difference < 0.05 for difference in result["differences"])
+    assert result["report"]["replayed"] > 0, result["report"]["reasons"]

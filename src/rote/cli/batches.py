@@ -1,0 +1,86 @@
+"""A target as a model and the batches that it is calibrated with.
+
+The callable of a target is a ``torch.nn.Module``, or a method of one (``policy.sample_actions``): its layers
+are the ones that are meant. Its arguments are those of one call, which is the only batch; or one list,
+iterator or ``DataLoader`` of batches, as ``(model, (batches,))``. A batch that is a mapping holds keyword
+arguments, a tuple arguments, anything else is the one argument. Keyword arguments of the target go with every
+batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from ..base.errors import MisuseError, RoteError
+from .target import Target
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def model_of(target: Target) -> nn.Module:
+    """The module that a target calls.
+
+    Raises:
+        MisuseError: It calls something else.
+    """
+    for found in (target.function, getattr(target.function, "__self__", None)):
+        if isinstance(found, nn.Module):
+            return found
+    raise MisuseError(
+        f"{target.name} returned a {type(target.function).__name__} to call, and whose layers are meant "
+        "cannot be seen from it: return the torch.nn.Module itself, or a method of it"
+    )
+
+
+def batches_of(target: Target, most: int) -> list[Call]:
+    """The arguments of the first batches.
+
+    Args:
+        target: What is called.
+        most: How many at most.
+
+    Raises:
+        MisuseError: There is none, or taking them raised.
+    """
+    if len(target.args) != 1 or not isinstance(target.args[0], list | Iterator | DataLoader):
+        return [(target.args, target.kwargs)]
+    try:
+        found = list(islice(iter(cast(Any, target.args[0])), most))
+    except Exception as error:
+        raise MisuseError(f"the batches of {target.name} raised {type(error).__name__}: {error}") from error
+    if not found:
+        raise MisuseError(f"{target.name} returned no batches to calibrate with")
+    return [_call(batch, target.kwargs) for batch in found]
+
+
+def _call(batch: Any, kwargs: dict[str, Any]) -> Call:
+    if isinstance(batch, Mapping):
+        return (), {**kwargs, **batch}
+    return (batch if isinstance(batch, tuple) else (batch,)), kwargs
+
+
+@torch.no_grad()
+def run(target: Target, call: Call, place: str) -> None:
+    """Run one batch.
+
+    Args:
+        target: What is called.
+        call: With what.
+        place: Which batch it is, for the message.
+
+    Raises:
+        MisuseError: It raised.
+    """
+    args, kwargs = call
+    try:
+        target.function(*args, **kwargs)
+    except RoteError:
+        raise
+    except Exception as error:
+        raise MisuseError(f"{target.name} raised {type(error).__name__} in {place}: {error}") from error

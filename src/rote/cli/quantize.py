@@ -1,0 +1,230 @@
+"""``rote quantize``: calibrate a target's model, quantize it, write the checkpoint, say what became of it.
+
+The exit status is 0 if layers were (or, with ``--dry-run``, would be) quantized, 1 if none could be, and then
+no file is written, and 2 if the command could not do its work. What is certain to fail is found before
+calibration begins.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib.util
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from torch import nn
+
+from ..base.errors import EnvironmentError_, MisuseError, OptionError
+from ..base.settings import read_duquant
+from ..quant import (
+    CalibrationStats,
+    DuQuantConfig,
+    DuQuantLinear,
+    QuantReport,
+    calibrate,
+    draw,
+    quantize_,
+    quantize_from_env,
+    save_quantized,
+)
+from ..quant.environment import EnvironmentPlan, read_plan
+from .batches import batches_of, model_of, run
+from .failures import told
+from .quant_table import progress, show
+from .target import Target, load
+
+NOTHING = 1
+"""Exit status if no layer could be quantized."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be quantized, and how.
+
+    Attributes:
+        target: What is called for calibration.
+        model: Whose layers are meant.
+        config: How.
+        include: Patterns; None is all.
+        exclude: Patterns.
+        batches: Exactly so many; None takes what there is, up to the configuration's number.
+        dry_run: Only report.
+        from_env: Configuration and layers are those of the environment.
+        path: How layers are calculated, where the environment does not say.
+        notes: What a reader of the report should know.
+    """
+
+    target: Target
+    model: nn.Module
+    config: DuQuantConfig
+    include: list[str] | None
+    exclude: list[str] | None
+    batches: int | None
+    dry_run: bool
+    from_env: bool
+    path: str | None
+    notes: list[str] = field(default_factory=list[str])
+
+
+def quantize(
+    target: Annotated[str, typer.Argument(help="file.py:function or package.module:function, see below.")],
+    out: Annotated[Path | None, typer.Option(help="Checkpoint to write, a safetensors file.")] = None,
+    config: Annotated[
+        str | None, typer.Option(help="default, vla, or a JSON file of fields of DuQuantConfig.")
+    ] = None,
+    from_env: Annotated[
+        bool, typer.Option("--from-env", help="Configuration and layers from ROTE_DUQUANT_* variables.")
+    ] = False,
+    path: Annotated[
+        str | None, typer.Option(help="reference, fused or kernel, whatever the configuration says.")
+    ] = None,
+    include: Annotated[
+        list[str] | None, typer.Option(help="Pattern of layers that are meant; a glob, or re:... .")
+    ] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Pattern of layers to leave out.")] = None,
+    batches: Annotated[
+        int | None, typer.Option(min=1, help="Calibration batches; fewer are an error.")
+    ] = None,
+    arg: Annotated[list[str] | None, typer.Option(help="name=value, for the target's function.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing: list every layer with shape, bits, bytes.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON instead of a table.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="PNG of channels and errors, stage by stage.")] = None,
+) -> None:
+    """Quantize the linear layers of a model with DuQuant.
+
+    The target's function returns (model, args, kwargs). Instead of the model it may name a method of it.
+
+    The arguments are those of one call, or one list of batches: (policy.sample_actions, (observations,)).
+
+    A batch is a mapping of keyword arguments, a tuple of arguments, or the only argument.
+    """
+    with told():
+        if from_env and (config is not None or include or exclude or plot):
+            text = "--config, --include, --exclude and --plot"
+            raise MisuseError(f"--from-env does not go together with {text}")
+        plan = _plan() if from_env else None
+        chosen = _config(config or "default", path) if plan is None else _planned_config(plan, path)
+        dry_run = dry_run or (plan is not None and plan.dry_run)
+        _check_files(out, plot, dry_run)
+        found = load(target, arg or [])
+        model = model_of(found)
+        wanted = include or None if plan is None else _names(plan, model)
+        request = Request(found, model, chosen, wanted, exclude or None, batches, dry_run, from_env, path)
+        report, done = _quantized(request, stages=plot is not None)
+        if done and not request.dry_run:
+            _write(request, report, out, plot)
+        show(report, request.notes, as_json)
+        if not done:
+            raise typer.Exit(NOTHING)
+
+
+def _check_files(out: Path | None, plot: Path | None, dry_run: bool) -> None:
+    if out is None and not dry_run:
+        raise MisuseError("--out names the checkpoint to write; --dry-run needs none")
+    if plot is not None and dry_run:
+        raise MisuseError("--plot shows what quantization did: it does not go together with --dry-run")
+    needs = ((out, "--out", "safetensors", "quant"), (plot, "--plot", "matplotlib", "plots"))
+    for file, option, package, extra in needs:
+        if file is None:
+            continue
+        folder = file.resolve().parent
+        if not folder.is_dir() or file.is_dir() or not os.access(folder, os.W_OK):
+            raise MisuseError(f"{option} {file}: is a folder, or its folder is missing or cannot be written")
+        if importlib.util.find_spec(package) is None:
+            raise EnvironmentError_(f"{option} needs {package}: pip install 'rote[{extra}]'")
+
+
+def _plan() -> EnvironmentPlan:
+    """What variables ask for."""
+    plan = read_plan(read_duquant())
+    if plan is None:
+        raise MisuseError("--from-env: no variable ROTE_DUQUANT_* or OPENPI_DUQUANT_* is set")
+    return plan
+
+
+def _planned_config(plan: EnvironmentPlan, path: str | None) -> DuQuantConfig:
+    """The configuration that ``quantize_from_env`` will take."""
+    if path is None:
+        return plan.config
+    return plan.config.replace(path=path, fold_act_scale=plan.config.fold_act_scale or path == "kernel")
+
+
+def _names(plan: EnvironmentPlan, model: nn.Module) -> list[str]:
+    names = plan.names(model)
+    if not names:
+        raise OptionError("SCOPE, LAYERS, INCLUDE and EXCLUDE together leave no linear layer")
+    return [glob.escape(name) for name in names]
+
+
+def _config(name: str, path: str | None) -> DuQuantConfig:
+    """A configuration by name or from a file."""
+    changes: dict[str, Any] = {} if path is None else {"path": path}
+    if name == "vla":
+        return DuQuantConfig.vla(**changes)
+    if name == "default":
+        return DuQuantConfig(**changes)
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise MisuseError(f"--config {name!r} is neither default nor vla nor a file: {error}") from error
+    try:
+        return DuQuantConfig.from_json(text).replace(**changes)
+    except OptionError as error:
+        raise OptionError(f"{name}: {error}") from error
+
+
+def _quantized(request: Request, *, stages: bool) -> tuple[QuantReport, bool]:
+    """The report, and whether layers were (in a dry run, would be) quantized."""
+    model, config, layers = request.model, request.config, (request.include, request.exclude)
+    planned = quantize_(model, config, include=layers[0], exclude=layers[1], dry_run=True)
+    if request.dry_run or not planned.quantized:
+        return planned, bool(planned.quantized)
+    before, stats = _count(model), _calibrated(request)
+    with progress() as bar:
+        bar.add_task("quantizing", total=None)
+        if request.from_env:
+            report = quantize_from_env(model, stats=stats, path=request.path)
+            assert report is not None  # there is a variable, or there were no request
+        else:
+            report = quantize_(model, config, stats, include=layers[0], exclude=layers[1], stages=stages)
+    return report, _count(model) > before
+
+
+def _write(request: Request, report: QuantReport, out: Path | None, plot: Path | None) -> None:
+    if out is not None:
+        save_quantized(request.model, out)
+        request.notes.append(f"written to {out}")
+    if plot is not None:
+        draw(report, plot)
+        request.notes.append(f"picture in {plot}")
+
+
+def _calibrated(request: Request) -> CalibrationStats | None:
+    """What the layers are given; None if nobody asks and there is nothing to call the model with."""
+    target, wanted = request.target, request.batches or request.config.calib_batches
+    if not request.config.needs_calibration and not target.args and not target.kwargs:
+        return None
+    calls = batches_of(target, wanted)
+    if request.batches is not None and len(calls) < request.batches:
+        raise MisuseError(f"--batches {request.batches}: {target.name} has {len(calls)}")
+    if len(calls) < wanted:
+        request.notes.append(f"calibrated with {len(calls)} batches, where the configuration has {wanted}")
+    config = request.config.replace(calib_batches=len(calls))
+    watched = calibrate(
+        request.model, config, include=request.include, exclude=request.exclude, manual=True, progress=False
+    )
+    with watched as stats, progress() as bar:
+        for i, call in enumerate(bar.track(calls, description="calibrating")):
+            run(target, call, f"batch {i + 1} of {len(calls)}")
+            stats.end_batch()
+    return stats
+
+
+def _count(model: nn.Module) -> int:
+    """Its quantized layers; with PACKDIR they may have come from a file."""
+    return sum(isinstance(module, DuQuantLinear) for module in model.modules())
