@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from rote.signature.executed import ExecutedCode
-from rote.signature.guards import Guard, differences, same, show
+from rote.signature.guards import Guard
 from rote.signature.marks import Content, TensorMark, mark
+from rote.signature.slots import differences, same, show
 from rote.signature.state import StateWalk
 
 

@@ -8,7 +8,7 @@ from types import CodeType
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..signature.guards import Difference
+from ..signature.slots import Difference
 from .optimizers import rate_reason
 from .pinpoint import line_that_calls, line_that_reads
 from .variant import Variant

@@ -14,9 +14,9 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.ambient import explain_ambient, read_ambient
 from ..signature.executed import ExecutedCode
-from ..signature.guards import Difference
 from ..signature.key import Call
 from ..signature.leaves import containers, flatten
+from ..signature.slots import Difference
 from ..signature.state import ATTRIBUTE, CELL, ITEM, VARIABLE, Snapshot
 from .autograd import kept_storages
 from .gradients import GradientWatch

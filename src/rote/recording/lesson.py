@@ -14,10 +14,10 @@ import torch
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..signature.guards import Difference, differences
 from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
 from ..signature.marks import TensorMark
+from ..signature.slots import Difference, differences
 from ..signature.state import Snapshot
 from . import judge
 from .backward import Backward

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import torch
 
 from ..signature.bits import bytes_of, sharing
-from ..signature.guards import mark, same, show
 from ..signature.leaves import flatten, paths
+from ..signature.marks import mark
+from ..signature.slots import same, show
 
 _ASPECTS = ("shape", "dtype", "device", "layout", "requires_grad")
 

@@ -29,7 +29,7 @@ from torch.optim.swa_utils import AveragedModel
 from ..base.location import Site, is_internal
 from ..hazards import rules
 from ..hazards.rules import Reason, Rule, reason
-from ..signature.guards import Difference
+from ..signature.slots import Difference
 
 _NO_FUSED_ON_CUDA = frozenset({"Adagrad"})
 _OUTSIDE = "leave backward() and optimizer.step() outside of the graphed callable"

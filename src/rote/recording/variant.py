@@ -12,8 +12,9 @@ from torch.autograd.graph import increment_version
 from ..base.location import Site
 from ..memory.holding import Holding
 from ..signature.compat import plain_functions
-from ..signature.guards import Difference, Guard
+from ..signature.guards import Guard
 from ..signature.key import TENSOR, Call
+from ..signature.slots import Difference
 from ..signature.state import Snapshot
 from .accumulators import StandIns
 from .backward import Backward, Occupancy

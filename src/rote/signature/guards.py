@@ -8,8 +8,7 @@ failed identity check is looked at again before a recording is given up.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from operator import eq, getitem, is_
 from typing import Any, NamedTuple
 
@@ -18,76 +17,15 @@ import torch
 
 from ..base.location import Site
 from .marks import Content, TensorMark, mark, pointer_of
-from .state import (
-    ATTRIBUTE,
-    BULK,
-    CELL,
-    ITEM,
-    LENGTH,
-    MEMBERS,
-    ORDER,
-    UNSET,
-    VARIABLE,
-    Entry,
-    Snapshot,
-)
-from .training import Group
+from .slots import Difference, now_in, read, same, show, show_tensor
+from .state import ATTRIBUTE, ITEM, LENGTH, MEMBERS, ORDER, Entry, Snapshot
 
-_MISSING = object()
 _data_ptr = torch.Tensor.data_ptr
-_stride = torch.Tensor.stride
-_size = torch.Tensor.size
 
-
-@dataclass(frozen=True)
-class Difference:
-    """One slot that differs between two moments.
-
-    Attributes:
-        name: The slot, as the user would write it.
-        was: Text of the earlier value.
-        now: Text of the later value.
-        moved: The slot holds a tensor that the recording reads (its address is ``was``).
-        site: The user's line that read the tensor.
-        group: The optimizer's parameter group, if the slot is one of its hyperparameters.
-        key: The key of the slot in its container.
-        scheduler: Class of the learning-rate scheduler whose attribute the slot is.
-    """
-
-    name: str
-    was: str
-    now: str
-    moved: bool = False
-    site: Site | None = None
-    group: Group | None = None
-    key: Any = None
-    scheduler: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.name} was {self.was} and is {self.now}"
-
-
-def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Difference]:
-    """List the slots whose content differs between two walks (at most ``limit``)."""
-    found: list[Difference] = []
-    for address, entry in before.entries.items():
-        later = after.entries.get(address)
-        if later is None:
-            if _read(entry) is _MISSING:
-                found.append(Difference(before.name_of(entry), show(entry.value), "gone"))
-        elif not same(entry.value, later.value):
-            scheduler = after.training.schedulers.get(id(entry.container))
-            was, now = show(entry.value), show(later.value)
-            found.append(Difference(before.name_of(entry), was, now, key=entry.key, scheduler=scheduler))
-        if len(found) >= limit:
-            return found
-    for address, entry in after.entries.items():
-        container_known = any((kind, address[1], None) in before.entries for kind in (LENGTH,))
-        if address not in before.entries and container_known:
-            found.append(Difference(after.name_of(entry), "absent", show(entry.value)))
-        if len(found) >= limit:
-            break
-    return sorted(found, key=lambda difference: "(" in difference.name)
+_Looker = Callable[[torch.Tensor], Any]
+_dtype: _Looker = torch.Tensor.dtype.__get__  # pyright: ignore[reportAttributeAccessIssue]
+_LOOKS: tuple[_Looker, ...] = (torch.Tensor.stride, torch.Tensor.size, _dtype)
+"""How a tensor looks at its memory: all that ``.data = ...`` may change, besides the address."""
 
 
 class Guard:
@@ -135,21 +73,22 @@ class Guard:
         snapshot.tensors = {}  # a guard keeps no tensor alive
         self._compile()
 
-    def _layout(self, tensor: torch.Tensor) -> tuple[Any, Any]:
-        for watched, stride, size in zip(self._read, self._strides, self._sizes, strict=False):
+    def _looked(self, tensor: torch.Tensor) -> tuple[Any, ...]:
+        """How a tensor looked at its memory when the guard was made."""
+        for position, watched in enumerate(self._read):
             if watched.reference() is tensor:
-                return stride, size
-        return tensor.stride(), tensor.shape
+                return tuple([looks[position] for looks in self._looks])
+        return _looks_of(tensor)
 
     def _is_reread(self, entry: Entry) -> bool:
         if not self._arrays or not isinstance(entry.value, Content):
             return False
-        now = _read(entry)
+        now = read(entry)
         return isinstance(now, numpy.ndarray) and pointer_of(now) in self._arrays
 
     def _sort(self, entry: Entry) -> None:
         if self._is_reread(entry):
-            entry = entry._replace(value=_read(entry))
+            entry = entry._replace(value=read(entry))
         if entry.kind in (LENGTH, MEMBERS):
             self._lengths.append(entry)
         elif entry.kind == ORDER:
@@ -191,8 +130,7 @@ class Guard:
         self._references = [watched.reference for watched in self._read]
         self._addresses = [watched.address for watched in self._read]
         alive = [tensor for watched in self._read if (tensor := watched.reference()) is not None]
-        self._strides = [tensor.stride() for tensor in alive]
-        self._sizes = [tensor.shape for tensor in alive]
+        self._looks = [list(map(look, alive)) for look in _LOOKS]
         grad = torch.is_grad_enabled()  # without it, whether a parameter requires grad changes nothing
         self._flags = [watched.requires_grad for watched in self._read] if grad else None
         self._order_containers = [entry.container for entry in self._orders]
@@ -253,17 +191,17 @@ class Guard:
         """Whether the tensors look at their memory as before (``.data`` may have been rebound in place)."""
         tensors: list[Any] = [reference() for reference in self._references]
         try:
-            return list(map(_stride, tensors)) == self._strides and list(map(_size, tensors)) == self._sizes
+            return [list(map(look, tensors)) for look in _LOOKS] == self._looks
         except TypeError:
             return False
 
     def _slow_holds(self) -> bool:
-        return all(same(entry.value, _now(entry)) for entry in self._slow)
+        return all(same(entry.value, now_in(entry)) for entry in self._slow)
 
     def _heal(self) -> bool:
         """Adopt equal plain values that merely are other objects; False if a value really differs."""
         for index, entry in enumerate(self._items):
-            now = _read(entry)
+            now = read(entry)
             if now is self._item_values[index]:
                 continue
             if not same(entry.value, now):
@@ -278,7 +216,7 @@ class Guard:
     def reachable(self) -> list[tuple[str, torch.Tensor]]:
         """Every tensor in the slots under guard, read in place or not."""
         slots = [entry for entry in (*self._tensors, *self._slow) if isinstance(entry.value, TensorMark)]
-        found = [(self._snapshot.name_of(entry), _read(entry)) for entry in slots]
+        found = [(self._snapshot.name_of(entry), read(entry)) for entry in slots]
         return [(name, tensor) for name, tensor in found if isinstance(tensor, torch.Tensor)]
 
     def explain(self) -> list[Difference]:
@@ -286,22 +224,20 @@ class Guard:
         found: list[Difference] = []
         for entry, name, reference, address, requires_grad, site in self._read:
             tensor = reference()
-            now = _read(entry) if entry is not None else tensor
+            now = read(entry) if entry is not None else tensor
             if tensor is None or now is not tensor:
-                found.append(Difference(name, f"the tensor at {address:#x}", _show_tensor(now), True, site))
+                found.append(Difference(name, f"the tensor at {address:#x}", show_tensor(now), True, site))
             elif tensor.data_ptr() != address:
                 was, now = f"at address {address:#x}", f"at {tensor.data_ptr():#x}"
                 found.append(Difference(name, was, now, True, site))
-            elif (tensor.stride(), tensor.shape) != self._layout(tensor):
-                was = "another shape or other strides"
-                now = f"{list(tensor.shape)} strides {list(tensor.stride())}"
-                found.append(Difference(name, was, now, True, site))
+            elif _looks_of(tensor) != (looked := self._looked(tensor)):
+                found.append(Difference(name, _layout(looked), _layout(_looks_of(tensor)), True, site))
             elif tensor.requires_grad != requires_grad:
                 was, now = f"requires_grad={requires_grad}", f"{tensor.requires_grad}"
                 found.append(Difference(name, was, now, True, site))
         known = {difference.name for difference in found}
         for entry in (*self._tensors, *self._items, *self._slow, *self._lengths, *self._orders):
-            now = _now(entry)
+            now = now_in(entry)
             name = self._snapshot.name_of(entry)
             if name not in known and not same(entry.value, now):
                 moved = isinstance(entry.value, TensorMark)
@@ -323,70 +259,11 @@ class _Watched(NamedTuple):
     site: Site | None
 
 
-def _now(entry: Entry) -> Any:
-    """What lies in the slot, in the form that the guard keeps."""
-    value = _read(entry)
-    return value if isinstance(entry.value, numpy.ndarray) else mark(value)
+def _looks_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tuple([look(tensor) for look in _LOOKS])
 
 
-def same(was: Any, now: Any) -> bool:
-    """Whether two slot contents count as unchanged: identity, or equality of plain values of one type."""
-    if was is now:
-        return True
-    if isinstance(was, TensorMark):
-        return isinstance(now, TensorMark) and was.identity == now.identity and was.address == now.address
-    if isinstance(was, Content):
-        return isinstance(now, Content) and was.value == now.value
-    if type(was) is not type(now):
-        return False
-    if isinstance(was, float):
-        return was.hex() == now.hex()  # 0.0 is not -0.0, NaN is NaN
-    if isinstance(was, complex):
-        return repr(was) == repr(now)
-    if isinstance(was, (int, str, bytes, torch.dtype, torch.device, torch.Size)):
-        return bool(was == now)
-    if hasattr(was, "__func__") and hasattr(now, "__func__"):  # bound methods are made anew at each access
-        return was.__func__ is now.__func__ and was.__self__ is now.__self__
-    return False
-
-
-def show(value: Any) -> str:
-    """A short text for a slot's content."""
-    if value is _MISSING:
-        return "gone"
-    if isinstance(value, TensorMark):
-        return f"a tensor at {value.address:#x}"
-    if isinstance(value, Content):
-        value = value.value
-    if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):
-        text = repr(value)
-        return text if len(text) <= 60 else text[:57] + "..."
-    return f"a {type(value).__name__} (id {id(value):#x})"
-
-
-def _show_tensor(value: Any) -> str:
-    return f"another one at {value.data_ptr():#x}" if isinstance(value, torch.Tensor) else show(value)
-
-
-def _read(entry: Entry) -> Any:
-    """What lies in the slot now."""
-    try:
-        return _READERS[entry.kind](entry)
-    except (KeyError, IndexError, AttributeError, ValueError):
-        return _MISSING
-
-
-def _bulk(container: Any) -> tuple[Any, ...]:
-    return tuple(container.items()) if isinstance(container, Mapping) else tuple(container)
-
-
-_READERS: dict[str, Callable[[Entry], Any]] = {
-    ITEM: lambda entry: entry.container[entry.key],
-    ATTRIBUTE: lambda entry: getattr(entry.container, entry.key),
-    CELL: lambda entry: entry.container.cell_contents,
-    LENGTH: lambda entry: Content(len(entry.container)),
-    MEMBERS: lambda entry: Content(len(entry.container)),
-    BULK: lambda entry: Content(_bulk(entry.container)),
-    ORDER: lambda entry: Content(tuple(entry.container)),
-    VARIABLE: lambda entry: entry.container.get(UNSET),
-}
+def _layout(looked: tuple[Any, ...]) -> str:
+    """A short text for how a tensor looks at its memory."""
+    stride, size, dtype = looked
+    return f"{str(dtype).removeprefix('torch.')}{list(size)} strides {list(stride)}"

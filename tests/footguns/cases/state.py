@@ -426,6 +426,15 @@ def activations_taken_by_a_hook(wrap: Wrap, device: torch.device) -> Items:
 
 
 @case(Kind.WRONG)
+def parameter_data_seen_as_another_type(wrap: Wrap, device: torch.device) -> Items:
+    """``weight.data = ...`` leaves object, address and shape, and reads the bytes as another type."""
+    m = frozen(device, 2, 3)
+    g = wrap(lambda x: x * m.bias.sum())
+    change = lambda: setattr(m.bias, "data", m.bias.data.abs().view(torch.int32))  # noqa: E731
+    yield from change_at(6, g, change, lambda i: full(i, device))
+
+
+@case(Kind.WRONG)
 def module_converted(wrap: Wrap, device: torch.device) -> Items:
     """The module is converted to another precision, in place."""
     m = frozen(device)

@@ -1,0 +1,139 @@
+"""Slots of Python state: what lies in them now, whether it is what lay there before, and how to say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+
+from ..base.location import Site
+from .marks import Content, TensorMark, mark
+from .state import ATTRIBUTE, BULK, CELL, ITEM, LENGTH, MEMBERS, ORDER, UNSET, VARIABLE, Entry, Snapshot
+from .training import Group
+
+MISSING: Any = object()
+"""What is read from a slot that is gone."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One slot that differs between two moments.
+
+    Attributes:
+        name: The slot, as the user would write it.
+        was: Text of the earlier value.
+        now: Text of the later value.
+        moved: The slot holds a tensor that the recording reads (its address is ``was``).
+        site: The user's line that read the tensor.
+        group: The optimizer's parameter group, if the slot is one of its hyperparameters.
+        key: The key of the slot in its container.
+        scheduler: Class of the learning-rate scheduler whose attribute the slot is.
+    """
+
+    name: str
+    was: str
+    now: str
+    moved: bool = False
+    site: Site | None = None
+    group: Group | None = None
+    key: Any = None
+    scheduler: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} was {self.was} and is {self.now}"
+
+
+def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Difference]:
+    """List the slots whose content differs between two walks (at most ``limit``)."""
+    found: list[Difference] = []
+    for address, entry in before.entries.items():
+        later = after.entries.get(address)
+        if later is None:
+            if read(entry) is MISSING:
+                found.append(Difference(before.name_of(entry), show(entry.value), "gone"))
+        elif not same(entry.value, later.value):
+            scheduler = after.training.schedulers.get(id(entry.container))
+            was, now = show(entry.value), show(later.value)
+            found.append(Difference(before.name_of(entry), was, now, key=entry.key, scheduler=scheduler))
+        if len(found) >= limit:
+            return found
+    for address, entry in after.entries.items():
+        container_known = any((kind, address[1], None) in before.entries for kind in (LENGTH,))
+        if address not in before.entries and container_known:
+            found.append(Difference(after.name_of(entry), "absent", show(entry.value)))
+        if len(found) >= limit:
+            break
+    return sorted(found, key=lambda difference: "(" in difference.name)
+
+
+def now_in(entry: Entry) -> Any:
+    """What lies in the slot, in the form that the guard keeps."""
+    value = read(entry)
+    return value if isinstance(entry.value, numpy.ndarray) else mark(value)
+
+
+def same(was: Any, now: Any) -> bool:
+    """Whether two slot contents count as unchanged: identity, or equality of plain values of one type."""
+    if was is now:
+        return True
+    if isinstance(was, TensorMark):
+        return isinstance(now, TensorMark) and was.identity == now.identity and was.address == now.address
+    if isinstance(was, Content):
+        return isinstance(now, Content) and was.value == now.value
+    if type(was) is not type(now):
+        return False
+    if isinstance(was, float):
+        return was.hex() == now.hex()  # 0.0 is not -0.0, NaN is NaN
+    if isinstance(was, complex):
+        return repr(was) == repr(now)
+    if isinstance(was, (int, str, bytes, torch.dtype, torch.device, torch.Size)):
+        return bool(was == now)
+    if hasattr(was, "__func__") and hasattr(now, "__func__"):  # bound methods are made anew at each access
+        return was.__func__ is now.__func__ and was.__self__ is now.__self__
+    return False
+
+
+def show(value: Any) -> str:
+    """A short text for a slot's content."""
+    if value is MISSING:
+        return "gone"
+    if isinstance(value, TensorMark):
+        return f"a tensor at {value.address:#x}"
+    if isinstance(value, Content):
+        value = value.value
+    if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):
+        text = repr(value)
+        return text if len(text) <= 60 else text[:57] + "..."
+    return f"a {type(value).__name__} (id {id(value):#x})"
+
+
+def show_tensor(value: Any) -> str:
+    """A short text for what lies in a slot where a tensor lay."""
+    return f"another one at {value.data_ptr():#x}" if isinstance(value, torch.Tensor) else show(value)
+
+
+def read(entry: Entry) -> Any:
+    """What lies in the slot now."""
+    try:
+        return _READERS[entry.kind](entry)
+    except (KeyError, IndexError, AttributeError, ValueError):
+        return MISSING
+
+
+def _bulk(container: Any) -> tuple[Any, ...]:
+    return tuple(container.items()) if isinstance(container, Mapping) else tuple(container)
+
+
+_READERS: dict[str, Callable[[Entry], Any]] = {
+    ITEM: lambda entry: entry.container[entry.key],
+    ATTRIBUTE: lambda entry: getattr(entry.container, entry.key),
+    CELL: lambda entry: entry.container.cell_contents,
+    LENGTH: lambda entry: Content(len(entry.container)),
+    MEMBERS: lambda entry: Content(len(entry.container)),
+    BULK: lambda entry: Content(_bulk(entry.container)),
+    ORDER: lambda entry: Content(tuple(entry.container)),
+    VARIABLE: lambda entry: entry.container.get(UNSET),
+}
