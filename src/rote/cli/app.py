@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from .bench import bench
 from .quantize import quantize
 
 app = typer.Typer(
@@ -35,3 +36,4 @@ def options(
 
 
 app.command()(quantize)
+app.command()(bench)

@@ -1,0 +1,119 @@
+"""``rote bench``: what eager, its peers and rote make of a target, side by side."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from ..base.errors import MisuseError
+from ..inspection import bench_plot, bench_table
+from ..inspection.bench import Bench, Plan
+from ..inspection.bench_report import BenchReport
+from ..inspection.contenders import EAGER, Contender
+from .bench_worker import CONTENDERS
+from .failures import told
+
+PIPED_WIDTH = 160
+"""Columns of the table where nobody says how wide the terminal is."""
+
+DIFFERS = 1
+"""Exit status where rote's results are not eager's."""
+
+
+def bench(
+    target: Annotated[str, typer.Argument(help="file.py:function or package.module:function")],
+    arg: Annotated[
+        list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="An argument of the target.")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="A,B", help=f"Of {', '.join(CONTENDERS)}; eager always runs.")
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=0.01, help="For the timed calls of all contenders together.")
+    ] = 20.0,
+    limit: Annotated[
+        float, typer.Option(min=1, help="Seconds a contender has for its first calls, or for one turn.")
+    ] = 300.0,
+    cache: Annotated[
+        bool, typer.Option("--cache", help="Let compilers use the caches on disk they find.")
+    ] = False,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", metavar="OUT.json", help="Write all figures.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="OUT.png", help="Draw a picture.")] = None,
+) -> None:
+    """Measure a target eagerly, in other ways of graphing it, and with rote, side by side.
+
+    Exit status: 0, 1 if rote's results are not eager's, 2 if nothing could be measured.
+    """
+    with told():
+        arguments = tuple(arg or ())
+        _check_places(json_path, plot)
+
+        def command(name: str, folder: Path) -> list[str]:
+            wanted = {"target": target, "arguments": arguments, "contender": name, "folder": str(folder)}
+            return [sys.executable, "-m", "rote.cli.bench_worker", json.dumps(wanted)]
+
+        plan = Plan(target, arguments, _chosen(only), command, seconds, limit, cold=not cache)
+        with _progress() as say:
+            report = Bench(plan, say).run()
+        _show(report)
+        if json_path is not None:
+            json_path.write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
+        if plot is not None:
+            bench_plot.draw(report, plot)
+    if report.rote_differs:
+        raise typer.Exit(DIFFERS)
+
+
+def _chosen(only: str | None) -> tuple[Contender, ...]:
+    """The contenders asked for, in the order of the table, eager first."""
+    wanted = {EAGER.name, *(CONTENDERS if only is None else (name.strip() for name in only.split(",")))}
+    unknown = sorted(wanted - CONTENDERS.keys())
+    if unknown:
+        raise MisuseError(f"--only {', '.join(unknown)}: there is {', '.join(CONTENDERS)}")
+    return tuple(contender for name, contender in CONTENDERS.items() if name in wanted)
+
+
+def _check_places(*paths: Path | None) -> None:
+    """Whether there is a folder for each file, before minutes are spent."""
+    for path in paths:
+        if path is not None and not path.resolve().parent.is_dir():
+            raise MisuseError(f"{path} cannot be written: there is no folder {path.parent}")
+
+
+@contextmanager
+def _progress() -> Generator[Any]:
+    """What it is at, on the standard error stream: one line that changes, on a terminal only."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    with Status("", console=console) as status:
+        yield lambda text: status.update(text)
+
+
+def _show(report: BenchReport) -> None:
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, width=PIPED_WIDTH)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for title in bench_table.columns(report):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in report.rows:
+        found = bench_table.cells(report, row)
+        table.add_row(row.title, *(found or [row.status]))
+    console.print(bench_table.headline(report))
+    console.print(table)
+    for remark in bench_table.remarks(report):
+        console.print(remark)

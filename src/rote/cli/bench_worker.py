@@ -1,0 +1,60 @@
+"""The process of one contender of ``rote bench``: ``python -m rote.cli.bench_worker JSON``.
+
+Whatever the target or a library prints goes to the standard error stream; answers have a stream of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..base.errors import MisuseError
+from ..front.graph import graph
+from ..front.graphed import Graphed
+from ..inspection.bench_worker import Subject, Worker, serve
+from ..inspection.contenders import EAGER, PEERS, Contender
+from .target import load
+
+
+def _notes(call: Any) -> list[str]:
+    """How much was replayed, and if it was not all, why."""
+    report = call.report()
+    first = report.calls - report.replayed
+    notes = [f"{report.replayed} of {report.calls} calls replayed"]
+    islands = [island for recording in report.recordings for island in recording.islands]
+    if islands:
+        notes.append(f"{len(islands)} islands, one is {islands[0].operation} at {islands[0].where}")
+    if first > report.calls / 2 and report.reasons:
+        worst = report.reasons[0]
+        notes.append(f"{worst.code} {worst.message} ({worst.where}). {worst.remedy}")
+    return notes
+
+
+ROTE = Contender("rote", "rote", graph, _notes)
+CONTENDERS = {contender.name: contender for contender in (EAGER, *PEERS, ROTE)}
+"""By name, in the order of the table."""
+
+
+def main() -> None:
+    """Answer questions on the standard streams."""
+    questions = os.fdopen(os.dup(0))
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    wanted: dict[str, Any] = json.loads(sys.argv[1])
+
+    def build() -> Subject:
+        target = load(wanted["target"], wanted["arguments"])
+        if isinstance(target.function, Graphed):
+            raise MisuseError(f"{target.name} returns a graphed callable; return the plain one")
+        return Subject(target.function, target.args, target.kwargs)
+
+    contender = CONTENDERS[wanted["contender"]]
+    serve(lambda say: Worker(contender, build, Path(wanted["folder"]), say), questions, answers)
+
+
+if __name__ == "__main__":
+    main()

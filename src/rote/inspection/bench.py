@@ -1,0 +1,265 @@
+"""Contenders side by side: processes that live together and are measured in turns.
+
+Clocks, neighbours and drivers move absolute times by more than the differences of interest, so all contenders
+are measured in one run, in rounds: each has a short turn in every round, and the order is reversed from one
+round to the next. Only one works at a time. Each is a process of its own, so one that crashes, hangs or runs
+out of memory costs its own row and nothing else; one that ran out of memory beside the others is tried once
+more, alone.
+
+What the arrangement does not see: contexts of the idle processes take some hundred MB of a GPU each; and
+memory that a contender would need in a process that does other work as well.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..base.errors import EnvironmentError_, MisuseError
+from . import bench_machine
+from .bench_process import Process, WorkerFailure
+from .bench_report import NO_GPU, BenchReport, Row
+from .contenders import EAGER, Contender
+
+FIRST_CALLS = 8
+"""Compared with eager, call by call. rote replays from the fourth on, if nothing has to settle."""
+
+MOST_ROUNDS = 10
+CALLS_OF_TURN = 5
+"""The fewest calls of a turn, those included that are not timed."""
+
+Command = Callable[[str, Path], Sequence[str]]
+"""Gives the command line of a worker, for a contender and the folder of eager's results."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure.
+
+    Attributes:
+        target: As the user wrote it.
+        arguments: Those of the target, ``name=value``.
+        contenders: Eager first.
+        command: Starts a worker.
+        seconds: For the timed calls of all contenders together.
+        limit_s: For one answer of a contender: its first calls together, or one turn.
+        cold: Compilers begin with empty caches on disk.
+    """
+
+    target: str
+    arguments: tuple[str, ...]
+    contenders: tuple[Contender, ...]
+    command: Command
+    seconds: float = 20.0
+    limit_s: float = 300.0
+    cold: bool = True
+
+
+class Bench:
+    """One run.
+
+    Args:
+        plan: What to measure.
+        say: Called with what it is at.
+    """
+
+    def __init__(self, plan: Plan, say: Callable[[str], None] = lambda text: None) -> None:
+        self._plan = plan
+        self._say = say
+        self._living: dict[str, Process] = {}
+        self.report = BenchReport(plan.target, list(plan.arguments), seconds=plan.seconds)
+
+    def run(self) -> BenchReport:
+        """Measure.
+
+        Raises:
+            MisuseError: The target cannot be built, or its callable fails in eager.
+            EnvironmentError_: The target needs a GPU that is not there.
+        """
+        with tempfile.TemporaryDirectory(prefix="rote-bench-", ignore_cleanup_errors=True) as folder:
+            self._folder = Path(folder)
+            (self._folder / "results").mkdir()
+            try:
+                self._start()
+                waiting = self._prepare()
+                self._measure()
+                self._finish()
+                self._stop()
+                self._alone(waiting)
+                self._check_eager()
+            finally:
+                self._stop()
+        self.report.machine["after"] = bench_machine.state(self.report.on_gpu)
+        return self.report
+
+    # ------------------------------------------------------------------ the stages
+
+    def _start(self) -> None:
+        """Start all processes at once: importing takes seconds."""
+        has_gpu = torch.cuda.is_available()
+        self.report.rows = [Row(each.name, each.title) for each in self._plan.contenders]
+        self._say("starting")
+        for contender in self._plan.contenders:
+            if contender.needs_gpu and not has_gpu:
+                self._row(contender).fail("there is no GPU", NO_GPU)
+            else:
+                self._spawn(contender)
+        for contender in list(self._plan.contenders):
+            if contender.name in self._living:
+                self._attempt(contender, self._living[contender.name].wait_until_ready)
+
+    def _prepare(self) -> list[Contender]:
+        """Build and make the first calls, one contender after the other; returns those that lacked memory."""
+        waiting: list[Contender] = []
+        for contender in self._plan.contenders:
+            if contender.needs_gpu and not self.report.on_gpu and contender.name in self._living:
+                self._drop(contender).fail("the target is on the CPU", NO_GPU)
+            elif contender.name in self._living:
+                failure = self._attempt(contender, lambda each=contender: self._warm(each))
+                if failure is not None and failure.memory and contender is not EAGER:
+                    waiting.append(contender)
+        return waiting
+
+    def _measure(self) -> None:
+        """Give every contender a turn in each round."""
+        slowest = sum(self._row(name).first_calls_s[-1] for name in self._living)
+        rounds = int(min(MOST_ROUNDS, max(1, self._plan.seconds / (slowest * CALLS_OF_TURN))))
+        turns: dict[str, list[dict[str, Any]]] = {name: [] for name in self._living}
+        contenders = [each for each in self._plan.contenders if each.name in self._living]
+        seconds = self._plan.seconds / rounds / len(contenders)
+
+        def turn(contender: Contender) -> dict[str, Any]:
+            return self._turn(contender, seconds)
+
+        for number in range(rounds):
+            self._say(f"round {number + 1} of {rounds}")
+            for contender in contenders if number % 2 == 0 else reversed(contenders):
+                if contender.name in self._living:
+                    self._attempt(contender, lambda each=contender: turns[each.name].append(turn(each)))
+        self.report.rounds = rounds
+        for name in self._living:
+            self._row(name).time(turns[name])
+
+    def _finish(self) -> None:
+        """What is only asked when no time is taken any more."""
+        for contender in self._plan.contenders:
+            if contender.name in self._living:
+                self._say(f"{contender.title}: counting launches")
+                self._count(contender)
+
+    def _alone(self, waiting: list[Contender]) -> None:
+        """Measure those that had no memory beside the others."""
+        for contender in waiting:
+            row = self._row(contender)
+            row.begin_again()
+            self._spawn(contender)
+            if self._attempt(contender, lambda each=contender: self._measure_alone(each)) is None:
+                row.notes.append("measured alone, after the others: beside them memory ran out")
+            self._stop()
+
+    def _measure_alone(self, contender: Contender) -> None:
+        self._living[contender.name].wait_until_ready()
+        self._warm(contender)
+        seconds = self._plan.seconds / len(self._plan.contenders)
+        self._row(contender).time([self._turn(contender, seconds)])
+        self._count(contender)
+
+    def _check_eager(self) -> None:
+        """Where rote differs: does eager repeat itself?"""
+        rote = self.report.row("rote")
+        if rote is None or not rote.differs:
+            return
+        self._say("rote differs from eager: does eager repeat itself?")
+        self._spawn(EAGER)
+        process = self._living[EAGER.name]
+        try:
+            process.wait_until_ready()
+            process.ask({"do": "build"})
+            self.report.repeats = process.ask({"do": "warm", "calls": FIRST_CALLS})["equality"]
+        except WorkerFailure as failure:
+            rote.notes.append(f"eager could not be run once more: {failure.reason}")
+
+    # ------------------------------------------------------------------ one contender
+
+    def _warm(self, contender: Contender) -> None:
+        process, row = self._living[contender.name], self._row(contender)
+        self._say(f"{contender.title}: building the target")
+        built = process.ask({"do": "build"})
+        if contender is EAGER:
+            self.report.device = built["device"]
+            self.report.device_name = built["gpu"] or bench_machine.processor()
+            self.report.versions = bench_machine.versions(self.report.on_gpu)
+            self.report.machine["before"] = bench_machine.state(self.report.on_gpu)
+            self.report.first_calls = FIRST_CALLS
+        answer = process.ask({"do": "warm", "calls": FIRST_CALLS})
+        row.first_calls_s, row.equality = answer["seconds"], answer["equality"]
+        row.held_bytes, row.peak_bytes = answer["held_bytes"], answer["peak_bytes"]
+        if contender is EAGER:
+            self.report.draws = answer["draws"]
+
+    def _turn(self, contender: Contender, seconds: float) -> dict[str, Any]:
+        return self._living[contender.name].ask({"do": "turn", "seconds": seconds})
+
+    def _count(self, contender: Contender) -> None:
+        """Counts and notes; a profiler that fails costs only them."""
+        row = self._row(contender)
+        try:
+            answer = self._living[contender.name].ask({"do": "count"})
+        except WorkerFailure as failure:
+            row.notes.append(f"launches could not be counted: {failure.reason}")
+            return
+        row.launches = answer.get("launches")
+        row.notes += answer["notes"]
+
+    def _attempt(self, contender: Contender, work: Callable[[], None]) -> WorkerFailure | None:
+        """Do something that only this contender may fail at; without eager there is nothing to compare."""
+        try:
+            work()
+        except WorkerFailure as failure:
+            self._drop(contender).fail(failure.reason)
+            if contender is EAGER:
+                raise _hopeless(self._plan.target, failure) from failure
+            return failure
+        return None
+
+    def _spawn(self, contender: Contender) -> None:
+        folder = self._folder / contender.name
+        folder.mkdir(exist_ok=True)
+        caches = {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
+        self._living[contender.name] = Process(
+            self._plan.command(contender.name, self._folder / "results"),
+            folder / "log.txt",
+            caches if self._plan.cold else {},
+            self._plan.limit_s,
+            lambda text: self._say(f"{contender.title}: {text}"),
+        )
+
+    def _row(self, which: Contender | str) -> Row:
+        row = self.report.row(which if isinstance(which, str) else which.name)
+        assert row is not None
+        return row
+
+    def _drop(self, contender: Contender) -> Row:
+        self._living.pop(contender.name).stop()
+        return self._row(contender)
+
+    def _stop(self) -> None:
+        for process in self._living.values():
+            process.stop()
+        self._living.clear()
+
+
+def _hopeless(target: str, failure: WorkerFailure) -> MisuseError | EnvironmentError_:
+    """What is said where not even eager works."""
+    kind, _, reason = failure.reason.partition(": ")
+    if not torch.cuda.is_available() and ("CUDA" in reason or "NVIDIA" in reason):
+        return EnvironmentError_(
+            f"{target} needs a GPU, and torch.cuda.is_available() is False here: {failure.reason}"
+        )
+    text = reason if kind == "MisuseError" else f"{target} does not run in eager: {failure.reason}"
+    return MisuseError(text)

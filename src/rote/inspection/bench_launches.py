@@ -1,0 +1,104 @@
+"""What a call asks of a GPU: launches, kernels, copies and their bytes, from a trace of ``torch.profiler``.
+
+Only the CUDA activities are recorded, and bytes are in the exported trace only, so that is what is read. It
+is done after all timing: once the profiler's library is attached to a process, launches cost more.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+KERNEL_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchCooperativeKernel", "cuLaunchCooperative")
+FIGURES = ("kernels", "graphs", "copies", "kernels_run", "copies_run")
+DIRECTIONS = ("HtoD", "DtoH", "DtoD", "HtoH", "PtoP")
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Counts per call.
+
+    Attributes:
+        total: All that the host puts into the queue: kernels, graphs, copies, fills.
+        kernels: Kernels launched one by one.
+        graphs: Graphs launched.
+        copies: Copies and fills asked for by the host.
+        kernels_run: Kernels that ran on the device, those in graphs included.
+        copies_run: Copies that ran on the device, those in graphs included.
+        bytes_copied: What these copies moved, by direction (``HtoD`` is to the device).
+    """
+
+    total: float
+    kernels: float
+    graphs: float
+    copies: float
+    kernels_run: float
+    copies_run: float
+    bytes_copied: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def count(calls: list[Callable[[], object]], folder: Path) -> Launches:
+    """Trace some calls.
+
+    Args:
+        calls: What is traced, with nothing in between.
+        folder: For a file.
+    """
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as trace:
+        for call in calls:
+            call()
+        torch.cuda.synchronize()
+    with tempfile.NamedTemporaryFile(dir=folder, suffix=".json") as file:
+        trace.export_chrome_trace(file.name)
+        events = json.loads(Path(file.name).read_text(encoding="utf-8", errors="replace"))["traceEvents"]
+    return counted(events, len(calls))
+
+
+def counted(events: Iterable[dict[str, Any]], calls: int) -> Launches:
+    """Count the events of an exported trace."""
+    found: Counter[str] = Counter()
+    moved: Counter[str] = Counter()
+    for event in events:
+        kind, name = event.get("cat", ""), event.get("name", "")
+        if kind in ("cuda_runtime", "cuda_driver"):
+            found[_asked(name)] += 1
+        elif kind == "kernel":
+            found["kernels_run"] += 1
+        elif kind == "gpu_memcpy":
+            found["copies_run"] += 1
+            moved[_direction(name)] += event.get("args", {}).get("bytes", 0)
+    per_call = {name: number / calls for name, number in found.items()}
+    figures = {name: per_call.get(name, 0.0) for name in FIGURES}
+    total = figures["kernels"] + figures["graphs"] + figures["copies"]
+    return Launches(total, **figures, bytes_copied={name: number / calls for name, number in moved.items()})
+
+
+def _asked(name: str) -> str:
+    if name.startswith(KERNEL_LAUNCHES):
+        return "kernels"
+    if "GraphLaunch" in name:
+        return "graphs"
+    return "copies" if name.startswith(("cudaMem", "cuMem")) and _moves(name) else "other"
+
+
+def _moves(name: str) -> bool:
+    """Copies and fills, not allocations."""
+    return "Memcpy" in name or "Memset" in name or name.startswith(("cuMemset", "cuMemcpy"))
+
+
+def _direction(name: str) -> str:
+    """``Memcpy DtoD (Device -> Device)``: the short form."""
+    return next((short for short in DIRECTIONS if short in name), "other")

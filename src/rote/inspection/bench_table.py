@@ -1,0 +1,96 @@
+"""A benchmark's figures as text: cells of a table, and the lines below it.
+
+On a GPU times are absolute. On a CPU they are ratios to eager's median in the same run, since a machine that
+others use too repeats those and nothing else.
+"""
+
+from __future__ import annotations
+
+from ..memory.sizes import format_size
+from .bench_report import MEASURED, BenchReport, Row
+
+NONE = "-"
+GPU_COLUMNS = ("first fast call", "median", "p99", "host", "launches", "peak", "held", "copied", "results")
+CPU_COLUMNS = ("first fast call", "median", "p99", "peak", "held", "results")
+
+
+def columns(report: BenchReport) -> tuple[str, ...]:
+    """Titles of the columns behind the first, which names the contender."""
+    return GPU_COLUMNS if report.on_gpu else CPU_COLUMNS
+
+
+def cells(report: BenchReport, row: Row) -> list[str]:
+    """One contender's figures, in the order of :func:`columns`; empty if it was not measured."""
+    if row.status != MEASURED:
+        return []
+    eager = report.row("eager")
+    unit = None if report.on_gpu or eager is None else eager.median_us
+    first = row.first_fast_call_s
+    times = [None if first is None else first * 1e6, row.median_us, row.p99_us]
+    found = [_time(value, unit) for value in times]
+    if report.on_gpu:
+        found += [_time(row.host_us, None), _launches(row)]
+    found += [_size(row.peak_bytes), _size(row.held_bytes)]
+    if report.on_gpu:
+        found.append(_size(row.copied_bytes))
+    return [*found, _results(row)]
+
+
+def remarks(report: BenchReport) -> list[str]:
+    """What the table has no room for: why contenders failed, what differs, what holds for all."""
+    lines = [f"{row.title}: {row.status}: {row.why}" for row in report.rows if row.status != MEASURED]
+    for row in report.rows:
+        if row.equality is not None and not row.equality["bitwise"]:
+            lines.append(f"{row.title}: {row.equality['what']}")
+        lines += [f"{row.title}: {note}" for note in row.notes]
+    if report.draws:
+        lines.append("The target draws random numbers; those of compiled code are not eager's.")
+    if report.repeats is not None and not report.repeats["bitwise"]:
+        lines.append(f"Eager does not repeat itself either: {report.repeats['what']}")
+    if not report.on_gpu:
+        lines.append("Times are in medians of eager (on a CPU only ratios within one run are worth keeping).")
+    return lines
+
+
+def headline(report: BenchReport) -> str:
+    """The target, the device and the versions."""
+    known = report.versions
+    names = ("torch", "cuda", "driver", "triton", "python")
+    versions = ", ".join(f"{name} {known[name]}" for name in names if known.get(name))
+    arguments = f" ({', '.join(report.arguments)})" if report.arguments else ""
+    return f"{report.target}{arguments} on {report.device_name}, {versions}"
+
+
+def _time(us: float | None, unit: float | None) -> str:
+    """A time, or how many times the unit it is."""
+    if us is None:
+        return NONE
+    if unit:
+        return f"{us / unit:.2f} x" if us < 100 * unit else f"{us / unit:,.0f} x"
+    if us < 1e3:
+        return f"{us:.1f} us"
+    return f"{us / 1e3:.2f} ms" if us < 1e6 else f"{us / 1e6:.2f} s"
+
+
+def _size(nbytes: float | None) -> str:
+    if nbytes is None:
+        return NONE
+    return f"-{format_size(-int(nbytes))}" if nbytes < 0 else format_size(int(nbytes))
+
+
+def _launches(row: Row) -> str:
+    if row.launches is None:
+        return NONE
+    graphs = row.launches["graphs"]
+    return f"{row.launches['total']:g}" + (f" ({graphs:g} graphs)" if graphs else "")
+
+
+def _results(row: Row) -> str:
+    if row.equality is None:
+        return NONE
+    if not row.equality["calls"]:
+        return "not compared"
+    if row.equality["bitwise"]:
+        return "bitwise equal"
+    largest = row.equality["largest"]
+    return "differ" if largest is None else f"differ by {largest:.2g}"

@@ -1,0 +1,248 @@
+"""A process that runs one contender: it answers questions, one line of JSON each, until there are no more.
+
+    question                            answer
+    {"do": "build"}                     the device, and how much memory is held
+    {"do": "warm", "calls": 8}          seconds of each of the first calls, and how their results compare
+    {"do": "turn", "seconds": 0.5}      microseconds of single calls, and of the host in short loops
+    {"do": "count"}                     launches per call, notes
+
+While it works on a question it may say what it is at: ``{"at": "call 3 of 8"}``. A failure is an answer too:
+``{"error": "RuntimeError: ...", "memory": false}``.
+
+Seeds: PyTorch's, numpy's and Python's generators are seeded before the target is built and again before each
+of the first calls, with another seed each. In the timed calls they run on.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy
+import torch
+
+from . import bench_launches, bench_memory
+from .bench_inputs import PLACES, Inputs
+from .bench_results import Equality, Results
+from .contenders import EAGER, Call, Contender
+
+SEED = 20
+LOOP_S = 2e-3
+"""Work that a loop without synchronisation may queue. A launch costs the host 2 us at least, so these are
+fewer than the thousand or so after which the host would have to wait."""
+
+MOST_IN_LOOP = 50
+LEAD_CALLS = 2
+"""Untimed calls at the beginning of a turn, in which caches and clocks recover from the others' turns."""
+
+OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
+
+
+class Subject(NamedTuple):
+    """What is run, as the target's builder returned it."""
+
+    function: Call
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Worker:
+    """One contender at work.
+
+    Args:
+        contender: What is measured.
+        load: Builds the target.
+        folder: Where eager's results lie.
+        say: Called with what it is at.
+    """
+
+    def __init__(
+        self,
+        contender: Contender,
+        load: Callable[[], Subject],
+        folder: Path,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._contender = contender
+        self._load = load
+        self._folder = folder
+        self._say = say
+        self._calls = 0
+
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Answer a question; what goes wrong is an answer."""
+        try:
+            match question["do"]:
+                case "build":
+                    return self._build()
+                case "warm":
+                    return self._warm(question["calls"])
+                case "turn":
+                    return self._turn(question["seconds"])
+                case "count":
+                    return self._count()
+                case other:
+                    raise ValueError(f"no such question: {other}")
+        except (Exception, SystemExit) as error:
+            return {"error": first_line(error), "memory": isinstance(error, OUT_OF_MEMORY)}
+
+    # ------------------------------------------------------------------ questions
+
+    def _build(self) -> dict[str, Any]:
+        empty = bench_memory.read(torch.device("cpu"))
+        seed_all(SEED)
+        subject = self._load()
+        self._function = subject.function
+        self._inputs = Inputs(subject.args, subject.kwargs, SEED)
+        self._device = _device()
+        self._base = empty if self._device.type == "cpu" and empty is not None else bench_memory.Memory(0, 0)
+        return {"device": self._device.type, "gpu": _gpu(self._device)}
+
+    def _warm(self, calls: int) -> dict[str, Any]:
+        results, equality = Results(self._folder), Equality()
+        is_reference = self._contender is EAGER and not any(self._folder.iterdir())
+        before = bench_memory.read(self._device)
+        seconds: list[float] = []
+        drew = False
+        start = time.perf_counter()
+        self._call = self._contender.make(self._function)
+        setup = time.perf_counter() - start
+        for number in range(calls):
+            self._say(f"call {number + 1} of {calls}")
+            args, kwargs = self._inputs.fresh(number)
+            seed_all(SEED + 1 + number)
+            random_before = _random_state(self._device)
+            start = self._now()
+            value = self._call(*args, **kwargs)
+            seconds.append(self._now() - start)
+            drew = drew or random_before != _random_state(self._device)
+            written = self._inputs.written(number)
+            if is_reference:
+                results.keep(number, value, written)
+            results.compare(number, value, written, equality)
+            del value, written
+        self._calls = calls
+        after = bench_memory.read(self._device)
+        seconds[0] += setup
+        return {
+            "seconds": seconds,
+            "equality": asdict(equality),
+            "draws": drew,
+            "held_bytes": after.held - before.held if after and before else None,
+            "peak_bytes": after.peak - self._base.held if after else None,
+        }
+
+    def _turn(self, seconds: float) -> dict[str, Any]:
+        for _ in range(LEAD_CALLS):
+            self._time()
+        on_gpu = self._device.type == "cuda"
+        latencies: list[float] = []
+        end = time.perf_counter() + (seconds / 2 if on_gpu else seconds)
+        while not latencies or time.perf_counter() < end:
+            latencies.append(self._time())
+        host: list[float] = []
+        if on_gpu:
+            typical = sorted(latencies)[len(latencies) // 2]
+            calls = max(1, min(MOST_IN_LOOP, int(LOOP_S / typical)))
+            end = time.perf_counter() + seconds / 2
+            while not host or time.perf_counter() < end:
+                host.append(self._loop(calls))
+        return {"latency_us": _microseconds(latencies), "host_us": _microseconds(host)}
+
+    def _count(self) -> dict[str, Any]:
+        answer: dict[str, Any] = {"notes": self._contender.notes(self._call)}
+        if self._device.type == "cuda":
+            prepared = [self._arguments() for _ in range(PLACES)]
+            calls = [lambda given=given: self._call(*given[0], **given[1]) for given in prepared]
+            answer["launches"] = bench_launches.count(list(calls), self._folder).to_dict()
+        return answer
+
+    # ------------------------------------------------------------------ timing
+
+    def _time(self) -> float:
+        """Seconds of one call, from a device that has nothing to do to one that has nothing left to do."""
+        args, kwargs = self._arguments()
+        start = self._now()
+        self._call(*args, **kwargs)
+        return self._now() - start
+
+    def _loop(self, calls: int) -> float:
+        """Seconds of the host per call in a loop that does not wait for the device."""
+        spent = 0.0
+        self._now()
+        for _ in range(calls):
+            args, kwargs = self._arguments()
+            start = time.perf_counter()
+            self._call(*args, **kwargs)
+            spent += time.perf_counter() - start
+        self._now()
+        return spent / calls
+
+    def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        self._calls += 1
+        return self._inputs.fresh(self._calls)
+
+    def _now(self) -> float:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
+
+
+def serve(worker: Callable[[Callable[[str], None]], Worker], questions: IO[str], answers: IO[str]) -> None:
+    """Answer questions until there are no more.
+
+    Args:
+        worker: Makes the worker, given what it says its progress to.
+        questions: Lines of JSON.
+        answers: For lines of JSON.
+    """
+
+    def write(line: dict[str, Any]) -> None:
+        print(json.dumps(line), file=answers, flush=True)
+
+    asked = worker(lambda text: write({"at": text}))
+    write({"ready": True})
+    for line in questions:
+        write(asked.answer(json.loads(line)))
+
+
+def seed_all(seed: int) -> None:
+    """Seed every generator a target may draw from."""
+    torch.manual_seed(seed)
+    numpy.random.seed(seed)
+    random.seed(seed)
+
+
+def first_line(error: BaseException) -> str:
+    """The error's kind and first line: what a table has room for."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
+
+
+def _device() -> torch.device:
+    """The GPU if the target has put anything there, else the CPU."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        sizes = [torch.cuda.memory_allocated(i) for i in range(torch.cuda.device_count())]
+        if any(sizes):
+            return torch.device("cuda", sizes.index(max(sizes)))
+    return torch.device("cpu")
+
+
+def _gpu(device: torch.device) -> str | None:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else None
+
+
+def _random_state(device: torch.device) -> list[bytes]:
+    states = [torch.get_rng_state()]
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    return [state.numpy().tobytes() for state in states]
+
+
+def _microseconds(seconds: list[float]) -> list[float]:
+    return [round(value * 1e6, 3) for value in seconds]
