@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from .profile import profile
 
 app = typer.Typer(
     name="rote",
@@ -31,3 +32,6 @@ def options(
     ] = False,
 ) -> None:
     """Record a PyTorch callable once, and replay it from CUDA graphs."""
+
+
+app.command()(profile)

@@ -1,0 +1,1 @@
+"""Read-only views: what a program costs, and what a recording holds."""
