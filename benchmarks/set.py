@@ -17,17 +17,33 @@ class Row:
         title: For the docs.
         target: ``file:function`` in ``benchmarks/targets``.
         arguments: Of that function.
+        package: Whose version makes it another program: figures of each version are kept.
+        runner: The command that measures it.
     """
 
     name: str
     title: str
     target: str
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    package: str | None = None
+    runner: tuple[str, ...] = ("rote", "bench")
 
     @property
     def full_target(self) -> str:
         """As the command line takes it."""
         return f"{__package__}.targets.{self.target}"
+
+    def command(self) -> list[str]:
+        """The module that measures it, with its first arguments."""
+        return [*self.runner, self.full_target]
+
+    def key(self, versions: dict[str, Any]) -> str:
+        """Its name in files of results.
+
+        Args:
+            versions: By package.
+        """
+        return f"{self.name} {self.package} {versions[self.package]}" if self.package else self.name
 
     def builder(self) -> Callable[..., Any]:
         """The function that makes it."""
@@ -46,6 +62,12 @@ ROWS = (
     ),
     Row("mobilenet", "MobileNetV2, one image", "vision:mobilenet"),
     Row("resnet50", "ResNet-50, one image", "vision:resnet50"),
+    Row(
+        "batch-sizes",
+        "128 batch sizes in random order",
+        "batch_sizes:stream",
+        runner=("benchmarks.stream",),
+    ),
     Row("linear-sgd", "training: Linear(1024), SGD", "training:linear_sgd"),
     *(
         Row(
@@ -65,8 +87,8 @@ ROWS = (
     Row("detector", "Mask R-CNN, one image", "detector:build"),
     Row("bert", "training: BERT-base, batch 16, AdamW fused", "training:bert"),
     *(
-        Row(f"pi0-{n}view{'s' * (n > 1)}", f"PI0, {n} view{'s' * (n > 1)}", "pi0:build", {"views": n})
-        for n in (1, 2, 3)
+        Row(f"pi0-{views.replace(' ', '')}", f"PI0, {views}", "pi0:build", {"views": n}, "transformers")
+        for n, views in enumerate(("1 view", "2 views", "3 views"), 1)
     ),
 )  # fmt: skip
 """The lightest first."""

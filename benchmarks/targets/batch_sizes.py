@@ -19,12 +19,12 @@ def build(size: int = SIZES, small: bool = False, device: str | None = None) -> 
     return model, (at.randn(4 if small else size, width),), {}
 
 
-def stream(small: bool = False, device: str | None = None) -> tuple[nn.Module, list[Tensor]]:
-    """The model, and one batch of each size from 1 on, in random order."""
+def stream(small: bool = False, device: str | None = None) -> tuple[nn.Module, tuple[list[Tensor]]]:
+    """The model, and a list with one batch of each size from 1 on, in random order."""
     at = place(device, small)
     model, width = network(at, small)
     order = (torch.randperm(8 if small else SIZES) + 1).tolist()
-    return model, [at.randn(size, width) for size in order]
+    return model, ([at.randn(size, width) for size in order],)
 
 
 def network(at: Place, small: bool) -> tuple[nn.Module, int]:
