@@ -35,10 +35,12 @@ from .front.graph import step as step
 from .front.graphed import Graphed as Graphed
 from .front.options import Options as Options
 from .front.report import Report as Report
+from .inspection.profile import profile as profile
+from .inspection.profile_result import Profile as Profile
 
 __all__ = [
     "CaptureError", "EnvironmentError_", "Graphed", "InternalError", "MisuseError", "NotReplayedError",
-    "OptionError", "Options", "Report", "RoteError", "StaleOutputError", "VerificationError", "graph",
-    "set_budget", "step",
+    "OptionError", "Options", "Profile", "Report", "RoteError", "StaleOutputError", "VerificationError",
+    "graph", "profile", "set_budget", "step",
 ]  # fmt: skip
 __version__ = "0.1.0"

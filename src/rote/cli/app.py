@@ -8,6 +8,7 @@ import typer
 
 from .. import __version__
 from .bench import bench
+from .profile import profile
 from .quantize import quantize
 
 app = typer.Typer(
@@ -37,3 +38,4 @@ def options(
 
 app.command()(quantize)
 app.command()(bench)
+app.command()(profile)

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+import torch
+
 from ..base.errors import MisuseError
 
 SHAPES = "a callable, (callable, args) or (callable, args, kwargs)"
@@ -54,8 +56,17 @@ def load(name: str, arguments: Iterable[str] = ()) -> Target:
     try:
         made = build(**given)
     except Exception as error:
-        raise MisuseError(f"{name} raised {type(error).__name__}: {error}") from error
+        raise MisuseError(f"{name} raised {said(error)}") from error
     return _target(name, made)
+
+
+def said(error: Exception) -> str:
+    """The exception in a line; where a GPU is missing, that this is why."""
+    text = f"{type(error).__name__}: {error}"
+    words = ("not compiled with CUDA", "No CUDA GPUs", "NVIDIA driver")
+    if not torch.cuda.is_available() and any(word in text for word in words):
+        return f"{text.splitlines()[0]}. It needs a GPU, and PyTorch sees none here."
+    return text
 
 
 def builder(name: str) -> Callable[..., Any]:

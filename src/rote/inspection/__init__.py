@@ -1,1 +1,1 @@
-"""Instruments: what a callable costs, and what the ways of graphing it make of that."""
+"""Read-only views: what a program costs, and what a recording holds."""

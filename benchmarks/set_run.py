@@ -1,0 +1,166 @@
+"""Measure the benchmark set: ``python -m benchmarks.set_run [--only pi0,llama] [--limit 1500]``.
+
+Each program goes through ``rote bench`` in a process of its own. Results are merged into
+``benchmarks/results/<gpu or "host">/<date>-set.json`` after each program, so a set can be measured in several
+runs; what was not run keeps its earlier figures. What fails, or is stopped because the time is up, is kept
+with the reason. ``python -m benchmarks.set_page`` makes the page in the docs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import common
+from .set import ROWS, Row
+
+ROOT = Path(__file__).resolve().parents[1]
+LEAST_S = 30.0
+"""A program is not begun with less time than this left."""
+
+GOODBYE_S = 20.0
+"""For a benchmark to stop its processes when its time is up."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure what the command line asks for; 1 if rote's results differ anywhere."""
+    options = parse(argv)
+    rows = [row for row in ROWS if chosen(row, options.only)]
+    if not rows:
+        print(f"--only {options.only} names nothing of: {', '.join(row.name for row in ROWS)}")
+        return 2
+    end = time.monotonic() + options.limit
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    header = {"date": datetime.now(UTC).date().isoformat(), "device": common.device_name(device)}
+    out = (
+        options.out
+        or ROOT / "benchmarks" / "results" / common.folder_name(device) / f"{header['date']}-set.json"
+    )
+    differs = False
+    for number, row in enumerate(rows, 1):
+        left = end - time.monotonic()
+        if left < LEAST_S:
+            print(f"time is up; still to do: --only {','.join(each.name for each in rows[number - 1 :])}")
+            break
+        print(f"[{number}/{len(rows)}] {row.name}", flush=True)
+        entry = measure(row, options, left)
+        differs |= entry.get("report", {}).get("rote_differs", False)
+        merge(out, header, row, entry)
+        print(f"    {summary(entry)}", flush=True)
+    print(f"results in {out}" if out.exists() else "nothing measured")
+    return int(differs)
+
+
+def measure(row: Row, options: argparse.Namespace, left: float) -> dict[str, Any]:
+    """One program's report, or why there is none, with versions and the machine's state."""
+    before = common.machine_state()
+    arguments = {**row.arguments, **({"small": True} if options.small else {})}
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        command = [
+            sys.executable,
+            "-m",
+            *row.command(),
+            "--json",
+            str(report),
+            "--seconds",
+            str(options.seconds),
+        ]
+        command += [part for name, value in arguments.items() for part in ("--arg", f"{name}={value}")]
+        command += ["--only", options.ways] if options.ways else []
+        status, words = run(command, left)
+        found = json.loads(report.read_text()) if report.exists() else None
+    made = {"finished": datetime.now(UTC).isoformat(timespec="seconds"), "small": options.small}
+    entry = {
+        **made,
+        "versions": common.versions(),
+        "machine": {"before": before, "after": common.machine_state()},
+    }
+    if found is None:
+        why = f"not done in {left:.0f} s" if status is None else f"exit status {status}: {words}"
+        return {**entry, "skipped": why}
+    return {**entry, "report": found}
+
+
+def run(command: list[str], limit: float) -> tuple[int | None, str]:
+    """Run a command in the repository; its exit status, None if it had to be stopped, and its last words."""
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, "PYTHONPATH": paths}, stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            status: int | None = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            status = None
+            stop(process)
+        log.seek(0)
+        lines = [line.strip() for line in log.read().splitlines() if line.strip()]
+    return status, lines[-1] if lines else "no output"
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt it, so that it stops what it has started; kill it if it does not."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(GOODBYE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def merge(path: Path, header: dict[str, Any], row: Row, entry: dict[str, Any]) -> None:
+    """Put one program's entry into the result file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    old = json.loads(path.read_text()) if path.exists() else {}
+    same = all(old.get(key) == value for key, value in header.items())
+    rows = old.get("rows", {}) if same else {}
+    rows[row.key(entry["versions"])] = entry
+    path.write_text(json.dumps({**header, "rows": rows}, indent=1) + "\n")
+
+
+def summary(entry: dict[str, Any]) -> str:
+    """One line for people."""
+    if "skipped" in entry:
+        return f"skipped: {entry['skipped']}"
+    parts: list[str] = []
+    for row in entry["report"]["rows"]:
+        us = row["median_us"]
+        parts.append(f"{row['name']} {'-' if us is None else f'{us:,.1f} us'}")
+    return ", ".join(parts) + (" ROTE DIFFERS" if entry["report"]["rote_differs"] else "")
+
+
+def chosen(row: Row, only: str | None) -> bool:
+    """Whether the command line asks for a program: a comma-separated list of beginnings of names."""
+    return only is None or any(row.name.startswith(part.strip()) for part in only.split(",") if part.strip())
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.set_run", description="Measure the benchmark set."
+    )
+    parser.add_argument("--only", metavar="A,B", help="programs whose names begin so; default: all")
+    parser.add_argument("--ways", metavar="A,B", help="as --only of rote bench: eager, rote, by-hand, ...")
+    parser.add_argument("--limit", type=float, default=3 * 3600, help="seconds for the whole run")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of timed calls for each program")
+    parser.add_argument(
+        "--small", action="store_true", help="small sizes: whether everything works, not a result"
+    )
+    parser.add_argument("--out", type=Path, help="default: benchmarks/results/<gpu or host>/<date>-set.json")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""``rote profile TARGET``: is it launch-bound, where does its time go, what can a graph gain?"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ..base.errors import MisuseError, RoteError
+from ..base.location import traceback_site
+from ..inspection.profile import CALLS, profile_calls
+from ..inspection.profile_result import Cost, Profile
+from ..inspection.timeline import draw
+from . import target as targets
+from .failures import told
+
+
+def profile(
+    target: Annotated[str, typer.Argument(help="file.py:function or package.module:function")],
+    arg: Annotated[
+        list[str] | None, typer.Option(help="name=value for that function; may be repeated")
+    ] = None,
+    calls: Annotated[int, typer.Option(help="plain calls to time", min=1)] = CALLS,
+    top: Annotated[int, typer.Option(help="operations and lines to show", min=0)] = 10,
+    json: Annotated[Path | None, typer.Option(help="write the figures here; - for the terminal")] = None,
+    plot: Annotated[Path | None, typer.Option(help="write a picture (PNG) here")] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="write a trace for Perfetto here (.json, .json.gz)")
+    ] = None,
+) -> None:
+    """Measure what a call costs before anything is recorded, and what a graph can gain.
+
+    TARGET names a function that returns a callable and its arguments: fn, (fn, args) or (fn, args, kwargs).
+    The callable is really called, --calls and 7 times more. What it prints goes to standard error.
+    """
+    with told(), redirect_stdout(sys.stderr):
+        found = _measured(targets.load(target, arg or ()), calls)
+        if plot is not None:
+            draw(found, plot)
+        if trace is not None:
+            found.save_trace(trace)
+    text = found.to_json() + "\n"
+    if json == Path("-"):
+        typer.echo(text, nl=False)
+        return
+    if json is not None:
+        json.write_text(text)
+    _show(found, top)
+
+
+def _measured(target: targets.Target, calls: int) -> Profile:
+    try:
+        return profile_calls(target.function, target.args, target.kwargs, calls=calls, name=target.name)
+    except RoteError:
+        raise
+    except Exception as error:
+        where = traceback_site(error.__traceback__)
+        raise MisuseError(f"the callable of {target.name} raised {targets.said(error)} ({where})") from error
+
+
+def _show(found: Profile, top: int) -> None:
+    console = Console()
+    console.print(f"[bold]{found.name}[/bold] on {found.device}, {found.calls_made} calls", highlight=False)
+    summary = Table(show_header=False, box=None, padding=(0, 2))
+    summary.add_column()
+    summary.add_column(justify="right")
+    for name, value in found.summary():
+        summary.add_row(name, value)
+    console.print(summary)
+    if top:
+        console.print(_table("operation", found.by_operation[:top], found))
+        console.print(_table("line", found.by_line[:top], found))
+    console.print(found.verdict, style="bold", highlight=False)
+
+
+def _table(title: str, costs: tuple[Cost, ...], found: Profile) -> Table:
+    on_host = found.backend == "host"
+    numbers = [
+        "operations",
+        *(() if on_host else ("kernels",)),
+        "inside, us" if on_host else "device, us",
+        "host, us",
+    ]
+    table: Any = Table(title_justify="left", padding=(0, 1))
+    table.add_column(title, overflow="fold")
+    for number in numbers:
+        table.add_column(number, justify="right")
+    if title == "line":
+        table.add_column("source", no_wrap=True, overflow="ellipsis", max_width=36)
+    for cost in costs:
+        kernels = [] if on_host else [f"{cost.kernels:,}"]
+        cells = [cost.name, f"{cost.operations:,}", *kernels, f"{cost.busy_us:,.1f}", f"{cost.host_us:,.1f}"]
+        table.add_row(*cells, *([cost.text.replace("[", r"\[")] if title == "line" else []))
+    return table

@@ -1,0 +1,216 @@
+"""Is a callable launch-bound, and what would a graph gain? Measured on the plain callable.
+
+Three kinds of calls, because no one of them can be trusted with everything:
+
+- plain calls, timed one by one: the only ones whose host time is true;
+- calls under ``torch.profiler``: how long the device works and where it stands still. What a kernel takes
+  does not depend on who watches;
+- calls under the profiler *and* a dispatch mode: which user line asks for which operation. The mode makes
+  the host several times as slow, so of these only the shares are used: host time by line is scaled to sum up
+  to that of a plain call.
+
+What does not work: python stacks of the profiler (``with_stack``) name functions, not lines, and asking for
+kernel times by synchronising after each operation measures the synchronisation.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, record_function
+
+from ..base.errors import MisuseError, OptionError
+from .compat import profiler_is_running
+from .profile_costs import Sums, sums
+from .profile_mode import AskingMode
+from .profile_result import Profile, with_lines
+from .trace import CALL, DONE, MARKED, Trace, covered, outermost, read
+
+WARM = 3
+"""Calls before anything is measured, the last under the dispatch mode: it learns the devices."""
+
+CALLS = 20
+"""Plain calls that are timed."""
+
+WATCHED = 2
+"""Calls under the profiler, plain and marked each. The last of each is used: the first warms the profiler."""
+
+Call = Callable[[], object]
+
+
+def profile(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Profile:
+    """Measure what a call costs and how much of it a graph could save. Nothing is recorded.
+
+    The callable is really called, 27 times (``Profile.calls_made``), with the same arguments each time:
+    state, gradients and random number generators are afterwards what so many plain calls leave.
+
+    Args:
+        fn: The callable, plain: not what :func:`rote.graph` returned.
+        *args: Its positional arguments.
+        **kwargs: Its keyword arguments.
+
+    Returns:
+        The figures, with a verdict in a sentence; ``print`` shows a table.
+
+    Raises:
+        MisuseError: ``fn`` can't be called, or a profiler is already running.
+    """
+    return profile_calls(fn, args, kwargs)
+
+
+def profile_calls(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    calls: int = CALLS,
+    name: str | None = None,
+) -> Profile:
+    """:func:`profile` with the number of timed calls to choose.
+
+    Args:
+        fn: The callable.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        calls: Plain calls that are timed; 7 more are made.
+        name: What to call it in the tables; the function's own name if None.
+
+    Raises:
+        MisuseError: ``fn`` can't be called, or a profiler is already running.
+        OptionError: ``calls`` is less than 1.
+    """
+    if not callable(fn):
+        raise MisuseError(f"profile() takes a callable and its arguments, not a {type(fn).__name__}")
+    if profiler_is_running():
+        raise MisuseError("a profiler is running, and there can be only one: leave it before rote.profile()")
+    if calls < 1:
+        raise OptionError(f"calls={calls}: at least one call has to be timed")
+
+    def call() -> object:
+        return fn(*args, **kwargs)
+
+    devices = _warm(call)
+    timed = _timed(call, devices, calls)
+    watched = _watched(call, devices)
+    return _profile(name or _name(fn), devices, timed, watched)
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """Seconds of each plain call: until it returned, and until the device was done."""
+
+    host: list[float]
+    total: list[float]
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """The profiler's events, and what the last marked call asked for."""
+
+    events: dict[str, Any]
+    mode: AskingMode
+
+
+def _warm(call: Call) -> list[torch.device]:
+    for _ in range(WARM - 1):
+        call()
+    with AskingMode() as mode:
+        call()
+    return sorted(mode.devices, key=str)
+
+
+def _timed(call: Call, devices: list[torch.device], calls: int) -> _Timed:
+    timed = _Timed([], [])
+    for _ in range(calls):
+        _wait(devices)
+        start = time.perf_counter()
+        call()
+        timed.host.append(time.perf_counter() - start)
+        _wait(devices)
+        timed.total.append(time.perf_counter() - start)
+    return timed
+
+
+def _watched(call: Call, devices: list[torch.device]) -> _Watched:
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if devices else [])]
+    mode = AskingMode()
+    with torch.profiler.profile(activities=activities) as profiler:
+        for _ in range(WATCHED):
+            with record_function(CALL):
+                call()
+            with record_function(DONE):
+                _wait(devices)
+        for _ in range(WATCHED):
+            mode = AskingMode()
+            with record_function(MARKED), mode:
+                call()
+            with record_function(DONE):
+                _wait(devices)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        return _Watched(json.loads(path.read_text()), mode)
+
+
+def _wait(devices: list[torch.device]) -> None:
+    for device in devices:
+        torch.cuda.synchronize(device)
+
+
+def _profile(name: str, devices: list[torch.device], timed: _Timed, watched: _Watched) -> Profile:
+    total, host = (statistics.median(seconds) * 1e6 for seconds in (timed.total, timed.host))
+    trace = read(watched.events["traceEvents"])
+    plain, marked = _last(trace, CALL), _last(trace, MARKED)
+    on_gpu = bool(plain.device)
+    found = sums(marked, watched.mode, host, on_gpu)
+    busy = covered(plain.device) if on_gpu else found.inside_us
+    waits = [wait for wait in plain.waits if wait.start <= plain.named(CALL)[0].end]
+    return Profile(
+        name=name,
+        backend="cuda" if on_gpu else "host",
+        device=torch.cuda.get_device_name(devices[0]) if on_gpu else "cpu",
+        calls_made=WARM + len(timed.total) + 2 * WATCHED,
+        total_us=total,
+        p99_us=sorted(timed.total)[min(len(timed.total) - 1, int(0.99 * len(timed.total)))] * 1e6,
+        host_us=host,
+        busy_us=min(busy, total),
+        synchronized_us=covered(waits),
+        synchronizations=len(waits),
+        operations=len(watched.mode.asked),
+        kernels=len(plain.device),
+        by_operation=found.by_operation,
+        by_line=found.by_line,
+        timeline=_timeline(plain),
+        _events=_packed(watched, found),
+    )
+
+
+def _last(trace: Trace, name: str) -> Trace:
+    """The last call of a kind, up to the moment when the device was done."""
+    call = trace.named(name)[-1]
+    done = next(span for span in trace.named(DONE) if span.start >= call.end)
+    return trace.window(call.start, done.end)
+
+
+def _timeline(plain: Trace) -> dict[str, list[tuple[float, float]]]:
+    start = plain.named(CALL)[0].start
+    rows = {"host": outermost(plain.operations), "device": plain.device}
+    return {row: [(span.start - start, span.length) for span in spans] for row, spans in rows.items()}
+
+
+def _packed(watched: _Watched, found: Sums) -> bytes:
+    events = [with_lines(event, found.labels) for event in watched.events["traceEvents"]]
+    return gzip.compress(json.dumps(watched.events | {"traceEvents": events}).encode(), compresslevel=1)
+
+
+def _name(fn: Callable[..., Any]) -> str:
+    return getattr(fn, "__qualname__", None) or type(fn).__name__

@@ -1,0 +1,95 @@
+"""A dispatch mode that says which line of the user's program asks for which operation."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.profiler import record_function
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+
+from ..base.location import NOWHERE, Site, user_site
+
+MARK = "rote::operation "
+"""Begins the name of an operation's range in the trace; the operation's number follows."""
+
+_UNSEEN = ("aten::detach", "profiler::")
+"""Not counted: autograd makes aliases of its own while a mode is active; a profiler's ranges are no work."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One operation as the callable asked for it.
+
+    Attributes:
+        name: As ``aten::add``.
+        site: The user's line.
+        waited_us: Host time since the operation before it was done (or the call began), without the mode's.
+        took_us: Host time of the operation itself.
+    """
+
+    name: str
+    site: Site
+    waited_us: float
+    took_us: float
+
+
+class AskingMode(TorchDispatchMode):
+    """Notes every operation below autograd, and marks its range in a trace that is being made.
+
+    Attributes:
+        asked: In order.
+        devices: The GPUs on which there were tensors.
+        rest_us: Host time from the last operation to the end, once the mode has been left.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[Asked] = []
+        self.devices: set[torch.device] = set()
+        self.rest_us = 0.0
+        self._thread = threading.get_ident()
+        self._left = 0
+
+    def __enter__(self) -> AskingMode:
+        super().__enter__()
+        self._left = time.perf_counter_ns()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.rest_us = (time.perf_counter_ns() - self._left) / 1e3
+        super().__exit__(*exception)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        entered = time.perf_counter_ns()
+        name = func.name().partition(".")[0] if isinstance(func, torch._ops.OpOverload) else str(func)
+        if name.startswith(_UNSEEN):
+            return func(*args, **(kwargs or {}))
+        waited = (entered - self._left) / 1e3
+        site = self._site()
+        number = len(self.asked)
+        self.asked.append(Asked(name, site, waited, 0.0))  # autograd's threads may come in between
+        with record_function(f"{MARK}{number}"):
+            began = time.perf_counter_ns()
+            result = func(*args, **(kwargs or {}))
+            took = (time.perf_counter_ns() - began) / 1e3
+        self.asked[number] = Asked(name, site, waited, took)
+        for leaf in tree_iter((args, kwargs, result)):
+            if isinstance(leaf, torch.Tensor) and leaf.device.type == "cuda":
+                self.devices.add(leaf.device)
+        self._left = time.perf_counter_ns()
+        return result
+
+    def _site(self) -> Site:
+        """The user's line; in autograd's own threads the one that the calling thread stands at."""
+        site = user_site(sys._getframe(1))
+        if site is NOWHERE and threading.get_ident() != self._thread:
+            return user_site(sys._current_frames().get(self._thread))
+        return site

@@ -1,0 +1,176 @@
+"""What a profile found out, as numbers, text and JSON."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .profile_mode import MARK
+
+LAUNCH_BOUND = 0.5
+"""Share of a call in which the device does nothing, from which on the call is launch-bound."""
+
+PARTLY = 0.15
+"""Share from which on a graph is worth trying."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one operation or one line costs in each call.
+
+    Attributes:
+        name: The operation as ``aten::add``, or the line as ``file:line``.
+        text: The source line; empty for an operation.
+        operations: How many operations it asks for.
+        kernels: How many kernels, copies and fills these launch; 0 on the host.
+        busy_us: Time the device works for it; on the host, time inside the operations.
+        host_us: Time the host spends to get there from the operation before, and through it: dispatch and
+            Python included. A line that only waits or computes in Python counts for the next operation's.
+    """
+
+    name: str
+    text: str
+    operations: int
+    kernels: int
+    busy_us: float
+    host_us: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What one call of a plain callable costs, before anything is recorded. All times are per call.
+
+    Attributes:
+        name: Of the callable.
+        backend: ``cuda`` or ``host``: where a recording of it would live.
+        device: The GPU's name, or ``cpu``.
+        calls_made: How often the callable was really called for this.
+        total_us: From the call to the moment when the device is done too, the median.
+        p99_us: The same, the 99th percentile.
+        host_us: Until the call returned, the median.
+        busy_us: Time in which the device works; on the host, time inside the operations. The least that a
+            graph of the same operations takes.
+        synchronized_us: Time in which the host waits for the device before the call returns.
+        synchronizations: How often it does.
+        operations: Operations below autograd, views included.
+        kernels: Kernels, copies and fills on the device; 0 on the host.
+        by_operation: The operations, the most expensive first.
+        by_line: The user's lines, the most expensive first.
+        timeline: Stretches of one call, ``(start, length)`` in microseconds from its beginning, by row:
+            ``host`` (operations on the host) and ``device``.
+    """
+
+    name: str
+    backend: str
+    device: str
+    calls_made: int
+    total_us: float
+    p99_us: float
+    host_us: float
+    busy_us: float
+    synchronized_us: float
+    synchronizations: int
+    operations: int
+    kernels: int
+    by_operation: tuple[Cost, ...]
+    by_line: tuple[Cost, ...]
+    timeline: dict[str, list[tuple[float, float]]] = field(repr=False)
+    _events: bytes = field(repr=False)
+
+    @property
+    def idle_share(self) -> float:
+        """Share of the call in which the device does nothing; on the host, time outside the operations."""
+        return 1 - self.busy_us / self.total_us if self.total_us else 0.0
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast a graph can be at best: one that leaves no gap between the operations."""
+        return self.total_us / self.busy_us if self.busy_us else 1.0
+
+    @property
+    def launch_bound(self) -> bool:
+        """Whether the device does nothing for at least half of the call."""
+        return self.operations > 0 and self.idle_share >= LAUNCH_BOUND
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence."""
+        if not self.operations:
+            return f"{self.name} runs no tensor operations: there is nothing to record."
+        on_host = self.backend == "host"
+        who = "Python and dispatch between the operations take" if on_host else "the device is idle for"
+        facts = f"{who} {self.idle_share:.0%} of a call; a graph can gain {_times(self.gain)} at best"
+        if self.launch_bound:
+            return f"Launch-bound: {facts}."
+        if self.idle_share >= PARTLY:
+            return f"Partly launch-bound: {facts}."
+        where = "inside the operations" if on_host else "on the device"
+        return f"Not launch-bound: {1 - self.idle_share:.0%} of a call is work {where}; {facts}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dicts, lists and values; without the timeline, which :meth:`save_trace` has in full."""
+        found = {key: value for key, value in asdict(self).items() if key not in ("timeline", "_events")}
+        derived = ("idle_share", "gain", "launch_bound", "verdict")
+        return found | {name: getattr(self, name) for name in derived}
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """The profile as JSON."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def save_trace(self, path: str | Path) -> None:
+        """Write the calls as a Chrome trace, for Perfetto (ui.perfetto.dev) or ``chrome://tracing``.
+
+        It holds the plain calls (``rote::call``) and, after them, calls in which each operation lies in a
+        range named after the user's line.
+
+        Args:
+            path: Of the file; compressed if it ends in ``.gz``.
+        """
+        Path(path).write_bytes(self._events if str(path).endswith(".gz") else gzip.decompress(self._events))
+
+    def __str__(self) -> str:
+        rows = "\n".join(f"{name:<34}{value:>14}" for name, value in self.summary())
+        parts = [f"{self.name} on {self.device}", rows, self.verdict]
+        for title, costs in (("operation", self.by_operation), ("line", self.by_line)):
+            head = f"{title:<44}{'operations':>11}{'kernels':>9}{'busy us':>11}{'host us':>11}"
+            lines = [
+                f"{cost.name[-43:]:<44}{cost.operations:>11}{cost.kernels:>9}{cost.busy_us:>11.1f}{cost.host_us:>11.1f}"
+                for cost in costs[:10]
+            ]
+            parts.append("\n".join([head, *lines]))
+        return "\n\n".join(parts)
+
+    def summary(self) -> list[tuple[str, str]]:
+        """The figures of the whole call, as names and texts."""
+        on_host = self.backend == "host"
+        rows = [
+            ("per call, median", _time(self.total_us)),
+            ("per call, 99th percentile", _time(self.p99_us)),
+            ("host time until it returns", _time(self.host_us)),
+            ("inside the operations" if on_host else "device time", _time(self.busy_us)),
+            ("between the operations" if on_host else "device idle", f"{self.idle_share:.0%}"),
+            ("operations", f"{self.operations:,}"),
+        ]
+        if not on_host:
+            waits = f"{self.synchronizations} x, {_time(self.synchronized_us)}"
+            rows += [("kernels, copies and fills", f"{self.kernels:,}"), ("host waits for the device", waits)]
+        return [*rows, ("a graph's gain at best", _times(self.gain))]
+
+
+def with_lines(event: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """A trace event with a marked range named after the user's line."""
+    name = event.get("name", "")
+    if not name.startswith(MARK):
+        return event
+    return event | {"name": names[int(name.removeprefix(MARK))]}
+
+
+def _times(factor: float) -> str:
+    return f"{factor:,.0f}x" if factor >= 10 else f"{factor:.2f}x"
+
+
+def _time(us: float) -> str:
+    return f"{us / 1e3:,.2f} ms" if us >= 1e4 else f"{us:,.1f} us"

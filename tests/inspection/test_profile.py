@@ -1,0 +1,172 @@
+"""What a profile says of callables whose cost is known. Only shares, counts and orders are asserted."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+
+import pytest
+import torch
+from torch import nn
+
+import rote
+from rote.base.errors import MisuseError, OptionError
+from rote.inspection.profile import profile_calls
+from rote.inspection.timeline import draw
+
+
+def chain(x: torch.Tensor, *, times: int = 10) -> torch.Tensor:
+    for _ in range(times):
+        x = x + 1
+    return x
+
+
+@torch.library.custom_op("rote_profile::slow", mutates_args=())
+def slow(x: torch.Tensor) -> torch.Tensor:
+    time.sleep(0.01)
+    return x.clone()
+
+
+def test_operations_are_counted(device):
+    found = rote.profile(chain, torch.zeros(4, device=device), times=7)
+    assert found.operations == 7
+    assert found.by_operation[0].name == "aten::add" and found.by_operation[0].operations == 7
+    assert found.kernels == (7 if device.type == "cuda" else 0)
+    assert found.backend == ("cuda" if device.type == "cuda" else "host")
+    assert 0 < found.busy_us <= found.total_us <= found.p99_us
+    assert found.gain == pytest.approx(found.total_us / found.busy_us)
+
+
+def test_lines_and_operations_share_the_same_time(device, where):
+    found = rote.profile(chain, torch.zeros(4, device=device))
+    line = found.by_line[0]
+    assert line.name == where(chain, "x = x + 1") and line.text == "x = x + 1" and line.operations == 10
+    assert sum(cost.host_us for cost in found.by_line) == pytest.approx(found.host_us)
+    busy = [sum(cost.busy_us for cost in costs) for costs in (found.by_line, found.by_operation)]
+    assert busy[0] == pytest.approx(busy[1])
+
+
+def test_a_wait_between_operations_is_launch_bound(where):
+    def waiting(x):
+        x = x + 1
+        time.sleep(0.02)
+        return x * 2
+
+    found = rote.profile(waiting, torch.zeros(4))
+    assert found.launch_bound and found.idle_share > 0.9 and found.gain > 10
+    assert found.verdict.startswith("Launch-bound: Python and dispatch between the operations take ")
+    assert found.by_line[0].name == where(waiting, "return x * 2")
+    assert found.by_line[0].host_us > 0.8 * found.host_us > found.by_line[0].busy_us
+
+
+def test_a_wait_inside_an_operation_is_not():
+    found = rote.profile(lambda x: slow(slow(x)) + 1, torch.zeros(4))
+    assert not found.launch_bound and found.idle_share < 0.2 and found.gain < 1.25
+    assert found.verdict.startswith("Not launch-bound: ")
+    assert found.by_operation[0].name == "rote_profile::slow" and found.by_operation[0].operations == 2
+
+
+def test_a_wait_at_the_end_belongs_to_no_operation():
+    def waiting(x):
+        y = x + 1
+        time.sleep(0.02)
+        return y
+
+    assert rote.profile(waiting, torch.zeros(4)).by_line[0].name == "after the last operation"
+
+
+def test_no_operations():
+    found = rote.profile(lambda: 3)
+    assert found.operations == 0 and not found.launch_bound
+    assert "there is nothing to record" in found.verdict
+
+
+def test_backward_belongs_to_the_line_that_asked_for_it(device, where):
+    model = nn.Linear(4, 4).to(device)
+
+    def step(x):
+        model.zero_grad()
+        model(x).sum().backward()
+
+    found = rote.profile(step, torch.zeros(2, 4, device=device))
+    assert {cost.name for cost in found.by_line} - {"after the last operation"} <= {
+        where(step, "zero_grad"),
+        where(step, "backward"),
+    }
+
+
+def test_state_is_what_so_many_plain_calls_leave(device):
+    def train():
+        torch.manual_seed(3)
+        model = nn.Linear(4, 4).to(device)
+        made = []
+
+        def step(x):
+            made.append(None)
+            loss = (model(x) * torch.rand(4, device=device)).sum()
+            loss.backward()
+
+        return model, made, step
+
+    x = torch.ones(2, 4, device=device)
+    model, made, step = train()
+    found = profile_calls(step, (x,), {}, calls=5)
+    assert found.calls_made == len(made) == 12
+    after = torch.rand(3, device=device)
+    plain, _, plain_step = train()
+    for _ in range(12):
+        plain_step(x)
+    assert torch.equal(after, torch.rand(3, device=device))
+    assert torch.equal(model.weight.grad, plain.weight.grad)
+
+
+@pytest.mark.parametrize("good_calls", [0, 2, 5, 10, 12])
+def test_an_exception_passes_unchanged_and_leaves_nothing_on(good_calls):
+    left = [good_calls]
+
+    def failing(x):
+        left[0] -= 1
+        if left[0] < 0:
+            raise ValueError("no more")
+        return x + 1
+
+    with pytest.raises(ValueError, match="no more"):
+        profile_calls(failing, (torch.zeros(2),), {}, calls=6)
+    assert not torch.autograd._profiler_enabled()
+    assert torch._C._len_torch_dispatch_stack() == 0
+    assert rote.profile(chain, torch.zeros(2)).operations == 10
+
+
+def test_what_cannot_be_profiled():
+    with pytest.raises(MisuseError, match=r"takes a callable and its arguments, not a Tensor"):
+        rote.profile(torch.zeros(2))
+    with pytest.raises(OptionError, match=r"calls=0: at least one"):
+        profile_calls(chain, (), {}, calls=0)
+    with (
+        torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler,
+        pytest.raises(MisuseError, match="a profiler is running, and there can be only one"),
+    ):
+        rote.profile(chain, torch.zeros(2))
+    assert profiler.events() is not None
+
+
+def test_text_json_trace_and_picture(tmp_path, where):
+    found = rote.profile(chain, torch.zeros(4))
+    text = str(found)
+    assert found.verdict in text and "aten::add" in text and "per call, median" in text
+    figures = json.loads(found.to_json())
+    assert figures["operations"] == 10 and figures["verdict"] == found.verdict
+    assert figures["by_line"][0]["text"] == "x = x + 1"
+
+    found.save_trace(tmp_path / "trace.json")
+    found.save_trace(tmp_path / "trace.json.gz")
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    assert trace == json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes()))
+    names = [event["name"] for event in trace["traceEvents"]]
+    line = where(chain, "x = x + 1")
+    assert names.count("rote::call") == 2 and names.count(f"{line} aten::add") == 20
+
+    pytest.importorskip("matplotlib")
+    draw(found, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
