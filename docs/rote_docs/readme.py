@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 from .benchmarks import RESULTS, duration
@@ -38,18 +39,22 @@ class Row(NamedTuple):
 _PEERS = "nvidia-h200/2026-11-20-peers.json"
 """The run in which PI0 stood beside its peers."""
 
-_BARE, _MADE = "bare replay, checks nothing", "`make_graphed_callables`"
+_NOTE = (
+    "Medians; each row is of one run. Bare replays, graphs captured by hand and `make_graphed_callables` "
+    "check nothing."
+)
+_MADE, _COMPILED = "`make_graphed_callables`", "`reduce-overhead`"
 _BITWISE = ", bitwise equal"
 ROWS = (
     Row("4 x Linear(256)+ReLU, batch 1", "nvidia-h200", "overhead", "4 x (Linear, ReLU)",
-        {"bare replay": _BARE, "make_graphed_callables": _MADE, "reduce-overhead": "`reduce-overhead`"},
+        {"bare replay": "bare replay", "make_graphed_callables": _MADE, "reduce-overhead": _COMPILED},
         ("rote bitwise equal to eager", _BITWISE)),
     Row("Linear(1024)+SGD training step, batch 64", "nvidia-h200", "linear_sgd", "new inputs",
         {"hand": "captured by hand"}, ("rote: losses and parameters after 50 steps", _BITWISE)),
     Row("small transformer + AdamW (fused), whole step", "nvidia-h200", "adamw", "fused", {},
         ("fused: 20 steps bitwise equal", _BITWISE)),
     Row("4 transformer layers, forward graphed, backward outside", "nvidia-h200", "backward",
-        "forward and backward", {"make_graphed_callables": f"{_MADE}, checks nothing"},
+        "forward and backward", {"make_graphed_callables": _MADE},
         ("loss and gradients of every step bitwise equal", _BITWISE)),
     Row("on a CPU: MLP training step, batch 8, width 64, one thread", "host", "host_mlp",
         "batch 8, width 64", {}, ("parameters after 100 steps bitwise equal", _BITWISE)),
@@ -66,11 +71,16 @@ def figures() -> str:
         peers = "; ".join(f"{name} {duration(times[way])}" for way, name in row.peers.items()) or "-"
         check, text = row.remark
         remark = text if case["checks"].get(check) else ""
-        lines.append(f"| {row.work} | {duration(times['eager'])} | {peers} | {duration(times['rote'])}{remark} |")
-        files[f"{path.parent.name}/{path.name}"] = f"{document['device']}, torch {document['versions']['torch']}"
+        lines.append(
+            f"| {row.work} | {duration(times['eager'])} | {peers} | {duration(times['rote'])}{remark} |"
+        )
+        files[f"{path.parent.name}/{path.name}"] = (
+            f"{document['device']}, torch {document['versions']['torch']}"
+        )
     lines += [_programs(), ""]
     told = "; ".join(f"`{name}` ({what})" for name, what in sorted(files.items()))
-    lines.append(f"Medians; each row is of one run. From `benchmarks/results/`: {told}; `nvidia-h200/footguns.json`.")
+    note = f"{_NOTE} {_guards()} From `benchmarks/results/`: {told}; `nvidia-h200/footguns.json`."
+    lines += wrap(note, 118, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines)
 
 
@@ -104,13 +114,32 @@ def _policy() -> list[str]:
     times = {row["way"]: row["median_us"] for row in case["rows"] if row["subject"] == "2 views"}
     compiled, first = case["facts"]["2 views: compile"], case["facts"]["2 views: first fast call"]
     assert case["facts"]["2 views: raw"]["error"] and case["checks"]["2 views: bitwise equal on new inputs"]
-    peer = f"{duration(compiled['times']['compile']['median_us'])}, differs by {compiled['largest_difference']:.2g}"
+    peer = duration(compiled["times"]["compile"]["median_us"])
+    peer = f"`reduce-overhead` {peer}, differs by {compiled['largest_difference']:.2g}"
     ready, recorded = (duration(1e6 * s) for s in (compiled["ready_after_s"], first["recorded_after_s"]))
     return [
-        f"| PI0 `sample_actions`, 2 views, batch 1, bf16 | {duration(times['eager'])} | `reduce-overhead` {peer}; "
+        f"| PI0 `sample_actions`, 2 views, batch 1, bf16 | {duration(times['eager'])} | {peer}; "
         f"raw `torch.cuda.graph` fails | {duration(times['rote'])}{_BITWISE} |",
         f"| the same: until it is fast | - | `reduce-overhead` {ready} | {recorded} |",
     ]
+
+
+def _guards() -> str:
+    """What rote's own checks cost, by the number of parameters."""
+    for path in sorted((RESULTS / "nvidia-h200").glob("*.json"), reverse=True):
+        case = json.loads(path.read_text(encoding="utf-8")).get("cases", {}).get("guards")
+        if case:
+            rows = [row for row in case["rows"] if row["way"] == "rote"]
+            told = [
+                f"{duration(row['host_us'])} with {case['facts'][row['subject'] + ': parameters']:,} parameters"
+                for row in rows
+            ]
+            bare = min(row["host_us"] for row in case["rows"] if row["way"] == "bare replay")
+            return (
+                f"Host time of a call with all guards on: {', '.join(told)}; of a bare replay {duration(bare)} "
+                f"(`{path.parent.name}/{path.name}`)."
+            )
+    raise LookupError("no result has the case guards")
 
 
 def _programs() -> str:
@@ -124,6 +153,7 @@ def _programs() -> str:
             for outcome in ("right", "wrong", "refused")
         )
 
+    replayed = sum(case["rote"]["replays"] for case in cases)
     shown = f"`reduce-overhead` {counted('reduce-overhead')}; by hand {counted('by hand')}"
     text = f"{len(cases)} programs people get wrong: right, silently wrong, refused"
-    return f"| [{text}](docs/footguns.md) | {counted('eager')} | {shown} | {counted('rote')} |"
+    return f"| [{text}](docs/footguns.md) | {counted('eager')} | {shown} | {counted('rote')}, {replayed} replayed |"

@@ -22,5 +22,7 @@ def sections() -> str:
     ordered = sorted(RULES, key=lambda rule: rule.code)
     for digit, group in groupby(ordered, key=lambda rule: rule.code[2]):
         parts.append(f"## {GROUPS.get(digit, f'{digit}xx')}")
-        parts += [f"### {rule.code}: {rule.title} {{#{rule.code.lower()}}}\n\n{rule.remedy}" for rule in group]
+        parts += [
+            f"### {rule.code}: {rule.title} {{#{rule.code.lower()}}}\n\n{rule.remedy}" for rule in group
+        ]
     return "\n\n".join(parts)

@@ -109,7 +109,8 @@ def _loop(state: State, _: State, events: list[str]) -> list[str]:
     """An arrow from the top of a box back to it, on the side that looks outwards."""
     (x, y), half = PLACES[state], BOX[1] / 2
     top, x = y - half, x + math.copysign(BOX[0] / 4, x - WIDTH / 2)
-    path = f"M{x - 22:.0f} {top:.0f}C{x - 40:.0f} {top - 52:.0f} {x + 40:.0f} {top - 52:.0f} {x + 22:.0f} {top:.0f}"
+    bend = f"{x - 40:.0f} {top - 52:.0f} {x + 40:.0f} {top - 52:.0f}"
+    path = f"M{x - 22:.0f} {top:.0f}C{bend} {x + 22:.0f} {top:.0f}"
     return [_path(path), _text(x, top - 46 - LINE * (len(events) - 1), events, "middle")]
 
 
@@ -139,4 +140,3 @@ def table() -> str:
         cells = [row[event].value if event in row else "" for row in TABLE.values()]
         rows.append(f"| {event.value} | {' | '.join(cells)} |")
     return "\n".join(rows)
-

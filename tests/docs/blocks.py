@@ -20,7 +20,9 @@ import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_FENCE = re.compile(r"(?:^<!-- (?P<note>[^\n]*?) -->\n+)?^```(?P<kind>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
+_FENCE = re.compile(
+    r"(?:^<!-- (?P<note>[^\n]*?) -->\n+)?^```(?P<kind>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S
+)
 _TARGET = re.compile(r"^make (.*)$", re.M)
 
 
@@ -95,7 +97,9 @@ class Runner:
         assert checker.check_output(block.code, self._printed, flags), f"printed:\n{self._printed}"
 
     def _shell(self, block: Block) -> None:
-        checked = subprocess.run(["bash", "-n"], input=block.code, text=True, capture_output=True, check=False)
+        checked = subprocess.run(
+            ["bash", "-n"], input=block.code, text=True, capture_output=True, check=False
+        )
         assert checked.returncode == 0, checked.stderr
         for line in _TARGET.findall(block.code):
             for word in line.partition("#")[0].split():

@@ -30,7 +30,9 @@ def test_no_fence_is_overlooked() -> None:
     for page in PAGES:
         lines = page.read_text().splitlines()
         fences = sum(line.lstrip().startswith("```") for line in lines)
-        assert fences == 2 * len(blocks(page)), f"{page.relative_to(ROOT)} has a fence that is not at the margin"
+        assert fences == 2 * len(blocks(page)), (
+            f"{page.relative_to(ROOT)} has a fence that is not at the margin"
+        )
 
 
 @pytest.mark.parametrize(
