@@ -39,6 +39,8 @@ class Row(NamedTuple):
 _PEERS = "nvidia-h200/2026-11-20-peers.json"
 """The run in which PI0 stood beside its peers."""
 
+_PROGRAMS = "nvidia-h200/footguns.json"
+
 _NOTE = (
     "Medians; each row is of one run. Bare replays, graphs captured by hand and `make_graphed_callables` "
     "check nothing."
@@ -64,9 +66,9 @@ ROWS = (
 def figures() -> str:
     """The table, and where it comes from."""
     lines = ["| work, time per call | eager | peers | rote |", "| --- | --- | --- | --- |", *_policy()]
-    files = {_PEERS: "NVIDIA H200, torch 2.11.0+cu130"}
+    files = {name: _device(RESULTS / name) for name in (_PEERS, _PROGRAMS)}
     for row in ROWS:
-        path, document, case = _newest(row)
+        path, case = _newest(row)
         times = {each["way"]: each["median_us"] for each in case["rows"] if each["subject"] == row.subject}
         peers = "; ".join(f"{name} {duration(times[way])}" for way, name in row.peers.items()) or "-"
         check, text = row.remark
@@ -74,12 +76,13 @@ def figures() -> str:
         lines.append(
             f"| {row.work} | {duration(times['eager'])} | {peers} | {duration(times['rote'])}{remark} |"
         )
-        files[f"{path.parent.name}/{path.name}"] = (
-            f"{document['device']}, torch {document['versions']['torch']}"
-        )
+        files[f"{path.parent.name}/{path.name}"] = _device(path)
     lines += [_programs(), ""]
-    told = "; ".join(f"`{name}` ({what})" for name, what in sorted(files.items()))
-    note = f"{_NOTE} {_guards()} From `benchmarks/results/`: {told}; `nvidia-h200/footguns.json`."
+    made = {device: [name for name in sorted(files) if files[name] == device] for device in files.values()}
+    told = "; ".join(
+        f"{device}: {', '.join(f'`{name}`' for name in names)}" for device, names in made.items()
+    )
+    note = f"{_NOTE} {_guards()} From `benchmarks/results/`, {told}."
     lines += wrap(note, 118, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines)
 
@@ -97,15 +100,20 @@ def with_figures(text: str) -> str:
     return f"{head}{BEGIN}\n{figures()}\n{END}{tail}"
 
 
-def _newest(row: Row) -> tuple[Path, dict[str, Any], dict[str, Any]]:
+def _newest(row: Row) -> tuple[Path, dict[str, Any]]:
     needed = {"eager", "rote", *row.peers}
     for path in sorted((RESULTS / row.folder).glob("*.json"), reverse=True):
         document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         case = document.get("cases", {}).get(row.case, {})
         ways = {each["way"] for each in case.get("rows", []) if each["subject"] == row.subject}
         if needed <= ways:
-            return path, document, case
+            return path, case
     raise LookupError(f"no result has {row.case}, {row.subject}, with {', '.join(sorted(needed))}")
+
+
+def _device(path: Path) -> str:
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return f"{document['device']}, torch {document['versions']['torch']}"
 
 
 def _policy() -> list[str]:
@@ -130,21 +138,22 @@ def _guards() -> str:
         case = json.loads(path.read_text(encoding="utf-8")).get("cases", {}).get("guards")
         if case:
             rows = [row for row in case["rows"] if row["way"] == "rote"]
+            counts = [case["facts"][f"{row['subject']}: parameters"] for row in rows]
             told = [
-                f"{duration(row['host_us'])} with {case['facts'][row['subject'] + ': parameters']:,} parameters"
-                for row in rows
+                f"{duration(row['host_us'])} with {count:,} parameters"
+                for row, count in zip(rows, counts, strict=True)
             ]
             bare = min(row["host_us"] for row in case["rows"] if row["way"] == "bare replay")
             return (
-                f"Host time of a call with all guards on: {', '.join(told)}; of a bare replay {duration(bare)} "
-                f"(`{path.parent.name}/{path.name}`)."
+                f"Host time of a call with all guards on: {', '.join(told)}; of a bare replay "
+                f"{duration(bare)} (`{path.parent.name}/{path.name}`)."
             )
     raise LookupError("no result has the case guards")
 
 
 def _programs() -> str:
     """How the programs of ``docs/footguns.md`` come out, counted."""
-    document = json.loads((RESULTS / "nvidia-h200" / "footguns.json").read_text(encoding="utf-8"))
+    document = json.loads((RESULTS / _PROGRAMS).read_text(encoding="utf-8"))
     cases = list(document["cases"].values())
 
     def counted(way: str) -> str:
@@ -156,4 +165,5 @@ def _programs() -> str:
     replayed = sum(case["rote"]["replays"] for case in cases)
     shown = f"`reduce-overhead` {counted('reduce-overhead')}; by hand {counted('by hand')}"
     text = f"{len(cases)} programs people get wrong: right, silently wrong, refused"
-    return f"| [{text}](docs/footguns.md) | {counted('eager')} | {shown} | {counted('rote')}, {replayed} replayed |"
+    own = f"{counted('rote')}; {replayed} replayed"
+    return f"| [{text}](docs/footguns.md) | {counted('eager')} | {shown} | {own} |"
