@@ -44,7 +44,8 @@ test: lint docs pytest
 # Nothing is fetched, when they are built or read. The variable silences an announcement of the theme.
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(INSTALLED)
-	$(call tool,material,$(PY) -m mkdocs build --strict --quiet)
+	$(call tool,$(PAGES_NEED),$(PY) -m mkdocs build --strict --quiet)
+PAGES_NEED := material, mkdocstrings, typer
 
 pytest test-cuda: export OMP_NUM_THREADS := 1
 

@@ -6,12 +6,15 @@ Each reason stands in a test that fails strictly as soon as it no longer holds, 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[2] / "tests"
 LIMITS = TESTS / "differential" / "test_known_limits.py"
 GAPS = TESTS / "differential" / "test_known_gaps.py"
 FOUND = TESTS / "fuzz" / "test_found.py"
+
+_NAME = re.compile(r"\b\w+\(\)|\b_\w+|\b[a-z]+_\w+")
 
 
 def reasons(path: Path) -> list[str]:
@@ -46,4 +49,11 @@ def differences() -> str:
 
 
 def _listed(path: Path) -> str:
-    return "\n".join(f"- {text}" for text in reasons(path))
+    return "\n".join(f"- {_quoted(text)}" for text in reasons(path))
+
+
+def _quoted(text: str) -> str:
+    """Names and calls as code, or their underscores would make words bold."""
+    parts = text.split("`")
+    parts[::2] = [_NAME.sub(r"`\g<0>`", part) for part in parts[::2]]
+    return "`".join(parts)
