@@ -79,7 +79,8 @@ def named(text: str, target: str, path: str) -> str:
     whole = posixpath.normpath(posixpath.join("docs", posixpath.dirname(path), target))
     if whole.startswith("docs/"):
         return f"[{text}]({target})"
-    return f"`{whole}`" if text in ("", whole) else f"{text} (`{whole}`)"
+    known = text in ("", whole, posixpath.basename(whole), posixpath.splitext(posixpath.basename(whole))[0])
+    return f"`{whole}`" if known else f"{text} (`{whole}`)"
 
 
 def linked(markdown: str, path: str, pages: list[str]) -> str:

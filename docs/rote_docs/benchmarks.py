@@ -45,12 +45,14 @@ def _section(name: str, path: Path, document: dict[str, Any], case: dict[str, An
 
 
 def fuzzing() -> str:
-    """The newest long run of random programs on each device."""
+    """The newest long runs of random programs on each device."""
     lines = ["| device | torch | seed | scenes | calls | replayed | failures | file |", "| --- " * 8 + "|"]
     for folder in sorted(path for path in RESULTS.iterdir() if path.is_dir()):
         found = sorted(folder.glob("*-fuzz.json"))
-        if found:
-            run: dict[str, Any] = json.loads(found[-1].read_text(encoding="utf-8"))
+        document: dict[str, Any] = (
+            json.loads(found[-1].read_text(encoding="utf-8")) if found else {"runs": []}
+        )
+        for run in document.get("runs", [document]):
             cells = (
                 run["device"], run["torch"], run["seed"], f"{run['wanted']:,}", f"{run['calls']:,}",
                 f"{run['replayed share']:.0%}", len(run["failures"]), f"`{folder.name}/{found[-1].name}`",

@@ -49,7 +49,7 @@ def test_links_go_up_and_to_the_page_of_a_rule() -> None:
 @pytest.mark.parametrize(
     ("target", "path", "expected"),
     [
-        ("../src/rote/front/graph.py", "footguns.md", "graph (`src/rote/front/graph.py`)"),
+        ("../src/rote/front/graph.py", "footguns.md", "`src/rote/front/graph.py`"),
         ("../../tests/x.py", "rules/index.md", "graph (`tests/x.py`)"),
         ("../options.md", "reference/rote.md", "[graph](../options.md)"),
     ],
