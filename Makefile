@@ -1,4 +1,4 @@
-# make demo | test | test-cuda | bench | lint | clean | distclean
+# make demo | test | test-cuda | bench | docs | lint | clean | distclean
 #
 # A Python that already has a CUDA build of torch is used as it is: nothing is installed, and lint tools
 # it lacks are skipped with a line that says so. Otherwise .venv is made once, with the CPU build of torch.
@@ -6,7 +6,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cuda bench lint ruff format types contracts pytest install clean distclean
+.PHONY: help demo test test-cuda bench docs lint ruff format types contracts pytest install clean distclean
 
 # A name found on PATH may be a shim that fails, so candidates are tried by running them.
 RECENT     := import sys; assert sys.version_info >= (3, 11)
@@ -39,7 +39,13 @@ demo: $(INSTALLED)
 bench: $(INSTALLED)
 	$(PY) -m benchmarks.run
 
-test: lint pytest
+test: lint docs pytest
+
+# Nothing is fetched, when they are built or read. The variable silences an announcement of the theme.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(INSTALLED)
+	$(call tool,$(PAGES_NEED),$(PY) -m mkdocs build --strict --quiet)
+PAGES_NEED := material, mkdocstrings, typer
 
 pytest test-cuda: export OMP_NUM_THREADS := 1
 

@@ -67,8 +67,7 @@ def load_quantized(
 
     Raises:
         MisuseError: The file is damaged, was not made by :func:`save_quantized`, does not fit the model, or
-        was made
-            with another configuration; the message names what differs. The model is as it was.
+            was made with another configuration; the message names what differs. The model is as it was.
         OptionError: There is no such ``way``, or it does not fit a layer.
     """
     tensors, metadata = storage.read(path)

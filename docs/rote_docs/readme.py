@@ -1,0 +1,169 @@
+"""The table of figures in the README, from the measurements in ``benchmarks/results``.
+
+Each row names a case, what was worked on, and the ways to show; the newest file that has them all is taken,
+so that every row is of one run. The footnote names the files.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+from .benchmarks import RESULTS, duration
+
+BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
+
+
+class Row(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        work: What is shown in the first column.
+        folder: Of the device.
+        case: Of the results.
+        subject: Of the case.
+        peers: How the results call a way, and how the table does.
+        remark: Stands behind rote's figure, if the check of that name held.
+    """
+
+    work: str
+    folder: str
+    case: str
+    subject: str
+    peers: dict[str, str]
+    remark: tuple[str, str] = ("", "")
+
+
+_PEERS = "nvidia-h200/2026-11-20-peers.json"
+"""The run in which PI0 stood beside its peers."""
+
+_PROGRAMS = "nvidia-h200/footguns.json"
+
+_NOTE = (
+    "Medians; each row is of one run. Bare replays, graphs captured by hand and `make_graphed_callables` "
+    "check nothing."
+)
+_MADE, _COMPILED = "`make_graphed_callables`", "`reduce-overhead`"
+_BITWISE = ", bitwise equal"
+ROWS = (
+    Row("4 x Linear(256)+ReLU, batch 1", "nvidia-h200", "overhead", "4 x (Linear, ReLU)",
+        {"bare replay": "bare replay", "make_graphed_callables": _MADE, "reduce-overhead": _COMPILED},
+        ("rote bitwise equal to eager", _BITWISE)),
+    Row("Linear(1024)+SGD training step, batch 64", "nvidia-h200", "linear_sgd", "new inputs",
+        {"hand": "captured by hand"}, ("rote: losses and parameters after 50 steps", _BITWISE)),
+    Row("small transformer + AdamW (fused), whole step", "nvidia-h200", "adamw", "fused", {},
+        ("fused: 20 steps bitwise equal", _BITWISE)),
+    Row("4 transformer layers, forward graphed, backward outside", "nvidia-h200", "backward",
+        "forward and backward", {"make_graphed_callables": _MADE},
+        ("loss and gradients of every step bitwise equal", _BITWISE)),
+    Row("on a CPU: MLP training step, batch 8, width 64, one thread", "host", "host_mlp",
+        "batch 8, width 64", {}, ("parameters after 100 steps bitwise equal", _BITWISE)),
+)  # fmt: skip
+
+
+def figures() -> str:
+    """The table, and where it comes from."""
+    lines = ["| work, time per call | eager | peers | rote |", "| --- | --- | --- | --- |", *_policy()]
+    files = {name: _device(RESULTS / name) for name in (_PEERS, _PROGRAMS)}
+    for row in ROWS:
+        path, case = _newest(row)
+        times = {each["way"]: each["median_us"] for each in case["rows"] if each["subject"] == row.subject}
+        peers = "; ".join(f"{name} {duration(times[way])}" for way, name in row.peers.items()) or "-"
+        check, text = row.remark
+        remark = text if case["checks"].get(check) else ""
+        lines.append(
+            f"| {row.work} | {duration(times['eager'])} | {peers} | {duration(times['rote'])}{remark} |"
+        )
+        files[f"{path.parent.name}/{path.name}"] = _device(path)
+    lines += [_programs(), ""]
+    made = {device: [name for name in sorted(files) if files[name] == device] for device in files.values()}
+    told = "; ".join(
+        f"{device}: {', '.join(f'`{name}`' for name in names)}" for device, names in made.items()
+    )
+    note = f"{_NOTE} {_guards()} From `benchmarks/results/`, {told}."
+    lines += wrap(note, 118, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
+
+
+def with_figures(text: str) -> str:
+    """The README with a fresh table between its two comments.
+
+    Raises:
+        ValueError: A comment is missing.
+    """
+    head, begin, rest = text.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the README has lost {BEGIN} or {END}")
+    return f"{head}{BEGIN}\n{figures()}\n{END}{tail}"
+
+
+def _newest(row: Row) -> tuple[Path, dict[str, Any]]:
+    needed = {"eager", "rote", *row.peers}
+    for path in sorted((RESULTS / row.folder).glob("*.json"), reverse=True):
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        case = document.get("cases", {}).get(row.case, {})
+        ways = {each["way"] for each in case.get("rows", []) if each["subject"] == row.subject}
+        if needed <= ways:
+            return path, case
+    raise LookupError(f"no result has {row.case}, {row.subject}, with {', '.join(sorted(needed))}")
+
+
+def _device(path: Path) -> str:
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return f"{document['device']}, torch {document['versions']['torch']}"
+
+
+def _policy() -> list[str]:
+    """PI0 beside ``torch.compile``, whose times are among the facts of the case."""
+    case = json.loads((RESULTS / _PEERS).read_text(encoding="utf-8"))["cases"]["pi0"]
+    times = {row["way"]: row["median_us"] for row in case["rows"] if row["subject"] == "2 views"}
+    compiled, first = case["facts"]["2 views: compile"], case["facts"]["2 views: first fast call"]
+    assert case["facts"]["2 views: raw"]["error"] and case["checks"]["2 views: bitwise equal on new inputs"]
+    peer = duration(compiled["times"]["compile"]["median_us"])
+    peer = f"`reduce-overhead` {peer}, differs by {compiled['largest_difference']:.2g}"
+    ready, recorded = (duration(1e6 * s) for s in (compiled["ready_after_s"], first["recorded_after_s"]))
+    return [
+        f"| PI0 `sample_actions`, 2 views, batch 1, bf16 | {duration(times['eager'])} | {peer}; "
+        f"raw `torch.cuda.graph` fails | {duration(times['rote'])}{_BITWISE} |",
+        f"| the same: until it is fast | - | `reduce-overhead` {ready} | {recorded} |",
+    ]
+
+
+def _guards() -> str:
+    """What rote's own checks cost, by the number of parameters."""
+    for path in sorted((RESULTS / "nvidia-h200").glob("*.json"), reverse=True):
+        case = json.loads(path.read_text(encoding="utf-8")).get("cases", {}).get("guards")
+        if case:
+            rows = [row for row in case["rows"] if row["way"] == "rote"]
+            counts = [case["facts"][f"{row['subject']}: parameters"] for row in rows]
+            told = [
+                f"{duration(row['host_us'])} with {count:,} parameters"
+                for row, count in zip(rows, counts, strict=True)
+            ]
+            bare = min(row["host_us"] for row in case["rows"] if row["way"] == "bare replay")
+            return (
+                f"Host time of a call with all guards on: {', '.join(told)}; of a bare replay "
+                f"{duration(bare)} (`{path.parent.name}/{path.name}`)."
+            )
+    raise LookupError("no result has the case guards")
+
+
+def _programs() -> str:
+    """How the programs of ``docs/footguns.md`` come out, counted."""
+    document = json.loads((RESULTS / _PROGRAMS).read_text(encoding="utf-8"))
+    cases = list(document["cases"].values())
+
+    def counted(way: str) -> str:
+        return ", ".join(
+            str(sum(case[way]["outcome"] == outcome for case in cases))
+            for outcome in ("right", "wrong", "refused")
+        )
+
+    replayed = sum(case["rote"]["replays"] for case in cases)
+    shown = f"`reduce-overhead` {counted('reduce-overhead')}; by hand {counted('by hand')}"
+    text = f"{len(cases)} programs people get wrong: right, silently wrong, refused"
+    own = f"{counted('rote')}; {replayed} replayed"
+    return f"| [{text}](docs/footguns.md) | {counted('eager')} | {shown} | {own} |"

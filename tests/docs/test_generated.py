@@ -1,0 +1,194 @@
+"""What the pages say of the code is what the code says."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import xml.etree.ElementTree as ElementTree
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from rote_docs import benchmarks, limits, options, readme, rules, states
+
+import rote
+import rote.quant
+import rote.testing
+from rote.front import padding, shapes
+from rote.hazards.rules import RULES
+from rote.memory.budget import SLABS
+from rote.recording.entry import MAX_PENDING
+from rote.recording.states import FIRST_REST, PATIENCE, TABLE
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+# ---------------------------------------------------------------------- the state diagram
+
+
+def test_the_drawing_in_the_repository_is_the_generated_one() -> None:
+    assert states.DRAWING.read_text(encoding="utf-8") == states.drawing(), "run: python docs/write.py"
+    assert f"]({states.DRAWING.relative_to(DOCS).as_posix()})" in page("call.md")
+
+
+def test_the_drawing_shows_every_state_and_every_event_of_the_table() -> None:
+    root = ElementTree.fromstring(states.drawing())
+    texts = [" ".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {state.value for state in TABLE} <= set(texts)
+    labels = [text for text in texts if text not in {state.value for state in TABLE}]
+    assert len(labels) == len(states.arrows())
+    for label, events in zip(labels, states.arrows().values(), strict=True):
+        assert label == " ".join(event.value for event in events)
+
+
+def test_the_drawing_changes_with_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = states.drawing()
+    row = dict(TABLE[states.State.EAGER])
+    row[states.Event.RECORDED] = states.State.REPLAYING  # an arrow without a place of its own
+    monkeypatch.setitem(TABLE, states.State.EAGER, row)
+    assert states.drawing() != before
+    assert "| recording finished |  | replaying | replaying | replaying |" in states.table()
+
+
+def test_the_table_of_transitions_is_complete() -> None:
+    rows = [line.split(" | ") for line in states.table().splitlines()[2:]]
+    cells = [cell.strip("| ") for row in rows for cell in row[1:]]
+    assert sum(bool(cell) for cell in cells) == sum(len(row) for row in TABLE.values())
+
+
+# ---------------------------------------------------------------------- options, reports, rules, limits
+
+
+def test_every_option_has_a_section_with_its_default() -> None:
+    sections = dict(re.findall(r"^### (\w+)\n\n`\w+: (.*)`$", options.sections(), re.M))
+    assert list(sections) == [field.name for field in fields(rote.Options)]
+    for field in fields(rote.Options):
+        assert sections[field.name].endswith(f"= {field.default!r}")
+
+
+def test_every_option_is_described() -> None:
+    told = options.described(rote.Options)
+    assert set(told) == {field.name for field in fields(rote.Options)}
+    assert all(len(text) > 20 and ":class:" not in text for text in told.values())
+
+
+def test_every_field_of_a_report_is_described() -> None:
+    listed = options.reports()
+    for place, kind in options.REPORTS.items():
+        assert f"**`{place}`**" in listed
+        assert set(options.described(kind)) == {field.name for field in fields(kind)}
+
+
+def test_every_rule_is_on_the_page_once() -> None:
+    headings = re.findall(r"^### (RT\d{3}): (.*) \{#(\w+)\}$", rules.sections(), re.M)
+    assert sorted(code for code, _, _ in headings) == sorted(rule.code for rule in RULES)
+    assert {rule.code[2] for rule in RULES} <= set(rules.GROUPS)
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=lambda path: path.name)
+def test_codes_on_a_page_are_codes_of_rules(path: Path) -> None:
+    known = {rule.code for rule in RULES}
+    assert set(re.findall(r"\bRT\d{3}\b", path.read_text(encoding="utf-8"))) <= known
+
+
+@pytest.mark.parametrize(
+    ("path", "inserted"),
+    [(limits.LIMITS, limits.limits), (limits.GAPS, limits.gaps), (limits.FOUND, limits.differences)],
+    ids=lambda each: getattr(each, "stem", ""),
+)
+def test_each_test_that_may_fail_is_a_limit_on_the_page(path: Path, inserted: object) -> None:
+    text = path.read_text(encoding="utf-8")
+    marks = len(re.findall(r"^@limit\(|^@gap\(|= gap\(|^@pytest\.mark\.xfail\(", text, re.M))
+    assert marks > 0
+    assert len(limits.reasons(path)) == marks
+    assert callable(inserted) and inserted().count("\n- ") == marks - 1
+
+
+def test_results_are_listed_with_their_files() -> None:
+    tables = benchmarks.tables()
+    cited = set(re.findall(r"`benchmarks/results/([^`]+\.json)`", tables))
+    assert cited and all((benchmarks.RESULTS / name).is_file() for name in cited)
+    assert "| rote |" in tables
+    assert benchmarks.fuzzing().count("\n") >= 2
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [
+        (None, ""),
+        (2.53, "2.53 us"),
+        (94.04, "94 us"),
+        (1486.4, "1.49 ms"),
+        (172004.6, "172 ms"),
+        (3.01e6, "3.01 s"),
+    ],
+)
+def test_durations(us: float | None, text: str) -> None:
+    assert benchmarks.duration(us) == text
+
+
+# ---------------------------------------------------------------------- README, reference, figures in prose
+
+
+def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme.with_figures(text) == text, "run: python docs/write.py"
+
+
+def test_a_readme_without_its_marks_is_refused() -> None:
+    with pytest.raises(ValueError, match="has lost"):
+        readme.with_figures("no table here")
+
+
+def test_a_row_without_results_is_refused() -> None:
+    row = readme.Row("x", "host", "host_mlp", "batch 8, width 64", {"another way": "x"})
+    with pytest.raises(LookupError, match="host_mlp, batch 8, width 64, with another way"):
+        readme._newest(row)
+
+
+@pytest.mark.parametrize("module", [rote, rote.testing, rote.quant], ids=lambda module: module.__name__)
+def test_everything_public_is_in_the_reference(module: object) -> None:
+    shown = {
+        name
+        for path in (DOCS / "reference").glob("*.md")
+        for name in re.findall(r"^::: (\S+)$", path.read_text(), re.M)
+    }
+    public = {f"{module.__name__}.{name}" for name in module.__all__}
+    elsewhere = {"rote.Options"}  # the options have a page of their own
+    assert public - elsewhere <= shown
+    assert {name for name in shown if name.rpartition(".")[0] == module.__name__} <= public
+
+
+def test_every_error_is_described() -> None:
+    raised = {
+        name
+        for name in rote.__all__
+        if isinstance(getattr(rote, name), type) and issubclass(getattr(rote, name), BaseException)
+    }
+    assert {f"::: rote.{name}" for name in raised} <= set(page("reference/errors.md").splitlines())
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    listed = re.findall(r"^\| `(\w+)` \|", page("index.md"), re.M)
+    assert sorted(listed) == sorted(project["optional-dependencies"])
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("call.md", f"After {PATIENCE} unsteady calls in a row a key runs eagerly for {FIRST_REST} calls"),
+        ("training.md", f"up to {MAX_PENDING} are made for one state"),
+        ("memory.md", "two calls of each bucket" if shapes.CHECKS == 2 else "?"),
+        ("memory.md", "with five kinds of padding" if padding.VARIATIONS == 5 else "?"),
+        ("memory.md", "slabs of an eighth of the limit" if SLABS == 8 else "?"),
+        ("report.md", "its first `warmup + 2` calls"),
+    ],
+)
+def test_numbers_in_prose_are_those_of_the_code(name: str, sentence: str) -> None:
+    assert sentence in " ".join(page(name).split())
