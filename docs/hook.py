@@ -12,14 +12,17 @@ from __future__ import annotations
 import logging
 import posixpath
 import re
+from functools import partial
 from typing import Any
 
 from markdown.extensions.toc import slugify
-from rote_docs import benchmarks, commands, limits, options, rules, states
+from rote_docs import benchmarks, commands, limits, options, readme, rules, states
 
 log = logging.getLogger("mkdocs.hooks.rote")
 
 INSERTS = {
+    "readme-two-commands": partial(readme.section, "Two commands"),
+    "readme-an-example": partial(readme.section, "An example"),
     "transitions": states.table,
     "options": options.sections,
     "report": options.reports,

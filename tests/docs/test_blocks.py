@@ -11,10 +11,14 @@ from .blocks import Block, Runner, blocks
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_CODE = [page for page in PAGES if blocks(page)]
+NEEDS = {"quantization.md": ["safetensors"]}
+"""Optional packages of a page's code."""
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_code_on_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in NEEDS.get(page.name, ()):
+        pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     runner = Runner(tmp_path, (ROOT / "Makefile").read_text())
     for block in blocks(page):

@@ -144,6 +144,14 @@ def test_a_readme_without_its_marks_is_refused() -> None:
         readme.with_figures("no table here")
 
 
+def test_a_section_of_the_readme_is_taken_whole() -> None:
+    example = readme.section("An example")
+    assert example.startswith("```python\nimport torch, rote") and "\n## " not in example
+    assert "](docs/" not in readme.section("Where to read")
+    with pytest.raises(LookupError, match="no section 'Another'"):
+        readme.section("Another")
+
+
 def test_a_row_without_results_is_refused() -> None:
     row = readme.Row("x", "host", "host_mlp", "batch 8, width 64", {"another way": "x"})
     with pytest.raises(LookupError, match="host_mlp, batch 8, width 64, with another way"):
