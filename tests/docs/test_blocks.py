@@ -11,7 +11,7 @@ from .blocks import Block, Runner, blocks
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_CODE = [page for page in PAGES if blocks(page)]
-NEEDS = {"quantization.md": ["safetensors"]}
+NEEDS = {"quantization.md": ["safetensors"], "README.md": ["safetensors"]}
 """Optional packages of a page's code."""
 
 
@@ -50,6 +50,9 @@ def test_no_fence_is_overlooked() -> None:
         (Block(1, "text", "2\n", "output"), "no block before"),
         (Block(1, "sh", "if", ""), "syntax error"),
         (Block(1, "sh", "make everything-up", ""), "no target everything-up"),
+        (Block(1, "sh", "rote everything", ""), "no command rote everything"),
+        (Block(1, "sh", "rote quantize x.py:f --sideways", ""), "no --sideways"),
+        (Block(1, "sh", "python -m nowhere", ""), "no module nowhere"),
         (Block(1, "rust", "fn main() {}", ""), "checked by nothing"),
     ],
 )
