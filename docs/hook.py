@@ -16,7 +16,11 @@ from functools import partial
 from typing import Any
 
 from markdown.extensions.toc import slugify
-from rote_docs import benchmarks, commands, limits, options, readme, rules, states
+from rote_docs import benchmarks, commands, limits, options, readme, reference, rules, states
+
+import rote
+import rote.quant
+import rote.testing
 
 log = logging.getLogger("mkdocs.hooks.rote")
 
@@ -32,6 +36,10 @@ INSERTS = {
     "differences": limits.differences,
     "benchmarks": benchmarks.tables,
     "fuzz": benchmarks.fuzzing,
+    "reference-rote": partial(reference.listed, rote),
+    "reference-testing": partial(reference.listed, rote.testing),
+    "reference-quant": partial(reference.listed, rote.quant),
+    "reference-errors": reference.errors,
     "commands": commands.sections,
 }
 

@@ -7,9 +7,10 @@ import tomllib
 import xml.etree.ElementTree as ElementTree
 from dataclasses import fields
 from pathlib import Path
+from types import ModuleType
 
 import pytest
-from rote_docs import benchmarks, limits, options, readme, rules, states
+from rote_docs import benchmarks, limits, options, readme, reference, rules, states
 
 import rote
 import rote.quant
@@ -158,26 +159,23 @@ def test_a_row_without_results_is_refused() -> None:
         readme._newest(row)
 
 
-@pytest.mark.parametrize("module", [rote, rote.testing, rote.quant], ids=lambda module: module.__name__)
-def test_everything_public_is_in_the_reference(module: object) -> None:
-    shown = {
-        name
-        for path in (DOCS / "reference").glob("*.md")
-        for name in re.findall(r"^::: (\S+)$", path.read_text(), re.M)
-    }
-    public = {f"{module.__name__}.{name}" for name in module.__all__}
-    elsewhere = {"rote.Options"}  # the options have a page of their own
-    assert public - elsewhere <= shown
-    assert {name for name in shown if name.rpartition(".")[0] == module.__name__} <= public
+@pytest.mark.parametrize("package", [rote, rote.testing, rote.quant], ids=lambda package: package.__name__)
+def test_everything_public_is_in_the_reference_once(package: ModuleType) -> None:
+    shown = re.findall(r"^::: (\S+)$", f"{reference.listed(package)}\n{reference.errors()}", re.M)
+    own = [name for name in shown if name.rpartition(".")[0] == package.__name__]
+    public = {f"{package.__name__}.{name}" for name in package.__all__}
+    assert sorted(own) == sorted(public - reference.ELSEWHERE)
+    assert f"<!-- insert: reference-{package.__name__.rpartition('.')[2]} -->" in page(
+        f"reference/{package.__name__.rpartition('.')[2]}.md"
+    )
 
 
-def test_every_error_is_described() -> None:
-    raised = {
-        name
-        for name in rote.__all__
-        if isinstance(getattr(rote, name), type) and issubclass(getattr(rote, name), BaseException)
-    }
-    assert {f"::: rote.{name}" for name in raised} <= set(page("reference/errors.md").splitlines())
+def test_a_family_of_errors_comes_before_its_members() -> None:
+    shown = re.findall(r"^::: rote\.(\S+)$", reference.errors(), re.M)
+    assert shown[0] == "RoteError"
+    for number, name in enumerate(shown):
+        bases = [base.__name__ for base in getattr(rote, name).__bases__ if base.__name__ in shown]
+        assert all(shown.index(base) < number for base in bases)
 
 
 def test_the_extras_are_those_of_the_package() -> None:
