@@ -12,13 +12,21 @@ from __future__ import annotations
 import logging
 import posixpath
 import re
+from functools import partial
 from typing import Any
 
-from rote_docs import benchmarks, commands, limits, options, rules, states
+from markdown.extensions.toc import slugify
+from rote_docs import benchmarks, commands, limits, options, readme, reference, rules, states
+
+import rote
+import rote.quant
+import rote.testing
 
 log = logging.getLogger("mkdocs.hooks.rote")
 
 INSERTS = {
+    "readme-two-commands": partial(readme.section, "Two commands"),
+    "readme-an-example": partial(readme.section, "An example"),
     "transitions": states.table,
     "options": options.sections,
     "report": options.reports,
@@ -28,6 +36,10 @@ INSERTS = {
     "differences": limits.differences,
     "benchmarks": benchmarks.tables,
     "fuzz": benchmarks.fuzzing,
+    "reference-rote": partial(reference.listed, rote),
+    "reference-testing": partial(reference.listed, rote.testing),
+    "reference-quant": partial(reference.listed, rote.quant),
+    "reference-errors": reference.errors,
     "commands": commands.sections,
 }
 
@@ -48,8 +60,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     markdown = _INSERT.sub(lambda found: inserted(found[1]), markdown)
     markdown = _OUTSIDE.sub(lambda found: named(found[1], found[2], path), markdown)
     if not path.startswith("rules/"):
-        pages = [file.src_uri for file in files if file.src_uri.startswith("rules/")]
-        markdown = linked(markdown, path, pages)
+        pages = {file.src_uri: file.content_string for file in files if file.src_uri.startswith("rules/")}
+        markdown = linked(markdown, path, targets(pages))
     return markdown
 
 
@@ -83,15 +95,25 @@ def named(text: str, target: str, path: str) -> str:
     return f"`{whole}`" if known else f"{text} (`{whole}`)"
 
 
-def linked(markdown: str, path: str, pages: list[str]) -> str:
-    """Rule codes in prose as links; headings, code and links stay as they are."""
-    own = {posixpath.basename(page)[:5].upper(): page for page in pages}
+def targets(pages: dict[str, str]) -> dict[str, str]:
+    """The page and the anchor of each rule: the first heading that names its code."""
+    found: dict[str, str] = {}
+    for page, markdown in sorted(pages.items(), key=lambda item: item[0].endswith("index.md")):
+        text = _INSERT.sub(lambda insert: inserted(insert[1]), markdown)
+        for heading in re.findall(r"^#+ (.*)$", text, re.M):
+            words, _, anchor = heading.partition(" {#")
+            for code in _CODE.findall(words):
+                found.setdefault(code, f"{page}#{anchor.rstrip('}') or slugify(words, '-')}")
+    return found
+
+
+def linked(markdown: str, path: str, rules: dict[str, str]) -> str:
+    """Rule codes in prose as links; headings, code, links and codes without a page stay as they are."""
     up = posixpath.relpath(".", posixpath.dirname(path) or ".")
 
     def link(found: re.Match[str]) -> str:
-        code = found[0]
-        target = own.get(code, f"rules/index.md#{code.lower()}")
-        return f"[{code}]({posixpath.normpath(posixpath.join(up, target))})"
+        target = rules.get(found[0])
+        return f"[{found[0]}]({posixpath.normpath(posixpath.join(up, target))})" if target else found[0]
 
     parts = _VERBATIM.split(markdown)
     return "".join(part if number % 2 else _CODE.sub(link, part) for number, part in enumerate(parts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,13 @@ def tables() -> str:
 
 def _section(name: str, path: Path, document: dict[str, Any], case: dict[str, Any]) -> str:
     versions = document["versions"]
+    where = (
+        document["device"] if not name.startswith("host_") else versions["processor"]
+    )  # not the GPU beside it
     lines = [
-        f"## {name}, {document['device']}",
+        f"## {name}, {where}",
         "",
+        *_about(name),
         f"torch {versions['torch']}, Python {versions['python']}; "
         f"`benchmarks/results/{path.parent.name}/{path.name}`.",
         "",
@@ -42,6 +47,13 @@ def _section(name: str, path: Path, document: dict[str, Any], case: dict[str, An
     if failed:
         lines += ["", f"Checks that failed: {'; '.join(failed)}."]
     return "\n".join(lines)
+
+
+def _about(name: str) -> list[str]:
+    """What a case measures: the first paragraph of its module."""
+    path = RESULTS.parent / f"{name}.py"
+    told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    return [told.split("\n\n")[0], ""] if told else []
 
 
 def fuzzing() -> str:

@@ -7,12 +7,14 @@ so that every row is of one run. The footnote names the files.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
 
 from .benchmarks import RESULTS, duration
 
+README = RESULTS.parents[1] / "README.md"
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
 
@@ -85,6 +87,19 @@ def figures() -> str:
     note = f"{_NOTE} {_guards()} From `benchmarks/results/`, {told}."
     lines += wrap(note, 118, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines)
+
+
+def section(title: str) -> str:
+    """What the README has under a heading, with its links as a page needs them.
+
+    Raises:
+        LookupError: There is no such heading.
+    """
+    text = README.read_text(encoding="utf-8")
+    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    if found is None:
+        raise LookupError(f"the README has no section {title!r}")
+    return found[1].replace("](docs/", "](").strip()
 
 
 def with_figures(text: str) -> str:

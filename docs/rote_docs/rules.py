@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
 
-from rote.hazards.rules import RULES
+from rote.hazards.rules import RULES, Rule
 
 GROUPS = {
     "1": "Operations that end a segment",
@@ -13,14 +14,21 @@ GROUPS = {
     "4": "Autograd and optimizers",
     "5": "Values that cannot be handed out",
     "6": "Tensors and devices",
+    "7": "Libraries",
+    "8": "Several processes",
 }
+
+
+def all_rules() -> list[Rule]:
+    """All rules, by code."""
+    found = RULES.values() if isinstance(RULES, Mapping) else RULES
+    return sorted(found, key=lambda rule: rule.code)
 
 
 def sections() -> str:
     """A heading for each group, and one for each rule."""
     parts: list[str] = []
-    ordered = sorted(RULES, key=lambda rule: rule.code)
-    for digit, group in groupby(ordered, key=lambda rule: rule.code[2]):
+    for digit, group in groupby(all_rules(), key=lambda rule: rule.code[2]):
         parts.append(f"## {GROUPS.get(digit, f'{digit}xx')}")
         parts += [
             f"### {rule.code}: {rule.title} {{#{rule.code.lower()}}}\n\n{rule.remedy}" for rule in group

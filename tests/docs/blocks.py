@@ -4,7 +4,8 @@
   Behind ``<!-- not run: WHY -->`` it is only compiled.
 - ``text`` behind ``<!-- output -->`` has to be what the last ``python`` block printed; ``...`` stands for
   anything.
-- ``sh`` has to be the shell's syntax, and every ``make`` target in it has to exist.
+- ``sh`` has to be the shell's syntax, and every ``make`` target, ``rote`` command with its options and
+  ``python -m`` module in it has to exist.
 - ``json`` has to be JSON. Other languages are errors.
 """
 
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import importlib
+import importlib.util
 import io
 import json
 import linecache
@@ -20,10 +23,23 @@ import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 _FENCE = re.compile(
     r"(?:^<!-- (?P<note>[^\n]*?) -->\n+)?^```(?P<kind>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S
 )
+_COMMAND = re.compile(r"^rote (\w+)(.*)$", re.M)
+_MODULE = re.compile(r"\bpython\d* -m ([\w.]+)")
 _TARGET = re.compile(r"^make (.*)$", re.M)
+
+
+def options_of(command: str) -> set[str]:
+    """The options of a ``rote`` command, with both names of switches."""
+    typer = pytest.importorskip("typer")
+    app = importlib.import_module("rote.cli.app").app
+    commands: dict[str, Any] = getattr(typer.main.get_command(app), "commands", {})
+    assert command in commands, f"there is no command rote {command}"
+    return {name for param in commands[command].params for name in (*param.opts, *param.secondary_opts)}
 
 
 class Block(NamedTuple):
@@ -101,6 +117,12 @@ class Runner:
             ["bash", "-n"], input=block.code, text=True, capture_output=True, check=False
         )
         assert checked.returncode == 0, checked.stderr
+        for name, rest in _COMMAND.findall(block.code):
+            known_options = options_of(name)
+            for option in re.findall(r"(?<!\S)--[\w-]+", rest):
+                assert option in known_options, f"rote {name} has no {option}"
+        for name in _MODULE.findall(block.code):
+            assert importlib.util.find_spec(name) is not None, f"there is no module {name}"
         for line in _TARGET.findall(block.code):
             for word in line.partition("#")[0].split():
                 known = "=" in word or re.search(rf"^{re.escape(word)}\b[^\n]*:", self._makefile, re.M)

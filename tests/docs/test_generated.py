@@ -7,15 +7,15 @@ import tomllib
 import xml.etree.ElementTree as ElementTree
 from dataclasses import fields
 from pathlib import Path
+from types import ModuleType
 
 import pytest
-from rote_docs import benchmarks, limits, options, readme, rules, states
+from rote_docs import benchmarks, limits, options, readme, reference, rules, states
 
 import rote
 import rote.quant
 import rote.testing
 from rote.front import padding, shapes
-from rote.hazards.rules import RULES
 from rote.memory.budget import SLABS
 from rote.recording.entry import MAX_PENDING
 from rote.recording.states import FIRST_REST, PATIENCE, TABLE
@@ -86,13 +86,13 @@ def test_every_field_of_a_report_is_described() -> None:
 
 def test_every_rule_is_on_the_page_once() -> None:
     headings = re.findall(r"^### (RT\d{3}): (.*) \{#(\w+)\}$", rules.sections(), re.M)
-    assert sorted(code for code, _, _ in headings) == sorted(rule.code for rule in RULES)
-    assert {rule.code[2] for rule in RULES} <= set(rules.GROUPS)
+    assert sorted(code for code, _, _ in headings) == sorted(rule.code for rule in rules.all_rules())
+    assert {rule.code[2] for rule in rules.all_rules()} <= set(rules.GROUPS)
 
 
 @pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=lambda path: path.name)
 def test_codes_on_a_page_are_codes_of_rules(path: Path) -> None:
-    known = {rule.code for rule in RULES}
+    known = {rule.code for rule in rules.all_rules()}
     assert set(re.findall(r"\bRT\d{3}\b", path.read_text(encoding="utf-8"))) <= known
 
 
@@ -145,32 +145,37 @@ def test_a_readme_without_its_marks_is_refused() -> None:
         readme.with_figures("no table here")
 
 
+def test_a_section_of_the_readme_is_taken_whole() -> None:
+    example = readme.section("An example")
+    assert example.startswith("```python\nimport torch, rote") and "\n## " not in example
+    assert "](docs/" not in readme.section("Where to read")
+    with pytest.raises(LookupError, match="no section 'Another'"):
+        readme.section("Another")
+
+
 def test_a_row_without_results_is_refused() -> None:
     row = readme.Row("x", "host", "host_mlp", "batch 8, width 64", {"another way": "x"})
     with pytest.raises(LookupError, match="host_mlp, batch 8, width 64, with another way"):
         readme._newest(row)
 
 
-@pytest.mark.parametrize("module", [rote, rote.testing, rote.quant], ids=lambda module: module.__name__)
-def test_everything_public_is_in_the_reference(module: object) -> None:
-    shown = {
-        name
-        for path in (DOCS / "reference").glob("*.md")
-        for name in re.findall(r"^::: (\S+)$", path.read_text(), re.M)
-    }
-    public = {f"{module.__name__}.{name}" for name in module.__all__}
-    elsewhere = {"rote.Options"}  # the options have a page of their own
-    assert public - elsewhere <= shown
-    assert {name for name in shown if name.rpartition(".")[0] == module.__name__} <= public
+@pytest.mark.parametrize("package", [rote, rote.testing, rote.quant], ids=lambda package: package.__name__)
+def test_everything_public_is_in_the_reference_once(package: ModuleType) -> None:
+    shown = re.findall(r"^::: (\S+)$", f"{reference.listed(package)}\n{reference.errors()}", re.M)
+    own = [name for name in shown if name.rpartition(".")[0] == package.__name__]
+    public = {f"{package.__name__}.{name}" for name in package.__all__}
+    assert sorted(own) == sorted(public - reference.ELSEWHERE)
+    assert f"<!-- insert: reference-{package.__name__.rpartition('.')[2]} -->" in page(
+        f"reference/{package.__name__.rpartition('.')[2]}.md"
+    )
 
 
-def test_every_error_is_described() -> None:
-    raised = {
-        name
-        for name in rote.__all__
-        if isinstance(getattr(rote, name), type) and issubclass(getattr(rote, name), BaseException)
-    }
-    assert {f"::: rote.{name}" for name in raised} <= set(page("reference/errors.md").splitlines())
+def test_a_family_of_errors_comes_before_its_members() -> None:
+    shown = re.findall(r"^::: rote\.(\S+)$", reference.errors(), re.M)
+    assert shown[0] == "RoteError"
+    for number, name in enumerate(shown):
+        bases = [base.__name__ for base in getattr(rote, name).__bases__ if base.__name__ in shown]
+        assert all(shown.index(base) < number for base in bases)
 
 
 def test_the_extras_are_those_of_the_package() -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("typer")  # one of the generators shows the command line
+pytest.importorskip("markdown")
 
 import hook  # beside the pages
+from rote_docs.rules import all_rules
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -37,13 +39,24 @@ def test_an_unknown_insertion_is_an_error() -> None:
     ],
 )
 def test_codes_become_links(markdown: str, expected: str) -> None:
-    assert hook.linked(markdown, "report.md", ["rules/index.md"]) == expected
+    rules = {code: f"rules/index.md#{code.lower()}" for code in ("RT101", "RT102")}
+    assert hook.linked(markdown, "report.md", rules) == expected
 
 
-def test_links_go_up_and_to_the_page_of_a_rule() -> None:
-    pages = ["rules/index.md", "rules/RT101.md"]
-    linked = hook.linked("RT101 RT102", "reference/errors.md", pages)
-    assert linked == "[RT101](../rules/RT101.md) [RT102](../rules/index.md#rt102)"
+def test_links_go_up_and_to_the_heading_of_a_rule() -> None:
+    pages = {
+        "rules/index.md": "# Reasons\n\n## RT101: host read {#rt101}\n\n## RT102 is a list\n",
+        "rules/host-reads.md": "### RT101: host read {#RT101}\n\nRT103 is mentioned\n",
+    }
+    rules = hook.targets(pages)
+    assert hook.linked("RT101 RT102 RT103", "reference/errors.md", rules) == (
+        "[RT101](../rules/host-reads.md#RT101) [RT102](../rules/index.md#rt102-is-a-list) RT103"
+    )
+
+
+def test_every_rule_has_a_heading() -> None:
+    pages = {f"rules/{path.name}": path.read_text(encoding="utf-8") for path in (DOCS / "rules").glob("*.md")}
+    assert set(hook.targets(pages)) >= {rule.code for rule in all_rules()}
 
 
 @pytest.mark.parametrize(
