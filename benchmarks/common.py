@@ -154,6 +154,18 @@ def describe(graphed: Any) -> dict[str, Any]:
     return {**counts, "recordings": recordings, "reasons": reasons}
 
 
+def bare_replay(graphed: Any) -> Call | None:
+    """The launches of a graphed callable's only recording and nothing else; None if they depend on values."""
+    entries = list(graphed._entries.values())
+    found = [variant for entry in entries for variant in entry.variants if variant.recorded]
+    if len(found) != 1 or found[0].root.branch is not None:
+        return None
+    replays = [step.replay for step in found[0].root.steps]
+    if len(replays) == 1:
+        return replays[0]
+    return lambda: [replay() for replay in replays]
+
+
 def all_equal(left: Iterable[torch.Tensor], right: Iterable[torch.Tensor]) -> bool:
     """Whether two sequences of tensors are bitwise the same."""
     return all(torch.equal(a, b) for a, b in zip(left, right, strict=True))

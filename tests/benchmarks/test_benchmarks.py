@@ -99,10 +99,23 @@ def test_a_quick_run_writes_what_it_measured_and_keeps_other_cases(tmp_path: Pat
     assert set(json.loads(out.read_text())["cases"]) == {"host_mlp", "kept"}
 
 
+def test_what_a_call_costs_is_measured_on_the_host_too(tmp_path: Path) -> None:
+    out = tmp_path / "today.json"
+    done = run(out, "--case", "overhead", "guards")
+    assert done.returncode == 0, done.stdout + done.stderr
+    cases = json.loads(out.read_text())["cases"]
+    found = {row["subject"] for row in cases["overhead"]["rows"]}
+    assert found == {
+        *("no inputs", "1 input", "10 inputs", "100 inputs", "nested dict", "one island", "two chained")
+    }
+    assert all(case["checks"] and all(case["checks"].values()) for case in cases.values())
+    assert set(cases["guards"]["facts"]["host_us above a bare replay"]) == {"0", "100", "1000"}
+
+
 def test_a_case_that_needs_a_gpu_is_skipped_with_a_line(tmp_path: Path) -> None:
     out = tmp_path / "today.json"
-    done = run(out, "--case", "linear_sgd", "overhead")
+    done = run(out, "--case", "linear_sgd", "adamw")
     assert done.returncode == 0, done.stderr
     assert "linear_sgd: skipped: needs a GPU" in done.stdout
-    assert "overhead: skipped: needs a GPU" in done.stdout
+    assert "adamw: skipped: needs a GPU" in done.stdout
     assert not out.exists()

@@ -10,7 +10,8 @@ import torch
 from ..base.errors import MisuseError
 from ..base.location import user_site
 from ..recording.borrow import end_step
-from .graphed import Graphed, GraphedModule
+from .graphed import Graphed
+from .module import GraphedModule
 from .options import Options
 
 

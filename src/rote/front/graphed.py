@@ -25,19 +25,24 @@ from ..memory.holding import Account
 from ..memory.sizes import parse_size
 from ..recording.borrow import lend_again
 from ..recording.entry import Entry
+from ..recording.guard_reasons import island_reasons
+from ..recording.hot import Counts
 from ..recording.log import BackwardLog
 from ..recording.result import PLAINLY, RECORDED, REPLAYED, Limits, Result
 from ..recording.run import tracing
 from ..recording.subject import Subject
+from ..recording.variant import Variant
 from ..recording.verify import Verifier
 from ..signature.compat import foreign_modes
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call, bind, explain_key
+from ..signature.source import NOT_MINE
 from ..signature.ticket import Ticket
 from .bound import BoundWeakly, GraphedMethod
 from .callables import name_of, takes_any_keyword
 from .options import Options
 from .padding import Source
+from .paths import Paths
 from .recordings import recording_reports
 from .report import Report, Tally, explain
 from .shapes import ShapePolicy
@@ -69,7 +74,8 @@ class Graphed:
         self._executed = ExecutedCode()
         self._entries: OrderedDict[Any, Entry] = OrderedDict()
         self._tally = Tally()
-        self._calls = self._replayed = self._recorded = self._padded = 0
+        self._counts = Counts()
+        self._recorded = self._padded = 0
         self._warm = False
         self._verifier, checks = _verifiers(options)
         self._last: tuple[Ticket, Entry] | None = None
@@ -88,6 +94,7 @@ class Graphed:
             ((self._name, function),),
         )
         self._sorts = not takes_any_keyword(function)  # then their order cannot matter
+        self._paths = Paths(self, self._lock, self._counts, sorts=self._sorts)
         self._bound: dict[int, tuple[weakref.ref[Any], Graphed]] = {}
         self._shapes = (
             ShapePolicy(function, options.buckets, options.bucket_tolerance) if options.buckets else None
@@ -107,7 +114,13 @@ class Graphed:
             VerificationError: With ``verify``, if a replay did not give what the plain call gives.
             Exception: What the callable raises, unchanged.
         """
-        if torch.compiler.is_compiling() or not self._enabled or tracing.get() or foreign_modes():
+        if torch.compiler.is_compiling():
+            return self._function(*args, **kwargs)
+        for path in self._paths.known:
+            value = path.call(args, kwargs)
+            if value is not NOT_MINE:
+                return self._function(*args, **kwargs) if value is PLAINLY else value
+        if not self._enabled or tracing.get() or foreign_modes():
             return self._function(*args, **kwargs)
         if os.getpid() != self._process:
             for made in PROCESS.made():
@@ -144,19 +157,25 @@ class Graphed:
             entry = self._entry(call, caller)
             ticket = Ticket.of(call, args, kwargs)
             self._last = (ticket, entry) if ticket is not None else None
-        self._calls += 1
+        self._counts.calls += 1
         if self._strict:
             self._check_strict(entry, call, user_site(caller))
         backend = entry.prepare(call)
         if not PROCESS.take(backend.lock):
-            self._calls -= 1
+            self._counts.calls -= 1
             return self._call_plainly(self._beside(caller))
         try:
             if self._verifier is None:
-                value = self._finish(entry, entry.run(call, caller))
+                result = entry.run(call, caller)
             else:
-                value = self._finish(entry, self._verifier.run(entry, call, caller, self._entries.values()))
+                result = self._verifier.run(entry, call, caller, self._entries.values())
+            value = self.finish(entry, result)
+            if result.how == REPLAYED and result.variant is not None and self._is_quick(result.variant):
+                self._paths.learn(entry, result.variant, call)
             return lend_again(value, call.leaves, call.borrowed) if call.borrowed else value
+        except BaseException:
+            self._paths.clear()
+            raise
         finally:
             backend.lock.release()
 
@@ -170,16 +189,16 @@ class Graphed:
         if not PROCESS.take(backend.lock):
             return self._call_plainly(self._beside(caller))
         try:
-            self._calls += 1
+            self._counts.calls += 1
             cut = self._shapes.cut_for(entry, padded, sources)
             if cut is None:
                 return self._shapes.check(self, exact, entry, sources, caller)
             self._padded += 1
             if self._verifier is None:
-                value = self._finish(entry, entry.run(padded, caller))
+                value = self.finish(entry, entry.run(padded, caller))
             else:
                 made = self._verifier.run(entry, padded, caller, self._entries.values())
-                value = self._finish(entry, made)
+                value = self.finish(entry, made)
             return value if value is PLAINLY else cut.apply(value, sources)
         finally:
             backend.lock.release()
@@ -196,7 +215,7 @@ class Graphed:
         Raises:
             NotReplayedError: In strict mode, after the warm-up.
         """
-        self._calls += 1
+        self._counts.calls += 1
         self._tally.add([why])
         if self._strict and self._warm:
             raise NotReplayedError(f"{self._name} would not be replayed (strict mode):\n  {why}")
@@ -226,14 +245,22 @@ class Graphed:
         """Count a reason."""
         self._tally.add([why])
 
-    def _finish(self, entry: Entry, result: Result) -> Any:
+    def finish(self, entry: Entry, result: Result) -> Any:
+        """Count a result and give its value."""
         if result.how == REPLAYED:
-            self._replayed += 1
+            self._counts.replayed += 1
         else:
+            self._paths.clear()
             self._recorded += result.how == RECORDED
             self._tally.add(result.reasons)
         self._warm = self._warm or entry.calls >= self._options.warmup + 2
         return result.value
+
+    def _is_quick(self, variant: Variant) -> bool:
+        """Whether replays need nothing but to be made: no checks, no padding, no islands that may raise."""
+        if self._verifier is not None or self._shapes is not None or not self._warm:
+            return False
+        return not (self._strict and island_reasons(variant))
 
     # ------------------------------------------------------------------ strict mode
 
@@ -255,8 +282,8 @@ class Graphed:
         self._tally.add(reasons)
         listed = "\n  ".join(str(why) for why in [*reasons, *self._other_reasons(reasons)])
         raise NotReplayedError(
-            f"{self._name} would not be replayed wholly from graphs (strict mode, call {self._calls} at "
-            f"{site}):\n  {listed}"
+            f"{self._name} would not be replayed wholly from graphs (strict mode, "
+            f"call {self._counts.calls} at {site}):\n  {listed}"
         )
 
     def _other_reasons(self, known: list[Reason]) -> list[str]:
@@ -275,9 +302,9 @@ class Graphed:
         with self._lock:
             return Report(
                 name=self._name,
-                calls=self._calls,
-                replayed=self._replayed,
-                eager=self._calls - self._replayed,
+                calls=self._counts.calls,
+                replayed=self._counts.replayed,
+                eager=self._counts.calls - self._counts.replayed,
                 recorded=self._recorded,
                 backwards=self._backwards.calls,
                 backwards_replayed=self._backwards.replayed,
@@ -304,7 +331,8 @@ class Graphed:
                 bound.reset()
             self._tally.clear()
             self._backwards.clear()
-            self._calls = self._replayed = self._recorded = self._padded = 0
+            self._counts.calls = self._counts.replayed = self._recorded = self._padded = 0
+            self._paths.clear()
             self._warm = False
             if self._shapes is not None:
                 self._shapes.clear()
@@ -344,7 +372,7 @@ class Graphed:
         return getattr(function, name)
 
     def __repr__(self) -> str:
-        return f"<rote.graph of {self._name}: {self._calls} calls, {self._replayed} replayed>"
+        return f"<rote.graph of {self._name}: {self._counts.calls} calls, {self._counts.replayed} replayed>"
 
     def __reduce__(self) -> Any:
         raise MisuseError(
@@ -357,36 +385,6 @@ class Graphed:
         if entries and not sys.is_finalizing():
             for entry in entries.values():
                 entry.release()
-
-
-class GraphedModule(Graphed):
-    """A graphed ``nn.Module``; attribute writes go to the module."""
-
-    _function: Any
-
-    @property
-    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """That of the module, for ``isinstance``: a graphed module can be a child of another one."""
-        return type(self.__dict__.get("_function", self))
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        own = self.__dict__
-        if "_built" not in own or name in own or name.startswith("__"):
-            object.__setattr__(self, name, value)
-        else:
-            setattr(self._function, name, value)
-
-    def __len__(self) -> int:
-        return len(self._function)
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __iter__(self) -> Any:
-        return iter(self._function)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._function[key]
 
 
 def _verifiers(options: Options) -> tuple[Verifier, Verifier] | tuple[None, None]:

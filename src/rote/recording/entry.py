@@ -61,6 +61,7 @@ class Entry:
         self.life = Life()
         self.variants: list[Variant] = []
         self.calls = 0
+        self.lessons = 0  # calls that were more than a replay, or were to be
         self.dead = False
         self.last_mismatch: Reason | None = None
         self.subject = subject
@@ -129,12 +130,12 @@ class Entry:
             return Result(PLAINLY, EAGER, [reason(rules.SAVED_HOOKS, text, user_site(caller))])
         variant = self._start_early(call, caller)
         if variant is not None:
-            return self._replay(variant, call, caller, started=True)
+            return self.replay_variant(variant, call, caller, started=True)
         variant, found = self.choice.find(call), list[Reason]()
         if variant is not None and variant.recorded:
             better = self.choice.better(variant, call)
             if better is None:
-                return self._replay(variant, call, caller)
+                return self.replay_variant(variant, call, caller)
             variant = better
         elif variant is None and sum(other.busy for other in self.variants) >= MAX_PENDING:
             text = f"{MAX_PENDING} results of this key are alive and their backward has not run"
@@ -160,7 +161,10 @@ class Entry:
 
     # ------------------------------------------------------------------ replay
 
-    def _replay(self, variant: Variant, call: Call, caller: FrameType, *, started: bool = False) -> Result:
+    def replay_variant(
+        self, variant: Variant, call: Call, caller: FrameType, *, started: bool = False
+    ) -> Result:
+        """Replay a recording that fits; where that leads to what is not recorded, go on from there."""
         backend, inputs = self._backend, variant.inputs
         assert backend is not None and inputs is not None
         backend.enter_call()
@@ -209,6 +213,7 @@ class Entry:
 
     def _go_on(self, variant: Variant, call: Call, done: Replayed, site: Site) -> Result:
         """The host read a value that leads nowhere recorded: run Python from there."""
+        self.lessons += 1
         root, warmup, inputs = variant.root, self.limits.warmup, variant.inputs
         plan = Plan(root, warmup, self._backend, inputs=inputs, follow=True, path=done.path)
         child, plan.before = done.node.edges.get(done.unseen), self.walk(call)
@@ -221,6 +226,7 @@ class Entry:
     # ------------------------------------------------------------------ observe, record
 
     def _trace(self, variant: Variant | None, call: Call, site: Site, found: list[Reason]) -> Result:
+        self.lessons += 1
         backend, warmup = self._backend, self.limits.warmup
         if variant is not None and backend is not None and variant.root.seen >= warmup:
             if not (variant.depends_on_sharing and shares_state(variant, call, self.walk(call))):

@@ -76,6 +76,10 @@ class StaticInputs:
                 if static.device.type != "meta":
                     _copy(static, leaves[member])
 
+    def pairs(self) -> list[tuple[int, torch.Tensor]] | None:
+        """Leaf and static tensor of each argument, if copying these is all there is to do; else None."""
+        return list(zip(self._simple, self._targets, strict=True)) if not self._others else None
+
     def copy_back(self, leaves: tuple[Any, ...]) -> None:
         """Give the caller's tensors the values that the callable wrote into the static ones."""
         if self.spots:

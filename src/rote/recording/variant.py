@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd.graph import increment_version
@@ -25,6 +25,9 @@ from .outputs import INPUT_VIEW, PASSED
 from .placement import OTHER, InputFacts, Regulars, Seen, Spot
 from .shortage import pause_after
 from .tree import Island, Node
+
+if TYPE_CHECKING:
+    from .hot import HotPath
 
 LONG_GUARD = 500
 """Slots from which checking the guard takes longer (about 20 us) than it takes to launch a segment early."""
@@ -66,6 +69,7 @@ class Variant:
         self.regulars = Regulars()
         self.sites: dict[tuple[str, int], Site] = {}
         self.facts: tuple[InputFacts, ...] = ()
+        self.hot: HotPath | None = None
         self._shared: dict[int, weakref.ref[torch.Tensor]] = {}
         self._present: list[tuple[weakref.ref[torch.Tensor], GradientSlot]] = []
         self._leaves: list[tuple[str, weakref.ref[torch.Tensor]]] = []
@@ -155,14 +159,20 @@ class Variant:
 
     def holds(self) -> bool:
         """Whether the Python state and the gradient slots are as they were."""
-        return self._gradients_hold() and self.guard is not None and self.guard.holds()
+        return self.gradients_hold() and self.guard is not None and self.guard.holds()
 
-    def _gradients_hold(self) -> bool:
+    def gradients_hold(self) -> bool:
+        """Whether the gradient slots are as they were."""
         for reference, slot in self._present:
             parameter = reference()
             if parameter is None or slot_of(parameter, parameter.grad) != slot:
                 return False
         return True
+
+    @property
+    def keeps_gradients(self) -> bool:
+        """Whether it depends on gradient slots."""
+        return bool(self._present)
 
     def may_start_early(self) -> bool:
         """Whether the first segment can be launched before all of the guard is checked.
@@ -185,6 +195,10 @@ class Variant:
         )
         if self.inputs is not None and self.inputs.writes_in_place:
             self.starts_early = False
+
+    def handles(self) -> frozenset[int]:
+        """Handles of storages of tensors that the callable can reach besides its arguments."""
+        return frozenset({*self._shared, *self.externals})
 
     def _reaches(self, handle: int) -> bool:
         """Whether a tensor that the callable can reach is on this storage, still."""
@@ -304,6 +318,9 @@ class Variant:
 
     def release(self) -> None:
         """Drop the recorded form and give its memory back; what was observed stays."""
+        if self.hot is not None:
+            self.hot.drop()
+            self.hot = None
         self.root.unrecord()
         self.inputs = None
         self.written_arrays.clear()

@@ -5,7 +5,8 @@ Every name here was seen in torch 2.11 and 2.13. A missing accessor falls back o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -66,4 +67,83 @@ def foreign_modes() -> bool:
     allowed = 0 if default_device() is None else 1
     if _function_modes() > allowed or _dispatch_modes() > 0 or _interpreter() is not None:
         return True
-    return getattr(forward_ad, "_current_level", -1) >= 0
+    return _dual_level() >= 0
+
+
+_checks: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+_tensor_guards: Any = getattr(_checks, "TensorGuards", None)
+_dict_version: Any = getattr(_checks, "dict_version", None)
+"""Both are what ``torch.compile`` checks its guards with. Seen in torch 2.11 and 2.13."""
+
+
+def metadata_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
+    """A function that says in one call of C++ whether tensors have the metadata of these; None without it.
+
+    It compares class, dtype, layout, device, shape, strides, ``requires_grad`` and the flags of inference,
+    conjugate and negative tensors, in the modes of this moment (it fails in others). It says no if a tensor
+    comes twice. It holds no tensor alive. Without tensors there is nothing to call.
+    """
+    if _tensor_guards is None or not tensors:
+        return None
+    return _tensor_guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+
+
+@cache
+def dict_version() -> Callable[[dict[Any, Any]], int] | None:
+    """A function that numbers the states of a dict: a dict with the same number has not changed; or None.
+
+    Before Python 3.12 dicts have such numbers themselves (PEP 509); since then PyTorch watches the dicts that
+    it was asked about. In both an *empty* dict may be filled unnoticed, by ``update`` from another dict.
+    """
+    if _dict_version is None:
+        return None
+    probe: dict[Any, Any] = {1: None}
+    seen = [_dict_version(probe)]
+    if _dict_version(probe) != seen[0]:
+        return None
+    for change in (lambda: probe.update({1: 2}), lambda: probe.update({2: 2}), lambda: probe.pop(1)):
+        change()
+        if _dict_version(probe) in seen:
+            return None
+        seen.append(_dict_version(probe))
+    return _dict_version
+
+
+@cache
+def numbers_watched_dicts() -> bool:
+    """Whether the numbers of :func:`dict_version` are given to the changes of dicts it was asked about alone.
+
+    So it is since Python 3.12. The number of a fresh dict then tells whether any of them has changed.
+    """
+    version = dict_version()
+    if version is None:
+        return False
+    other: dict[int, int] = {}
+    for _ in range(3):  # another thread may change a dict meanwhile
+        first = version({})
+        other[1] = first
+        second = version({})
+        version(other)
+        third = version({})
+        other[1] = third
+        if second == first + 1 and version({}) == third + 2:
+            return True
+        other = {}
+    return False
+
+
+def mode_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
+    """What :func:`foreign_modes` asks, as argument-less readers with what they return if there is none.
+
+    Only without a default device, which is a function mode itself.
+    """
+    return (
+        (_function_modes, 0),
+        (_dispatch_modes, 0),
+        (_interpreter, None),
+        (_dual_level, -1),
+    )
+
+
+def _dual_level() -> int:
+    return getattr(forward_ad, "_current_level", -1)

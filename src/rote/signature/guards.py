@@ -38,6 +38,17 @@ class Guard:
         gradients: Gradients the recording may read: parameter name, parameter, gradient.
         readers: For each storage handle the user's line that read it first.
         arrays: Addresses of numpy arrays whose content is read again at every replay (not under guard).
+
+    Attributes:
+        items: Slots of containers, compared by identity.
+        item_values: What lies there.
+        slots: Slots of containers that hold tensors.
+        slow: Slots that are compared by content, or read in another way than by a key.
+        lengths: Lengths of containers.
+        orders: Order of the keys of mappings.
+        references: The tensors read in place.
+        addresses: Where they lie.
+        dead: One of them has died.
     """
 
     def __init__(
@@ -51,11 +62,11 @@ class Guard:
     ) -> None:
         self._arrays = arrays
         self._snapshot = snapshot
-        self._items: list[Entry] = []
-        self._slow: list[Entry] = []
-        self._tensors: list[Entry] = []
-        self._lengths: list[Entry] = []
-        self._orders: list[Entry] = []
+        self.items: list[Entry] = []
+        self.slow: list[Entry] = []
+        self.slots: list[Entry] = []
+        self.lengths: list[Entry] = []
+        self.orders: list[Entry] = []
         self._read: list[_Watched] = []
         self._readers = readers
         self.dead = False
@@ -68,7 +79,7 @@ class Guard:
         for name, parameter, gradient in gradients:
             if gradient.untyped_storage()._cdata in externals:
                 entry = Entry(ATTRIBUTE, parameter, "grad", mark(gradient), snapshot.node(-1, f"{name}.grad"))
-                self._slow.append(entry)
+                self.slow.append(entry)
         self.handles = set(externals)
         snapshot.tensors = {}  # a guard keeps no tensor alive
         self._compile()
@@ -90,16 +101,16 @@ class Guard:
         if self._is_reread(entry):
             entry = entry._replace(value=read(entry))
         if entry.kind in (LENGTH, MEMBERS):
-            self._lengths.append(entry)
+            self.lengths.append(entry)
         elif entry.kind == ORDER:
-            self._orders.append(entry)
+            self.orders.append(entry)
         elif isinstance(entry.value, TensorMark) and entry.kind == ITEM:
-            self._tensors.append(entry)
+            self.slots.append(entry)
         elif entry.kind == ITEM and not isinstance(entry.value, Content):
             if type(entry.container) is not tuple:
-                self._items.append(entry)
+                self.items.append(entry)
         else:
-            self._slow.append(entry)
+            self.slow.append(entry)
 
     def _guard_externals(self, externals: dict[int, torch.Tensor]) -> None:
         for handle in externals:
@@ -121,22 +132,22 @@ class Guard:
         self._read.append(watched)
 
     def _compile(self) -> None:
-        self._item_containers = [entry.container for entry in self._items]
-        self._item_keys = [entry.key for entry in self._items]
-        self._item_values = [entry.value for entry in self._items]
-        self._tensor_containers = [entry.container for entry in self._tensors]
-        self._tensor_keys = [entry.key for entry in self._tensors]
-        self._tensor_ids = [entry.value.identity for entry in self._tensors]
-        self._references = [watched.reference for watched in self._read]
-        self._addresses = [watched.address for watched in self._read]
+        self._item_containers = [entry.container for entry in self.items]
+        self._item_keys = [entry.key for entry in self.items]
+        self.item_values = [entry.value for entry in self.items]
+        self._tensor_containers = [entry.container for entry in self.slots]
+        self._tensor_keys = [entry.key for entry in self.slots]
+        self._tensor_ids = [entry.value.identity for entry in self.slots]
+        self.references = [watched.reference for watched in self._read]
+        self.addresses = [watched.address for watched in self._read]
         alive = [tensor for watched in self._read if (tensor := watched.reference()) is not None]
         self._looks = [list(map(look, alive)) for look in _LOOKS]
         grad = torch.is_grad_enabled()  # without it, whether a parameter requires grad changes nothing
         self._flags = [watched.requires_grad for watched in self._read] if grad else None
-        self._order_containers = [entry.container for entry in self._orders]
-        self._order_values = [entry.value.value for entry in self._orders]
-        self._length_containers = [entry.container for entry in self._lengths]
-        self._length_values = [entry.value.value for entry in self._lengths]
+        self._order_containers = [entry.container for entry in self.orders]
+        self._order_values = [entry.value.value for entry in self.orders]
+        self._length_containers = [entry.container for entry in self.lengths]
+        self._length_values = [entry.value.value for entry in self.lengths]
 
     def holds(self) -> bool:
         """Whether everything is as it was; equal plain values under another identity are accepted."""
@@ -147,8 +158,8 @@ class Guard:
         if not self._lengths_hold() or not self._shapes_hold():
             return False
         try:
-            if all(map(is_, map(getitem, self._item_containers, self._item_keys), self._item_values)):
-                return not self._slow or self._slow_holds()
+            if all(map(is_, map(getitem, self._item_containers, self._item_keys), self.item_values)):
+                return not self.slow or self._slow_holds()
         except (KeyError, IndexError):
             return False
         return self._heal() and self._slow_holds()
@@ -161,7 +172,7 @@ class Guard:
     @property
     def size(self) -> int:
         """Number of slots under guard."""
-        return len(self._items) + len(self._slow) + len(self._lengths)
+        return len(self.items) + len(self.slow) + len(self.lengths)
 
     def _lengths_hold(self) -> bool:
         return (
@@ -179,9 +190,9 @@ class Guard:
             return False
         if ids != self._tensor_ids:
             return False
-        tensors: list[Any] = [reference() for reference in self._references]
+        tensors: list[Any] = [reference() for reference in self.references]
         try:
-            if list(map(_data_ptr, tensors)) != self._addresses:
+            if list(map(_data_ptr, tensors)) != self.addresses:
                 return False
         except TypeError:  # one is dead
             return False
@@ -189,24 +200,24 @@ class Guard:
 
     def _shapes_hold(self) -> bool:
         """Whether the tensors look at their memory as before (``.data`` may have been rebound in place)."""
-        tensors: list[Any] = [reference() for reference in self._references]
+        tensors: list[Any] = [reference() for reference in self.references]
         try:
             return [list(map(look, tensors)) for look in _LOOKS] == self._looks
         except TypeError:
             return False
 
     def _slow_holds(self) -> bool:
-        return all(same(entry.value, now_in(entry)) for entry in self._slow)
+        return all(same(entry.value, now_in(entry)) for entry in self.slow)
 
     def _heal(self) -> bool:
         """Adopt equal plain values that merely are other objects; False if a value really differs."""
-        for index, entry in enumerate(self._items):
+        for index, entry in enumerate(self.items):
             now = read(entry)
-            if now is self._item_values[index]:
+            if now is self.item_values[index]:
                 continue
             if not same(entry.value, now):
                 return False
-            self._item_values[index] = now
+            self.item_values[index] = now
         return True
 
     def watched(self) -> list[tuple[str, torch.Tensor]]:
@@ -215,7 +226,7 @@ class Guard:
 
     def reachable(self) -> list[tuple[str, torch.Tensor]]:
         """Every tensor in the slots under guard, read in place or not."""
-        slots = [entry for entry in (*self._tensors, *self._slow) if isinstance(entry.value, TensorMark)]
+        slots = [entry for entry in (*self.slots, *self.slow) if isinstance(entry.value, TensorMark)]
         found = [(self._snapshot.name_of(entry), read(entry)) for entry in slots]
         return [(name, tensor) for name, tensor in found if isinstance(tensor, torch.Tensor)]
 
@@ -236,7 +247,7 @@ class Guard:
                 was, now = f"requires_grad={requires_grad}", f"{tensor.requires_grad}"
                 found.append(Difference(name, was, now, True, site))
         known = {difference.name for difference in found}
-        for entry in (*self._tensors, *self._items, *self._slow, *self._lengths, *self._orders):
+        for entry in (*self.slots, *self.items, *self.slow, *self.lengths, *self.orders):
             now = now_in(entry)
             name = self._snapshot.name_of(entry)
             if name not in known and not same(entry.value, now):

@@ -1,0 +1,332 @@
+"""The hot path: one generated function per recording that answers the calls which are plain replays.
+
+A replay takes a GPU two microseconds to be told, and a general path through keys, tickets, variants and
+templates takes Python twenty times that. So for a recording that has been replayed once, a function is
+written that does for this key, this state and this result what the general path would do: check the
+arguments and the surroundings (:mod:`..signature.admission`), check the guard (:mod:`..signature.quick`),
+place the inputs, launch, hand out. It says NOT_MINE wherever the general path would not have replayed this
+recording, or might not; then the general path decides and explains. It never decides anything itself, and
+what it does not know how to write (host reads, lent outputs, gradients that are replaced) it leaves to
+:meth:`.entry.Entry.replay_variant` once the guard has held.
+
+What is written into the function may change by a lesson of its key (a new path, a new guard, another
+recording that is to be preferred) or by the release of the recording; it looks whether there was either.
+
+What does not work: to keep the function with the wrapper and let it mention the wrapper. The two would be a
+cycle, and the memory of a wrapper that is deleted would wait for a garbage collection. It mentions the
+recording, which lets go of it when released.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ..backends.base import Lock
+from ..signature.admission import Admission
+from ..signature.key import Call
+from ..signature.leaves import Spec
+from ..signature.quick import QuickGuard
+from ..signature.source import NOT_MINE, Source
+from .compat import copy_all, in_bad_fork, saving_is_hooked
+from .entry import Entry
+from .outputs import EXTERNAL_SAME, OWN, PASSED, VALUE, OutputLeaf, Template, copy_of
+from .replay import result_of
+from .result import REPLAYED, Result
+from .run import tracing
+from .variant import Variant
+
+_INLINE = (OWN, PASSED, EXTERNAL_SAME, VALUE)
+
+
+class Counts:
+    """What a wrapper counts at every call.
+
+    Attributes:
+        calls: Its calls.
+        replayed: Those that were replayed.
+    """
+
+    __slots__ = ("calls", "replayed")
+
+    def __init__(self) -> None:
+        self.calls = self.replayed = 0
+
+
+class HotPath:
+    """Answers the calls of one key and one state from one recording.
+
+    Args:
+        entry: The key.
+        variant: The recording, which has just been replayed.
+        call: That call.
+        lock: The wrapper's lock.
+        counts: The wrapper's counts.
+        finish: Takes the result of a call that turned out to be more than a replay.
+        sorts: The order of the keywords does not matter.
+
+    Attributes:
+        call: The function, of positional and keyword arguments. It returns NOT_MINE if the general path has
+            to decide, and may return PLAINLY.
+    """
+
+    __slots__ = ("__weakref__", "_lessons", "_steps", "call")
+
+    def __init__(
+        self,
+        entry: Entry,
+        variant: Variant,
+        call: Call,
+        lock: Lock,
+        counts: Counts,
+        finish: Callable[[Entry, Result], Any],
+        *,
+        sorts: bool,
+    ) -> None:
+        self._steps = variant.root.steps
+        self._lessons = entry.lessons
+        writer = _Writer(entry, variant, call, sorts=sorts)
+        self.call = writer.write(lock, counts, finish)
+
+    @staticmethod
+    def possible(entry: Entry, variant: Variant, call: Call) -> bool:
+        """Whether such a function can stand for the general path.
+
+        Not where the general path does more than replay (it notices mutated arguments that keep coming from
+        one place), nor where it would prefer another recording that uses arguments in place.
+        """
+        inputs = variant.inputs
+        if not variant.recorded or inputs is None or variant.guard is None or not Admission.possible(call):
+            return False
+        if entry.choice.guesses.enabled and any(
+            group.members[0] in inputs.written for group in inputs.groups
+        ):
+            return False
+        return bool(variant.spots) or not any(other.spots for other in entry.variants)
+
+    def serves(self, entry: Entry, variant: Variant) -> bool:
+        """Whether it was made for the recording as it is now."""
+        return self._lessons == entry.lessons and self._steps is variant.root.steps
+
+    def drop(self) -> None:
+        """The recording is released: let go of everything."""
+        self.call = _not_mine
+        self._lessons = -1
+        self._steps = None
+
+
+def _not_mine(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return NOT_MINE
+
+
+class _Writer:
+    """Writes the function."""
+
+    def __init__(self, entry: Entry, variant: Variant, call: Call, *, sorts: bool) -> None:
+        assert variant.inputs is not None and variant.guard is not None
+        self._entry = entry
+        self._variant = variant
+        self._call = call
+        self._inputs = variant.inputs
+        self._backend = entry.prepare(call)
+        self._source = Source("replay")
+        self._admission = Admission(self._source, call, sorts=sorts)
+        self._guard = QuickGuard(variant.guard)
+
+    def write(
+        self, lock: Lock, counts: Counts, finish: Callable[[Entry, Result], Any]
+    ) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+        source, constant = self._source, self._source.constant
+        self._admission.write()
+        source.refuse(f"{constant(tracing.get)}()")
+        if self._call.key[3][0]:
+            source.refuse(f"{constant(saving_is_hooked)}()")
+        source.refuse(f"{constant(in_bad_fork)}()")
+        for held in (lock, self._backend.lock):
+            source.refuse(f"not {constant(held.acquire)}(False)")
+            source.line("try:")
+            source.indent()
+        self._state()
+        if self._is_plain():
+            self._replay(constant(counts))
+        else:
+            self._leave_to_entry(constant(counts), constant(finish))
+        for held in (self._backend.lock, lock):
+            source.indent(-1)
+            source.line("finally:")
+            source.line(f"    {constant(held.release)}()")
+        return source.compile()
+
+    def _is_plain(self) -> bool:
+        """Whether the replay itself can be written out: no host reads, nothing lent, no gradient slots."""
+        root, variant = self._variant.root, self._variant
+        return (
+            root.branch is None
+            and root.template is not None
+            and not self._entry.limits.borrow
+            and not (variant.effects or root.effects)
+        )
+
+    # ------------------------------------------------------------------ may it be replayed?
+
+    def _state(self) -> None:
+        """What is not in the key: the recording is there and free, and arguments and guard fit."""
+        source, variant, constant = self._source, self._variant, self._source.constant
+        name, entry = constant(variant), constant(self._entry)
+        source.refuse(f"{constant(variant.root)}.steps is not {constant(variant.root.steps)}")
+        source.refuse(f"{entry}.lessons != {self._entry.lessons} or {entry}.dead")
+        if variant.keeps_graph or variant.root.backward is not None or variant.root.edges:
+            source.refuse(f"{name}.busy")
+        if variant.keeps_gradients:
+            source.refuse(f"not {name}.gradients_hold()")
+        for spot in variant.spots:
+            source.refuse(f"not {constant(spot.holds)}({self._leaves()})")
+        self._sharing()
+        if not self._starts_early():
+            source.refuse(f"not {constant(self._guard.holds)}()")
+            return
+        source.refuse(f"not {constant(self._guard.tensors_hold)}()")
+        self._launch(first=True)
+        source.refuse(f"not {constant(self._guard.values_hold)}()")
+
+    def _sharing(self) -> None:
+        """No argument that is copied shares memory with state, where that matters."""
+        variant, leaves = self._variant, self._admission.leaves
+        if not variant.depends_on_sharing:
+            return
+        in_place = {member for spot in variant.spots for member in spot.members}
+        state = self._source.constant(variant.handles())
+        for position in self._admission.tensors():
+            if position not in in_place:
+                self._source.refuse(f"{leaves[position]}.untyped_storage()._cdata in {state}")
+
+    def _starts_early(self) -> bool:
+        return self._variant.starts_early and self._is_plain()
+
+    def _leaves(self) -> str:
+        leaves = self._admission.leaves
+        return f"({', '.join(leaves)}{',' if leaves else ''})"
+
+    # ------------------------------------------------------------------ the replay
+
+    def _launch(self, *, first: bool) -> None:
+        """Place the inputs and launch the first step, or launch the others."""
+        source, constant = self._source, self._source.constant
+        steps = self._variant.root.steps or []
+        if first:
+            source.line(f"{constant(self._backend.enter_call)}()")
+            self._place()
+        for step in steps[:1] if first else steps[1:]:
+            source.line(f"{constant(step.replay)}()")
+
+    def _place(self) -> None:
+        source, constant, leaves = self._source, self._source.constant, self._admission.leaves
+        pairs = self._inputs.pairs()
+        if pairs is None:
+            source.line(f"{constant(self._inputs.place)}({self._leaves()})")
+        elif len(pairs) == 1:
+            member, target = pairs[0]
+            source.line(f"{constant(target.copy_)}({leaves[member]})")
+        elif pairs:
+            targets = constant([target for _, target in pairs])
+            sources = ", ".join([leaves[member] for member, _ in pairs])
+            source.line(f"{constant(copy_all)}({targets}, [{sources}])")
+
+    def _replay(self, counts: str) -> None:
+        source, variant, constant = self._source, self._variant, self._source.constant
+        source.line(f"{counts}.calls += 1")
+        source.line(f"{constant(self._entry)}.calls += 1")
+        copies_back = bool(self._inputs.written)
+        copy_back = f"{constant(self._inputs.copy_back)}({self._leaves()})"
+        if copies_back:  # an operation raised: what was written before it stays written, as in eager
+            source.line("try:")
+            source.indent()
+        if not self._starts_early():
+            self._launch(first=True)
+        self._launch(first=False)
+        if copies_back:
+            source.indent(-1)
+            source.line("except BaseException:")
+            source.line(f"    {copy_back}")
+            source.line("    raise")
+        source.line(f"value = {self._result()}")
+        if variant.writes:
+            source.line(f"{constant(variant.note_writes)}()")
+        source.line(f"{constant(self._backend.leave_call)}()")
+        source.line(f"{constant(variant)}.replays += 1")
+        source.line(f"{counts}.replayed += 1")
+        source.line("return value")
+
+    def _leave_to_entry(self, counts: str, finish: str) -> None:
+        source, variant, constant = self._source, self._variant, self._source.constant
+        entry, replay = constant(self._entry), constant(self._entry.replay_variant)
+        source.line(f"{counts}.calls += 1")
+        source.line(f"{entry}.calls += 1")
+        frame = f"{constant(sys._getframe)}(2)"
+        source.line(f"result = {replay}({constant(variant)}, {self._as_call()}, {frame})")
+        source.line(f"if result.how is {constant(REPLAYED)}:")
+        source.line(f"    {counts}.replayed += 1")
+        source.line("    return result.value")
+        source.line(f"return {finish}({entry}, result)")
+
+    def _as_call(self) -> str:
+        """The call, taken apart as the general path does it."""
+        constant, call = self._source.constant, self._call
+        parts = f"{constant(call.spec)}, {self._leaves()}, {constant(call.kinds)}, {constant(call.key)}"
+        return f"{constant(Call)}({parts}, (args, kwargs))"
+
+    # ------------------------------------------------------------------ the result
+
+    def _result(self) -> str:
+        """The expression that makes the caller's result."""
+        root, constant = self._variant.root, self._source.constant
+        template = root.template
+        assert template is not None
+        if root.backward is None and _is_inline(template) and not self._inputs.written:
+            parts = iter([self._part(leaf) for leaf in template.leaves])
+            return self._put_together(template.spec, parts)
+        given = f"{constant(template)}, {constant(self._inputs)}, {self._as_call()}"
+        return f"{constant(result_of)}({given}, None, {constant(root.backward)})"
+
+    def _part(self, leaf: OutputLeaf) -> str:
+        constant = self._source.constant
+        if leaf.kind == PASSED:
+            return self._admission.leaves[leaf.index]
+        if leaf.kind != OWN:
+            return constant(leaf.value)
+        if leaf.value.is_contiguous():
+            return f"{constant(leaf.value.clone)}()"
+        return f"{constant(copy_of)}({constant(leaf.value)})"
+
+    def _put_together(self, spec: Spec, parts: Any) -> str:
+        if spec is None:
+            return next(parts)
+        kind, _, names, children = spec
+        members = [self._put_together(child, parts) for child in children]
+        if kind == "dict":
+            keys = [self._source.constant(name) for name in names]
+            return (
+                "{" + ", ".join([f"{key}: {member}" for key, member in zip(keys, members, strict=True)]) + "}"
+            )
+        listed = ", ".join(members)
+        return f"[{listed}]" if kind == "list" else f"({listed}{',' if members else ''})"
+
+
+def _is_inline(template: Template) -> bool:
+    """Whether a result consists of copies with memory of their own, of arguments and of constants."""
+    own = [leaf for leaf in template.leaves if leaf.kind == OWN]
+    storages = {leaf.value.untyped_storage()._cdata for leaf in own}
+    return (
+        all(leaf.kind in _INLINE for leaf in template.leaves)
+        and len(storages) == len(own)
+        and not any(leaf.spent or leaf.tracked for leaf in own)
+        and _is_simple(template.spec)
+    )
+
+
+def _is_simple(spec: Spec) -> bool:
+    if spec is None:
+        return True
+    kind, cls, _, children = spec
+    return (kind in ("tuple", "list") or cls is dict) and all(_is_simple(child) for child in children)

@@ -1,0 +1,204 @@
+"""Writes the check that a call has a known key: the arguments one after the other, then the surroundings.
+
+The text is what :func:`.key.bind` and a comparison of keys would come to for one key, with everything that is
+known about it written out: no tree is taken apart, no key is made. All tensors are compared in one call of
+C++. A call that is admitted has the key; one that is not may have it all the same (a tensor that shares its
+storage with another argument, without overlap), and is looked at by the general code.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from operator import attrgetter
+from typing import Any
+
+import torch
+
+from .ambient import Ambient
+from .compat import SWITCHES, default_device, metadata_check, mode_readers
+from .key import OPAQUE, PARAMETER, PLAIN, TENSOR, Call, describe, describe_tensor, is_plain
+from .leaves import Spec
+from .source import Source
+
+_INDEXED = ("tuple", "list")
+_untyped_storage = torch.Tensor.untyped_storage
+_handle = attrgetter("_cdata")
+
+
+class Admission:
+    """Writes the check for one key.
+
+    Args:
+        source: Where to.
+        call: A call with the key.
+        sorts: The order of the keywords does not matter; they are sorted in the call.
+
+    Attributes:
+        leaves: Names of the variables that hold the leaves, in order.
+    """
+
+    def __init__(self, source: Source, call: Call, *, sorts: bool) -> None:
+        self.leaves: list[str] = []
+        self._source = source
+        self._call = call
+        self._sorts = sorts
+        self._containers = 0
+
+    @staticmethod
+    def possible(call: Call) -> bool:
+        """Whether a check can be written: no memory is shared, no leaf is borrowed, known containers only."""
+        if call.foreign is not None or call.borrowed or call.key[2] or call.key[3][5] is not None:
+            return False
+        return _is_known(call.spec)
+
+    def write(self) -> None:
+        """Write everything but the comparison with tensors outside."""
+        args, kwargs = self._call.spec[3]
+        self._unpack(args, "args", given=True)
+        self._keywords(kwargs)
+        self._values()
+        self._tensors()
+        self._surroundings(self._call.key[3])
+
+    def tensors(self) -> list[int]:
+        """Positions of the tensors that are no parameters."""
+        return [position for position, kind in enumerate(self._call.kinds) if kind is TENSOR]
+
+    # ------------------------------------------------------------------ structure
+
+    def _unpack(self, spec: Spec, name: str, *, given: bool = False) -> None:
+        """Take a container apart into variables and go on with its members."""
+        kind, cls, names, children = spec
+        source = self._source
+        if not given:
+            source.refuse(f"type({name}) is not {source.constant(cls)}")
+        if kind in _INDEXED:
+            source.refuse(f"len({name}) != {names}")
+            members = name
+        else:
+            source.refuse(f"tuple({name}) != {source.constant(names)}")
+            members = f"{name}.values()"
+        variables = [self._variable(child) for child in children]
+        if variables:
+            source.line(f"{', '.join(variables)}, = {members}")
+        self._descend(children, variables)
+
+    def _keywords(self, spec: Spec) -> None:
+        _, _, names, children = spec
+        source = self._source
+        if not names:
+            source.refuse("kwargs")
+            return
+        if len(names) == 1 or not self._sorts:
+            self._unpack(spec, "kwargs", given=True)
+            return
+        source.refuse(f"len(kwargs) != {len(names)}")
+        variables = [self._variable(child) for child in children]
+        for name, variable in zip(names, variables, strict=True):
+            source.line(f"{variable} = kwargs.get({name!r}, NOT_MINE)")
+        self._descend(children, variables)
+
+    def _descend(self, children: tuple[Spec, ...], variables: list[str]) -> None:
+        for child, variable in zip(children, variables, strict=True):
+            if child is None:
+                self.leaves.append(variable)
+            else:
+                self._unpack(child, variable)
+
+    def _variable(self, spec: Spec) -> str:
+        """A fresh name; leaves and containers are told apart by the letter only for who reads the text."""
+        self._containers += 1
+        return f"{'x' if spec is None else 'box'}{self._containers}"
+
+    # ------------------------------------------------------------------ leaves
+
+    def _values(self) -> None:
+        """Everything that is not a tensor."""
+        source, call = self._source, self._call
+        for name, leaf, kind, token in zip(self.leaves, call.leaves, call.kinds, call.key[1], strict=True):
+            if kind in (OPAQUE, PARAMETER):
+                source.refuse(f"id({name}) != {token[1]}")
+            elif kind == PLAIN:
+                source.refuse(self._differs(name, leaf, token))
+
+    def _differs(self, name: str, leaf: Any, token: tuple[Any, ...]) -> str:
+        source, kind = self._source, type(leaf)
+        if leaf is None or kind is bool:
+            return f"{name} is not {leaf}"
+        same = source.constant(leaf)
+        if kind in (int, str, bytes):
+            return f"{name} is not {same} and (type({name}) is not {kind.__name__} or {name} != {same})"
+        if kind is float:
+            return f"{name} is not {same} and (type({name}) is not float or {name}.hex() != {token[1]!r})"
+        expected = source.constant((PLAIN, token))
+        return f"{source.constant(describe)}({name}) != {expected}"
+
+    def _tensors(self) -> None:
+        """Class and metadata of all tensors; that no two share memory."""
+        source, call, positions = self._source, self._call, self.tensors()
+        if not positions:
+            return
+        names = [self.leaves[position] for position in positions]
+        check = metadata_check([call.leaves[position] for position in positions])
+        if check is not None:
+            source.refuse(f"not {source.constant(check)}({', '.join(names)})")
+        for position, name in zip(positions, names, strict=True):
+            token = call.key[1][position]
+            if check is None:
+                known = f"{source.constant(_token_of)}({name})"
+                source.refuse(f"{known} != {source.constant(token)}")
+            elif call.leaves[position].requires_grad:  # otherwise it is a leaf
+                source.refuse(f"{name}.is_leaf is not {token[5]}")
+        if len(names) > 1:
+            map_, storage, handle = (source.constant(part) for part in (map, _untyped_storage, _handle))
+            handles = f"{map_}({handle}, {map_}({storage}, ({', '.join(names)},)))"
+            source.line(f"handles = set({handles})")
+            source.refuse(f"len(handles) != {len(names)}")
+
+    # ------------------------------------------------------------------ surroundings
+
+    def _surroundings(self, ambient: Ambient) -> None:
+        """What :func:`.ambient.read_ambient` and :func:`.compat.foreign_modes` read."""
+        source = self._source
+        grad, inference, dtype, autocast, device, _, anomaly, switches = ambient
+        constant = source.constant
+        source.refuse(f"{constant(torch.is_grad_enabled)}() is not {grad}")
+        source.refuse(f"{constant(torch.is_inference_mode_enabled)}() is not {inference}")
+        source.refuse(f"{constant(torch.get_default_dtype)}() is not {constant(dtype)}")
+        source.refuse(f"{constant(torch.is_anomaly_enabled)}() is not {anomaly}")
+        self._autocast(autocast)
+        if device >= 0:
+            source.refuse(f"{constant(torch.cuda.current_device)}() != {device}")
+        else:
+            source.refuse(f"{constant(torch.cuda.is_initialized)}()")
+        source.refuse(f"{constant(default_device)}() is not None")
+        for read, value in zip(SWITCHES, switches, strict=True):
+            same = f"is not {value}" if isinstance(value, bool) else f"!= {constant(value)}"
+            source.refuse(f"{constant(read)}() {same}")
+        for read, value in mode_readers():
+            source.refuse(f"{constant(read)}() != {constant(value)}")
+
+    def _autocast(self, states: tuple[Any, ...]) -> None:
+        """Per device whether it is on, and then its type."""
+        source, rest = self._source, list(states)
+        enabled, dtype = source.constant(torch.is_autocast_enabled), source.constant(torch.get_autocast_dtype)
+        for kind in ("cpu", "cuda"):
+            if not rest:
+                return
+            on = rest.pop(0)
+            source.refuse(f"{enabled}({kind!r}) is not {on}")
+            if on:
+                source.refuse(f"{dtype}({kind!r}) is not {source.constant(rest.pop(0))}")
+
+
+def _token_of(leaf: Any) -> Any:
+    """The comparable form of a tensor; None for what is no plain tensor."""
+    return describe_tensor(leaf) if isinstance(leaf, torch.Tensor) and is_plain(leaf) else None
+
+
+def _is_known(spec: Spec) -> bool:
+    if spec is None:
+        return True
+    kind, cls, _, children = spec
+    known = kind in _INDEXED or (kind == "dict" and cls in (dict, OrderedDict))
+    return known and all(_is_known(child) for child in children)

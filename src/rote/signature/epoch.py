@@ -1,0 +1,35 @@
+"""Whether any dict under guard has changed, at the price of one question.
+
+PyTorch numbers the changes of the dicts it watches, all in one sequence (:func:`.compat.dict_version`). A
+dict that was never seen gets the next number; if that is the one after the last such number, nothing changed
+in between. One sequence has one place where it is read, or each reader would be a change to the others.
+
+Threads may read at once: what is late then makes the next reading differ, never agree.
+"""
+
+from __future__ import annotations
+
+from .compat import dict_version, numbers_watched_dicts
+
+
+class Epoch:
+    """Counts the moments at which watched dicts were seen to have changed."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._next = -1
+
+    def read(self) -> int | None:
+        """A number that stays the same while no watched dict changes; None where that cannot be told."""
+        version = dict_version()
+        if version is None or not numbers_watched_dicts():
+            return None
+        seen = version({})
+        if seen != self._next:
+            self._number += 1
+        self._next = seen + 1
+        return self._number
+
+
+EPOCH = Epoch()
+"""The sequence is the process's, and so is the place where it is read."""

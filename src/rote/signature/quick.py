@@ -1,0 +1,225 @@
+"""The guard of a replay: the verdict of :class:`.guards.Guard`, in a few microseconds.
+
+A module has some ten containers and perhaps two slots that matter, and a guard over each slot costs the more
+the larger the model is. So the containers are asked whether they changed at all: a dict whose version is the
+recorded one holds what it held. That covers attributes, parameters, buffers, children, hooks and globals;
+what is left are lists, closure cells, and what is compared by content. A dict that changes and yet holds what
+is under guard (a namespace in which other things happen) is looked into slot by slot from then on.
+
+A version says nothing about the tensors themselves, which may be given other memory where they lie
+(``.data = ...``). They are asked one by one: the address from Python, all other metadata in one call of C++.
+
+It is never the last word: where a version, an identity or a flag differs, the plain guard decides, and if
+that holds, the new versions are the recorded ones. So the two agree on every state.
+
+What does not work: comparing ``dict.values()`` with recorded ones by ``==``. It takes identity for equality
+and is the quickest of all, but it asks tensors for equality where they differ, and it takes 1 for ``True``.
+"""
+
+from __future__ import annotations
+
+import gc
+import types
+from collections import OrderedDict
+from operator import getitem, is_
+from typing import Any
+
+import torch
+
+from .compat import dict_version, metadata_check
+from .epoch import EPOCH
+from .guards import Guard
+from .marks import Content, TensorMark
+from .slots import now_in, read, same
+from .state import ATTRIBUTE, BULK, CELL, Entry
+
+_data_ptr = torch.Tensor.data_ptr
+_EMPTY_TESTED = (dict, OrderedDict, list, set)
+"""Types whose truth value is whether they have a member."""
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+class QuickGuard:
+    """Checks a guard.
+
+    Args:
+        guard: What decides in the end.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._version_of = dict_version()
+        self._busy: set[int] = set()  # dicts that change and yet hold what is under guard
+        self._versions: list[int] | None = None  # not known: the plain guard is asked
+        self._epoch: int | None = None
+        self._sort()
+        self._look()
+
+    def _sort(self) -> None:
+        """Choose how each slot is checked."""
+        self._dicts: list[dict[Any, Any]] = []
+        self._empties: list[Any] = []
+        self._cells: list[Any] = []
+        self._cell_values: list[Any] = []
+        self._owners: list[Any] = []
+        self._names: list[str] = []
+        self._attributes: list[Any] = []
+        self._slow: list[Entry] = []
+        covered = self._cover()
+        guard = self._guard
+        self._rest = [index for index, entry in enumerate(guard.items) if id(entry.container) not in covered]
+        self._rest_containers = [guard.items[index].container for index in self._rest]
+        self._rest_keys = [guard.items[index].key for index in self._rest]
+        slots = [entry for entry in guard.slots if id(entry.container) not in covered]
+        self._slot_containers = [entry.container for entry in slots]
+        self._slot_keys = [entry.key for entry in slots]
+        self._slot_ids = [entry.value.identity for entry in slots]
+        lengths = [entry for entry in guard.lengths if id(entry.container) not in covered]
+        self._length_containers = [entry.container for entry in lengths]
+        self._length_values = [entry.value.value for entry in lengths]
+        orders = [entry for entry in guard.orders if id(entry.container) not in covered]
+        self._order_containers = [entry.container for entry in orders]
+        self._order_values = [entry.value.value for entry in orders]
+        for entry in guard.slow:
+            self._sort_slow(entry, covered)
+        others = self._rest, self._slot_ids, self._length_values, self._order_values, self._cells
+        self._all_seen = not any((*others, self._owners, self._slow))
+
+    def _cover(self) -> set[int]:
+        """Find the containers that can be asked as a whole; returns their identities."""
+        guard = self._guard
+        covered: set[int] = set()
+        for entry in guard.lengths:
+            if not entry.value.value and type(entry.container) in _EMPTY_TESTED:
+                self._empties.append(entry.container)
+                covered.add(id(entry.container))
+        for entry in (*guard.items, *guard.slots, *guard.lengths) if self._version_of is not None else ():
+            container = entry.container
+            if id(container) in covered:
+                continue
+            mapping = _namespace(container) if type(container) is types.MappingProxyType else container
+            if type(mapping) is dict and mapping and id(mapping) not in self._busy:
+                self._dicts.append(mapping)
+                covered.add(id(container))
+        return covered
+
+    def _sort_slow(self, entry: Entry, covered: set[int]) -> None:
+        value = entry.value
+        plain = not isinstance(value, (Content, TensorMark)) and read(entry) is value
+        if entry.kind == BULK and id(entry.container) in covered:
+            return
+        if plain and entry.kind == CELL:
+            self._cells.append(entry.container)
+            self._cell_values.append(value)
+        elif plain and entry.kind == ATTRIBUTE:
+            self._owners.append(entry.container)
+            self._names.append(entry.key)
+            self._attributes.append(value)
+        else:
+            self._slow.append(entry)
+
+    def _look(self) -> None:
+        """Note how the tensors are now."""
+        guard = self._guard
+        self._rest_values = [guard.item_values[index] for index in self._rest]
+        found = {id(tensor): (reference, address, tensor)
+                 for reference, address in zip(guard.references, guard.addresses, strict=True)
+                 if (tensor := reference()) is not None}  # fmt: skip
+        self._references = [reference for reference, _, _ in found.values()]
+        self._addresses = [address for _, address, _ in found.values()]
+        tensors = [tensor for _, _, tensor in found.values()]
+        plain = all(type(tensor) in _PLAIN for tensor in tensors)
+        self._metadata = metadata_check(tensors) if plain else None
+
+    def _read_versions(self) -> list[int]:
+        return list(map(self._version_of, self._dicts)) if self._version_of is not None else []
+
+    # ------------------------------------------------------------------ checking
+
+    def holds(self) -> bool:
+        """Whether everything is as it was."""
+        return self.tensors_hold() and self.values_hold()
+
+    def tensors_hold(self) -> bool:
+        """Whether the tensors that are read in place are alive, at the same addresses and look the same.
+
+        Whether they still lie in their slots is part of :meth:`values_hold`.
+        """
+        return self._tensors_same() or self._ask()
+
+    def values_hold(self) -> bool:
+        """Whether the plain values and the containers are as they were."""
+        return self._values_same() or self._ask()
+
+    def _ask(self) -> bool:
+        """The plain guard decides; if it holds, what there was before it looked is what is compared with."""
+        was, self._versions, self._epoch = self._versions, None, None
+        now = self._read_versions()
+        self._look()
+        if not self._guard.holds():
+            return False
+        self._rest_values = [self._guard.item_values[index] for index in self._rest]
+        if was is None or was == now:
+            self._versions = now
+        else:
+            dicts = zip(self._dicts, was, now, strict=True)
+            self._busy |= {id(found) for found, before, after in dicts if before != after}
+            self._sort()
+            self._look()
+        return True
+
+    def _tensors_same(self) -> bool:
+        if self._guard.dead:
+            return False
+        tensors: list[Any] = [reference() for reference in self._references]
+        if not tensors:
+            return True
+        try:
+            if list(map(_data_ptr, tensors)) != self._addresses:
+                return False
+        except TypeError:  # one is dead
+            return False
+        return self._metadata is not None and self._metadata(*tensors)
+
+    def _values_same(self) -> bool:
+        return not any(self._empties) and self._dicts_same() and (self._all_seen or self._others_same())
+
+    def _dicts_same(self) -> bool:
+        epoch = EPOCH.read()
+        if epoch is not None and epoch == self._epoch:
+            return True
+        if self._read_versions() != self._versions:
+            return False
+        self._epoch = epoch  # read before the versions: what changes from now on changes it
+        return True
+
+    def _others_same(self) -> bool:
+        """What few guards have: lists, ordered mappings, closures, attributes, content."""
+        try:
+            if not all(map(is_, map(getitem, self._rest_containers, self._rest_keys), self._rest_values)):
+                return False
+            if list(map(id, map(getitem, self._slot_containers, self._slot_keys))) != self._slot_ids:
+                return False
+        except (KeyError, IndexError):
+            return False
+        if self._length_containers and list(map(len, self._length_containers)) != self._length_values:
+            return False
+        if self._order_containers and list(map(tuple, self._order_containers)) != self._order_values:
+            return False
+        try:
+            if self._cells and not all(
+                map(is_, [cell.cell_contents for cell in self._cells], self._cell_values)
+            ):
+                return False
+            if self._owners and not all(map(is_, map(getattr, self._owners, self._names), self._attributes)):
+                return False
+        except (ValueError, AttributeError):  # the slot is gone
+            return False
+        return not self._slow or all(same(entry.value, now_in(entry)) for entry in self._slow)
+
+
+def _namespace(proxy: Any) -> Any:
+    """The dict behind the namespace of a class; None if there is another kind of mapping."""
+    behind = gc.get_referents(proxy)
+    return behind[0] if len(behind) == 1 else None

@@ -1,0 +1,197 @@
+"""The generated check of a key admits the calls that have it, and no others."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+
+import numpy
+import pytest
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from rote.signature import admission
+from rote.signature.admission import Admission
+from rote.signature.compat import foreign_modes
+from rote.signature.key import bind
+from rote.signature.source import NOT_MINE, Source
+
+pytest.importorskip("hypothesis")
+
+import hypothesis.strategies as st
+from hypothesis import given, settings
+
+PARAMETERS = [nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))]
+OBJECTS = [object(), object()]
+
+
+def check_of(call, *, sorts=True):
+    """The compiled check of a call's key: True if it admits."""
+    source = Source("check")
+    Admission(source, call, sorts=sorts).write()
+    source.line("return True")
+    found = source.compile()
+    return lambda args, kwargs: found(args, kwargs) is not NOT_MINE
+
+
+def inference():
+    with torch.inference_mode():
+        return torch.zeros(2, 3)
+
+
+TENSORS = [
+    lambda: torch.zeros(2, 3),
+    lambda: torch.ones(2, 3),
+    lambda: torch.zeros(3, 2).t(),
+    lambda: torch.zeros(2, 3, dtype=torch.float64),
+    lambda: torch.zeros(2, 3, requires_grad=True),
+    lambda: torch.zeros(2, 3, requires_grad=True) * 1,
+    lambda: torch.zeros(2, 3, device="meta"),
+    lambda: torch.zeros(1, 3).as_strided((1, 3), (7, 1)),
+    lambda: torch.zeros(1, 3),
+    lambda: torch.zeros(0, 3),
+    lambda: torch.zeros(()),
+    lambda: torch.zeros(2, 3, dtype=torch.complex64),
+    lambda: torch.zeros(2, 3, dtype=torch.complex64).conj(),
+    lambda: torch.zeros(2, 3, dtype=torch.complex64).conj().imag,
+    lambda: nn.Buffer(torch.zeros(2, 3)),
+    lambda: torch.zeros(2, 3).to_sparse(),
+    lambda: torch.zeros(4, 6)[1:3, 1:4],
+    inference,
+]
+VALUES = [None, True, False, 0, 1, 2**70, 0.0, -0.0, 1.0, float("nan"), "", "a", b"a", 1j, torch.float32,
+          torch.Size([1]), slice(1), int, len, numpy.float32(1), numpy.int64(1),
+          *OBJECTS, *PARAMETERS]  # fmt: skip
+
+leaves = st.one_of(st.sampled_from(TENSORS).map(lambda make: make()), st.sampled_from(VALUES))
+
+
+def branches(inner):
+    keys = st.sampled_from(["a", "b", 1, True])
+    return st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(keys, inner, max_size=3),
+        st.dictionaries(keys, inner, max_size=2).map(OrderedDict),
+    )
+
+
+values = st.recursive(leaves, branches, max_leaves=6)
+keywords = st.dictionaries(st.sampled_from(["x", "y", "z"]), values, max_size=3)
+arguments = st.tuples(
+    st.lists(values, max_size=3).map(tuple),
+    st.dictionaries(st.sampled_from(["x", "y", "z"]), values, max_size=3),
+)
+
+AROUND = {
+    "nothing": contextlib.nullcontext,
+    "no grad": torch.no_grad,
+    "inference": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "autocast to half": lambda: torch.autocast("cpu", torch.float16),
+    "default device": lambda: torch.device("cpu"),
+    "anomaly": torch.autograd.detect_anomaly,
+    "switch": lambda: sdpa_kernel(SDPBackend.MATH),
+    "function mode": lambda: torch.overrides.BaseTorchFunctionMode(),
+}  # fmt: skip
+
+
+def sorted_(kwargs):
+    return dict(sorted(kwargs.items())) if len(kwargs) > 1 else kwargs
+
+
+def shares(call):
+    tensors = [leaf for leaf, kind in zip(call.leaves, call.kinds, strict=True) if kind == "tensor"]
+    handles = {tensor.untyped_storage()._cdata for tensor in tensors}
+    return len(handles) != len(tensors)
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+@pytest.mark.parametrize("fast", [True, False])
+@settings(max_examples=300, deadline=None)
+@given(arguments, arguments, st.sampled_from(sorted(AROUND)), st.booleans(), st.booleans())
+def test_a_call_is_admitted_if_it_has_the_key(fast, given_first, given_second, around, repeat, sorts):
+    args, kwargs = given_first
+    call = bind(args, sorted_(kwargs) if sorts else kwargs)
+    if not Admission.possible(call):
+        return
+    patch = pytest.MonkeyPatch()
+    if not fast:
+        patch.setattr(admission, "metadata_check", lambda tensors: None)
+    try:
+        admits = check_of(call, sorts=sorts)
+    finally:
+        patch.undo()
+    args, kwargs = given_first if repeat else given_second
+    with AROUND[around]():
+        other = bind(args, sorted_(kwargs) if sorts else kwargs)
+        verdict, plain = admits(args, kwargs), foreign_modes()
+    if plain or other.key != call.key:  # the general path does not ask for a key then
+        assert not verdict
+    elif not shares(other):
+        assert verdict
+
+
+@pytest.mark.parametrize("first", range(len(TENSORS)))
+def test_tensors_are_told_apart_as_by_the_key(first):
+    call = bind((TENSORS[first](),), {})
+    if not Admission.possible(call):
+        assert call.foreign
+        return
+    admits = check_of(call)
+    for make in TENSORS:
+        tensor = make()
+        assert admits((tensor,), {}) == (bind((tensor,), {}).key == call.key)
+
+
+def test_values_are_told_apart_as_by_the_key():
+    for value in VALUES:
+        call = bind((value,), {})
+        admits = check_of(call)
+        for other in VALUES:
+            assert admits((other,), {}) == (bind((other,), {}).key == call.key), (value, other)
+
+
+def test_arguments_that_share_memory_are_not_admitted():
+    base = torch.zeros(8)
+    admits = check_of(bind((torch.zeros(4), torch.zeros(4)), {}))
+    assert admits((torch.zeros(4), torch.zeros(4)), {})
+    assert not admits((base[:4], base[:4]), {})
+    assert not admits((base[:4], base[2:6]), {})
+
+
+def test_keywords_in_any_order():
+    call = bind((), {"a": 1, "b": torch.zeros(2)})
+    x = torch.zeros(2)
+    assert check_of(call)((), {"b": x, "a": 1})
+    assert not check_of(call, sorts=False)((), {"b": x, "a": 1})
+    assert check_of(call, sorts=False)((), {"a": 1, "b": x})
+    for kwargs in ({"a": 1}, {"a": 1, "c": x}, {"a": 1, "b": x, "c": 1}, {"a": True, "b": x}):
+        assert not check_of(call)((), kwargs)
+
+
+@pytest.mark.parametrize("name", ["cudnn.benchmark", "cudnn.deterministic", "cuda.matmul.allow_tf32"])
+def test_switches(name):
+    *path, last = name.split(".")
+    owner = torch.backends
+    for part in path:
+        owner = getattr(owner, part)
+    call = bind((torch.zeros(2),), {})
+    admits, was = check_of(call), getattr(owner, last)
+    setattr(owner, last, not was)
+    try:
+        assert not admits((torch.zeros(2),), {})
+    finally:
+        setattr(owner, last, was)
+    assert admits((torch.zeros(2),), {})
+
+
+def test_default_dtype():
+    admits = check_of(bind((1,), {}))
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert not admits((1,), {})
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert admits((1,), {})

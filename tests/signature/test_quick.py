@@ -1,0 +1,219 @@
+"""The quick guard says what the plain guard says, whatever is done to the state."""
+
+from __future__ import annotations
+
+import collections
+import contextvars
+import types
+
+import pytest
+import torch
+from torch import nn
+
+from rote.signature import quick
+from rote.signature.compat import dict_version, numbers_watched_dicts
+from rote.signature.executed import ExecutedCode
+from rote.signature.guards import Guard
+from rote.signature.quick import QuickGuard
+from rote.signature.state import StateWalk
+
+pytest.importorskip("hypothesis")
+
+import hypothesis.strategies as st
+from hypothesis import given, settings
+
+MODE = contextvars.ContextVar("mode", default=1)
+GLOBAL = 3
+
+
+class Slotted:
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+
+def make_world():
+    """A callable with state of every kind, and that state."""
+
+    class Layer(nn.Module):
+        scale = 2.0
+
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(2, 3), requires_grad=False)
+            self.register_buffer("table", torch.zeros(3))
+            self.register_buffer("nothing", None)
+            self.factor, self.flags, self.sizes = 1.5, [1, 2], {"a": 1, "b": [2]}
+            self.kinds, self.ordered = {1, 2}, collections.OrderedDict(x=1, y=2)
+            self.slotted, self.plain = Slotted(5), types.SimpleNamespace(deep={"k": 0})
+            self.inner = nn.Linear(3, 3)
+
+        def forward(self, x):
+            return x * self.scale
+
+    layer, count, loose = Layer(), 7, torch.ones(4)
+    listed = [torch.ones(2), nn.Parameter(torch.zeros(2))]
+
+    def fn(x, *, bias=1.0):
+        return layer(x) * count + loose.sum() + sum(map(torch.sum, listed)) + GLOBAL + bias + MODE.get()
+
+    def set_count(value):
+        nonlocal count
+        count = value
+
+    def set_loose(value):
+        nonlocal loose
+        loose = value
+
+    return types.SimpleNamespace(fn=fn, layer=layer, Layer=Layer, listed=listed, set_count=set_count,
+                                 set_loose=set_loose, loose=lambda: loose)  # fmt: skip
+
+
+def set_global(value):
+    global GLOBAL
+    GLOBAL = value
+
+
+def rebind(tensor, value):
+    tensor.data = value
+
+
+CHANGES = {
+    "nothing": lambda w: None,
+    "attribute": lambda w: setattr(w.layer, "factor", 2.5),
+    "attribute back": lambda w: setattr(w.layer, "factor", 1.5),
+    "attribute equal": lambda w: setattr(w.layer, "factor", float("1.5")),
+    "attribute of another type": lambda w: setattr(w.layer, "factor", 1),
+    "new attribute": lambda w: setattr(w.layer, "fresh", 1),
+    "attribute gone": lambda w: w.layer.__dict__.pop("fresh", None),
+    "flag": lambda w: w.layer.train(not w.layer.training),
+    "flag back": lambda w: w.layer.train(True),
+    "list item": lambda w: w.layer.flags.__setitem__(0, 4),
+    "list item back": lambda w: w.layer.flags.__setitem__(0, 1),
+    "list longer": lambda w: w.layer.flags.append(1),
+    "list shorter": lambda w: w.layer.flags.pop() if len(w.layer.flags) > 2 else None,
+    "dict item": lambda w: w.layer.sizes.update(a=2),
+    "dict item back": lambda w: w.layer.sizes.update(a=1),
+    "True for 1": lambda w: w.layer.sizes.update(a=True),
+    "dict order": lambda w: w.layer.sizes.update(a=w.layer.sizes.pop("a")),
+    "nested list": lambda w: w.layer.sizes["b"].append(3),
+    "set": lambda w: w.layer.kinds.add(3),
+    "set back": lambda w: w.layer.kinds.discard(3),
+    "order": lambda w: w.layer.ordered.move_to_end("x"),
+    "order back": lambda w: w.layer.ordered.move_to_end("y"),
+    "slot": lambda w: setattr(w.layer.slotted, "value", 6),
+    "slot back": lambda w: setattr(w.layer.slotted, "value", 5),
+    "deep": lambda w: w.layer.plain.deep.update(k=1),
+    "deep back": lambda w: w.layer.plain.deep.update(k=0),
+    "class attribute": lambda w: setattr(w.Layer, "scale", 3.0),
+    "class attribute back": lambda w: setattr(w.Layer, "scale", 2.0),
+    "method": lambda w: setattr(w.Layer, "extra", lambda self: 1),
+    "cell": lambda w: w.set_count(8),
+    "cell back": lambda w: w.set_count(7),
+    "tensor cell": lambda w: w.set_loose(torch.ones(4)),
+    "tensor cell data": lambda w: rebind(w.loose(), torch.ones(4)),
+    "global": lambda w: set_global(4),
+    "global back": lambda w: set_global(3),
+    "other global": lambda w: globals().__setitem__("_unrelated", object()),
+    "context variable": lambda w: MODE.set(2),
+    "context variable back": lambda w: MODE.set(1),
+    "keyword default": lambda w: w.fn.__kwdefaults__.update(bias=2.0),
+    "parameter": lambda w: setattr(w.layer, "weight", nn.Parameter(torch.ones(2, 3), requires_grad=False)),
+    "parameter memory": lambda w: rebind(w.layer.weight, torch.ones(2, 3)),
+    "parameter turned": lambda w: rebind(w.layer.weight, w.layer.weight.data.as_strided((3, 2), (1, 3))),
+    "parameter turned back": lambda w: rebind(w.layer.weight, w.layer.weight.data.as_strided((2, 3), (3, 1))),
+    "parameter type": lambda w: rebind(w.layer.weight, w.layer.weight.data.view(torch.int32)),
+    "parameter flag": lambda w: w.layer.weight.requires_grad_(not w.layer.weight.requires_grad),
+    "parameter in place": lambda w: w.layer.weight.data.zero_(),
+    "buffer": lambda w: w.layer._buffers.update(table=torch.zeros(3)),
+    "buffer made": lambda w: w.layer.register_buffer("more", torch.zeros(1)),
+    "empty filled": lambda w: w.layer._parameters.update({}) or w.layer.inner._buffers.update({"b": None}),
+    "empty again": lambda w: w.layer.inner._buffers.clear(),
+    "hook": lambda w: w.layer.inner.register_forward_hook(print),
+    "hooks gone": lambda w: w.layer.inner._forward_hooks.clear(),
+    "child": lambda w: w.layer.add_module("inner", nn.Linear(3, 3)),
+    "tensor in a list": lambda w: w.listed.__setitem__(0, torch.ones(2)),
+    "memory in a list": lambda w: rebind(w.listed[1], torch.zeros(2)),
+}  # fmt: skip
+
+
+def make_guard(world):
+    executed = ExecutedCode()
+    executed.add_function(world.fn)
+    executed.add_function(world.Layer.forward)
+    snapshot = StateWalk(executed).take([("fn", world.fn)])
+    externals = {handle: found[0][1] for handle, found in snapshot.tensors.items()}
+    return Guard(snapshot, externals, {}, [], {}, set())
+
+
+@pytest.fixture(autouse=True)
+def _restored():
+    yield
+    set_global(3)
+    MODE.set(1)
+
+
+@pytest.mark.parametrize("versions", [True, False])
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(sorted(CHANGES)), min_size=1, max_size=14), st.booleans())
+def test_the_quick_guard_agrees_with_the_plain_one(versions, names, grad):
+    set_global(3)
+    MODE.set(1)
+    patch = pytest.MonkeyPatch()
+    if not versions:
+        patch.setattr(quick, "dict_version", lambda: None)
+        patch.setattr(quick, "metadata_check", lambda tensors: None)
+    with torch.set_grad_enabled(grad), patch.context():
+        world = make_world()
+        plain, checked = make_guard(world), QuickGuard(make_guard(world))
+        assert checked.holds()
+        for name in names:
+            CHANGES[name](world)
+            assert checked.holds() == plain.holds(), name
+            assert checked.holds() == plain.holds(), f"the second time after {name}"
+    patch.undo()
+
+
+@pytest.mark.parametrize("name", sorted(CHANGES))
+def test_every_change_alone(name):
+    world = make_world()
+    plain, checked = make_guard(world), QuickGuard(make_guard(world))
+    assert checked.holds() and checked.holds()
+    CHANGES[name](world)
+    assert checked.holds() == plain.holds()
+    if "back" in name or name in ("nothing", "attribute equal", "parameter in place", "other global"):
+        assert plain.holds()
+
+
+def test_a_tensor_that_dies_is_noticed():
+    world = make_world()
+    checked = QuickGuard(make_guard(world))
+    assert checked.holds()
+    world.listed.pop(0)
+    assert not checked.holds()
+
+
+def test_what_holds_is_not_asked_twice(monkeypatch):
+    world = make_world()
+    guard = make_guard(world)
+    checked = QuickGuard(guard)
+    for _ in range(3):  # a namespace that changes is looked into from the third time on
+        CHANGES["other global"](world)
+        assert checked.holds()
+    monkeypatch.setattr(guard, "holds", lambda: pytest.fail("the plain guard was asked"))
+    CHANGES["other global"](world)
+    if dict_version() is not None:
+        assert checked.holds()
+
+
+def test_a_dict_that_is_watched_has_a_new_number_after_a_change():
+    version = dict_version()
+    if version is None:
+        pytest.skip("this PyTorch does not number the states of dicts")
+    found = {"a": 1}
+    first = version(found)
+    assert version(found) == first
+    found["a"] = 2
+    assert version(found) != first
+    assert isinstance(numbers_watched_dicts(), bool)
