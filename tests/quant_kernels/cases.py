@@ -104,6 +104,17 @@ def layer_arguments(
     return *transform_arguments(change, grid), *whole[:4], None, bias, weight.rows
 
 
+def group_arguments(
+    change: Transform, grid: Activation, weights: list[PackedWeight], bias: list[Tensor | None]
+) -> tuple[Any, ...]:
+    """As the operator of layers with one input takes them."""
+    zeros = [weight.zero for weight in weights if weight.zero is not None]
+    return (
+        *transform_arguments(change, grid), [w.codes for w in weights], [w.scale for w in weights], zeros,
+        [w.sums for w in weights], [b for b in bias if b is not None],
+    )  # fmt: skip
+
+
 def assert_same_codes(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> None:
     """Codes are equal but for near ties, which the order of float32 additions decides."""
     codes, scale, zero, total = found

@@ -26,7 +26,7 @@ from rote.quant.kernels import jit_gemm
 def compiled(bm, bn, warps):
     types = dict(
         x="*i8", x_scale="*fp32", x_zero="*i32", x_sum="*i32", weight="*i8", w_scale="*fp32", w_zero="*i8",
-        w_sum="*i32", bias="*bf16", out="*bf16", work="*i32", M="i32", N="i32", K="i32", N_PAD="i32",
+        w_sum="*i32", bias="*bf16", out="*bf16", work="*i32", M="i32", N="i32", K="i32",
     )
     values = dict(
         BITS=4, FLOAT=False, X_ZERO=True, W_ZERO=True, BIAS=False, RAW=False, EVEN_K=True, BM=bm, BN=bn,

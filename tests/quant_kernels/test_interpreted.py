@@ -85,3 +85,21 @@ def test_activations_that_are_not_quantized():
     )  # fmt: skip
     found, wanted = ops.linear_triton(*arguments, Tile(16, 64)), ops.linear_torch(*arguments)
     torch.testing.assert_close(found, wanted, rtol=2e-3, atol=2e-3 * float(wanted.abs().max()))
+
+
+@pytest.mark.parametrize("sizes", [(70, 40), (130, 20, 256)], ids=str)
+@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize("bias", [True, False])
+def test_layers_with_one_input(sizes: tuple[int, ...], tile: Tile, bias: bool):
+    """The same bits as one after the other."""
+    change = cases.transform_of("rotate permute rotate", 250, 256, 128, smooth=True)
+    x = cases.rows_of(17, 250, torch.float32)
+    weights = [cases.weight_of(n, 256, 4)[1] for n in sizes]
+    added = [torch.randn(n) if bias else None for n in sizes]
+    arguments = cases.group_arguments(change, Activation(), weights, added)
+    found = ops.linears_triton(x, *arguments, tile)
+    for y, weight, one in zip(found, weights, added, strict=True):
+        alone = ops.linear_triton(x, *cases.layer_arguments(change, Activation(), weight, one), tile)
+        assert torch.equal(y, alone)
+    expected = ops.linears_torch(x, *arguments)
+    torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-2 * float(expected[0].abs().max()))

@@ -48,7 +48,7 @@ def test_stored_tables_run():
 
 
 def test_unknown_gpu_takes_the_rule():
-    assert choose("no such GPU", 100, "w4a8", 16, 256, 2048) == rule(100, "w4a8", 16, 256, 2048)
+    assert choose("no such GPU", 100, "w4a8", 16, (256,), 2048) == rule(100, "w4a8", 16, 256, 2048)
 
 
 @pytest.mark.parametrize(("m", "size"), [(1, 1), (2, 8), (51, 64), (800, 1024), (2048, 2048), (99999, 2048)])

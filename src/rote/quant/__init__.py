@@ -25,6 +25,8 @@ from .checkpoint import save_quantized as save_quantized
 from .config import DuQuantConfig as DuQuantConfig
 from .convert import quantize_ as quantize_
 from .environment import quantize_from_env as quantize_from_env
+from .fusion import fuse_ as fuse_
+from .fusion import unfuse_ as unfuse_
 from .linear import DuQuantLinear as DuQuantLinear
 from .picture import draw as draw
 from .report import LayerReport as LayerReport
@@ -34,5 +36,5 @@ from .warmup import warmup as warmup
 
 __all__ = [
     "CalibrationStats", "DuQuantConfig", "DuQuantLinear", "LayerReport", "QuantReport", "calibrate", "draw",
-    "load_quantized", "quantize_", "quantize_from_env", "save_quantized", "warmup",
+    "fuse_", "load_quantized", "quantize_", "quantize_from_env", "save_quantized", "unfuse_", "warmup",
 ]  # fmt: skip

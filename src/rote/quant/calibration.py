@@ -73,7 +73,7 @@ class calibrate:  # noqa: N801  it is used like a function
         self._progress = sys.stderr.isatty() if progress is None else progress
         self._handles: list[RemovableHandle] = []
         self._depth = 0
-        self._last: tuple[Tensor, str] | None = None
+        self._last: tuple[Tensor, str, int] | None = None
         self._made: tuple[Tensor, str] | None = None
         self._transforms: dict[str, Chain] = {}
 
@@ -146,8 +146,9 @@ class calibrate:  # noqa: N801  it is used like a function
             self.stats.came_from(name, self._made[1])
         if name not in self._layers:
             return
-        if self._last is None or self._last[0] is not x:
-            self._last = (x, name)
+        version = 0 if x.is_inference() else x._version
+        if self._last is None or self._last[0] is not x or self._last[2] != version:
+            self._last = (x, name, version)
         features = x.shape[-1]
         layer = self.stats.layers.setdefault(name, LayerStats.empty(features))
         if not bool(torch.isfinite(x).all()):

@@ -26,6 +26,7 @@ from ..base.errors import MisuseError, OptionError
 from . import storage
 from .buffers import InputTransform
 from .config import DuQuantConfig
+from .fusion import fuse_
 from .layers import replace
 from .linear import DuQuantLinear
 from .manifest import LayerEntry, entries_of, read_entries
@@ -83,6 +84,8 @@ def load_quantized(
     for name, layer in built.items():
         replace(model, model.get_submodule(name), layer)
     model.load_state_dict(tensors, strict=True)
+    if any(layer.config.fuse_groups for layer in built.values()):
+        fuse_(model)
 
 
 def content_hash(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:

@@ -27,7 +27,7 @@ _BITS = (2, 3, 4, 5, 6, 7, 8, 16)
 _BLOCKS = (2, 4096)
 _FLAGS = (
     "shared_rotation", "permute_first", "row_rotation", "fold_smoothing", "weight_symmetric", "act_symmetric",
-    "fold_act_scale", "share_groups",
+    "fold_act_scale", "share_groups", "fuse_groups",
 )  # fmt: skip
 
 

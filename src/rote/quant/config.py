@@ -61,6 +61,8 @@ class DuQuantConfig:
         calib_batches: Batches that calibration takes, exactly.
         sample_rows: Input rows per layer kept from calibration for searches and the report.
         share_groups: Layers of a group (q, k, v; gate, up) share one transform.
+        fuse_groups: Layers of a group are also calculated in one launch, where ``path="kernel"`` and the
+            model calls them with the same tensor (see :func:`~rote.quant.fuse_`).
         groups: The last names of layers that form groups when they are siblings.
         path: How layers are calculated: ``"reference"`` (readable), ``"fused"`` (floating point, fast),
             ``"kernel"`` (integers).
@@ -97,6 +99,7 @@ class DuQuantConfig:
     calib_batches: int = 32
     sample_rows: int = 256
     share_groups: bool = True
+    fuse_groups: bool = True
     groups: tuple[tuple[str, ...], ...] = (
         ("q_proj", "k_proj", "v_proj"),
         ("query", "key", "value"),
@@ -174,8 +177,12 @@ class DuQuantConfig:
 
     @property
     def digest(self) -> str:
-        """A hash of all fields that shape a layer's numbers (``path`` and calibration's size do not)."""
-        kept = {k: v for k, v in asdict(self).items() if k not in ("path", "calib_batches", "sample_rows")}
+        """A hash of all fields that shape a layer's numbers.
+
+        ``path``, ``fuse_groups`` and the size of calibration do not.
+        """
+        free = ("path", "fuse_groups", "calib_batches", "sample_rows")
+        kept = {k: v for k, v in asdict(self).items() if k not in free}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -18,6 +18,7 @@ from .buffers import InputTransform
 from .build import Seen, fill_layer, find_transform
 from .config import DuQuantConfig
 from .folding import Fold, find_fold, source_of
+from .fusion import fuse_
 from .groups import share, share_by_name
 from .layers import Candidate, Patterns, candidates, replace
 from .linear import DuQuantLinear
@@ -83,6 +84,13 @@ def quantize_(
         fold.apply()
     for name, layer in layers.items():
         replace(model, wanted[name].module, layer)
+    if config.fuse_groups:
+        for group in fuse_(model):
+            for name in group:
+                if name in rows:
+                    others = ", ".join(other.rpartition(".")[2] for other in group if other != name)
+                    parts = [f"one launch with {others}", rows[name].note]
+                    rows[name] = changed(rows[name], note="; ".join(filter(None, parts)))
     return QuantReport(tuple(rows[item.name] for item in found))
 
 

@@ -8,7 +8,8 @@ weight, in float32 and through torch on every device.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from torch import Tensor
 from .arithmetic import dense_weight, row_parameters, transform_rows
 from .config import UNQUANTIZED
 from .grid import Grid
-from .kernels.ops import LAYER, NAMESPACE, library
+from .kernels.ops import GROUP, LAYER, NAMESPACE, library
 from .stages import chain_of
 from .transforms import multiply_blocks, pad_columns
 
@@ -46,22 +47,77 @@ def linear_backward(
     return up[:, : x.shape[-1]].to(x.dtype).contiguous().reshape(x.shape)
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, smooth, stages, *rest = inputs
-    ctx.save_for_backward(x, smooth, *stages, *(item for item in rest if isinstance(item, Tensor)))
-    ctx.stages = len(stages)
-    ctx.rest = [_TAKEN if isinstance(item, Tensor) else item for item in rest]
+def linears_backward(
+    grads: Sequence[Tensor], x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
+    act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Any, act_zero: Any,
+    codes: Sequence[Tensor], w_scale: Sequence[Tensor], w_zero: Sequence[Tensor], w_sum: Sequence[Tensor],
+    bias: Sequence[Tensor],
+) -> Tensor:  # fmt: skip
+    """The gradient of an input that several layers share: the sum of what each gives."""
+    before = (x, smooth, stages, width, act_bits, act_symmetric, act_clip, act_scale, act_zero)
+    total: Tensor | None = None
+    for index, grad in enumerate(grads):
+        zero = w_zero[index] if w_zero else None
+        weight = (codes[index], w_scale[index], zero, w_sum[index])
+        mine = linear_backward(grad, *before, *weight, None, None, grad.shape[-1])
+        total = mine if total is None else total + mine
+    assert total is not None
+    return total
 
 
-_TAKEN = object()
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    """Save the tensors of the inputs for the way back, and how they lie among the rest."""
+    kept: list[Tensor] = []
+    ctx.places = []
+    for item in inputs:
+        if isinstance(item, Tensor):
+            kept.append(item)
+            ctx.places.append(_ONE)
+        elif isinstance(item, list | tuple):
+            found = cast(Sequence[Tensor], item)
+            kept += found
+            ctx.places.append(_Several(len(found)))
+        else:
+            ctx.places.append(item)
+    ctx.save_for_backward(*kept)
+
+
+@dataclass(frozen=True)
+class _Several:
+    """The place of a list of tensors."""
+
+    count: int
+
+
+_ONE = object()
+
+
+def _inputs(ctx: Any) -> list[Any]:
+    saved = iter(ctx.saved_tensors)
+    return [
+        next(saved) if place is _ONE
+        else [next(saved) for _ in range(place.count)] if isinstance(place, _Several)
+        else place
+        for place in ctx.places
+    ]  # fmt: skip
+
+
+def _gradients(ctx: Any, mine: Tensor) -> tuple[Any, ...]:
+    """One for each input: all but the first have none."""
+    others = [[None] * place.count if isinstance(place, _Several) else None for place in ctx.places[1:]]
+    return mine, *others
 
 
 def _input_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    x, smooth, *saved = ctx.saved_tensors
-    stages, others = saved[: ctx.stages], iter(saved[ctx.stages :])
-    rest = [next(others) if item is _TAKEN else item for item in ctx.rest]
-    mine = torch.ops.rote_quant.linear_backward(grad, x, smooth, stages, *rest)
-    return mine, None, [None] * ctx.stages, *(None for _ in rest)
+    return _gradients(ctx, torch.ops.rote_quant.linear_backward(grad, *_inputs(ctx)))
+
+
+def _group_gradient(ctx: Any, grads: Sequence[Tensor]) -> tuple[Any, ...]:
+    return _gradients(ctx, torch.ops.rote_quant.linears_backward(list(grads), *_inputs(ctx)))
+
+
+def _fake_group_backward(grads: Sequence[Tensor], x: Tensor, *rest: Any) -> Tensor:
+    return x.new_empty(x.shape)
 
 
 def _fake_backward(grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
@@ -69,7 +125,11 @@ def _fake_backward(grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
 
 
 library.define(f"linear_backward(Tensor grad, Tensor x, {LAYER}) -> Tensor")
+library.define(f"linears_backward(Tensor[] grads, Tensor x, {GROUP}) -> Tensor")
 for _kind in ("CPU", "CUDA"):
     library.impl("linear_backward", linear_backward, _kind)
+    library.impl("linears_backward", linears_backward, _kind)
 torch.library.register_fake(f"{NAMESPACE}::linear_backward", _fake_backward, lib=library)
+torch.library.register_fake(f"{NAMESPACE}::linears_backward", _fake_group_backward, lib=library)
+torch.library.register_autograd(f"{NAMESPACE}::linears", _group_gradient, setup_context=_keep, lib=library)
 torch.library.register_autograd(f"{NAMESPACE}::linear", _input_gradient, setup_context=_keep, lib=library)

@@ -34,6 +34,7 @@ from ..base.errors import MisuseError
 from .buffers import InputTransform
 from .config import DuQuantConfig
 from .convert import quantize_
+from .fusion import fuse_
 from .layers import replace
 from .linear import DuQuantLinear
 from .manifest import entries_of, read_entries
@@ -114,6 +115,8 @@ class RoteDuQuantizer(HfQuantizer):
         for module in model.modules():
             if isinstance(module, DuQuantLinear):
                 module.refresh()  # what is derived from the state is no part of a checkpoint
+        if any(m.config.fuse_groups for m in model.modules() if isinstance(m, DuQuantLinear)):
+            fuse_(model)
         return model
 
     def get_state_dict_and_metadata(self, model: Any) -> Any:

@@ -128,15 +128,19 @@ class DuQuantLinear(FixedTypes):
         Returns:
             Of shape ``(..., out_features)``, in the type of ``x`` (of autocast, where it is on).
         """
+        return self.outside_autocast(x, self._run)
+
+    def outside_autocast(self, x: Tensor, run: Callable[[Tensor], Any]) -> Any:
+        """Do something with an input of this layer, in the type of autocast where that is on."""
+        if x.shape[-1] != self.in_features:
+            raise MisuseError(f"the input has {x.shape[-1]} features, this layer takes {self.in_features}")
         kind = x.device.type
         if kind != "meta" and torch.is_autocast_enabled(kind):
             with torch.autocast(kind, enabled=False):
-                return self._run(x.to(torch.get_autocast_dtype(kind)))
-        return self._run(x)
+                return run(x.to(torch.get_autocast_dtype(kind)))
+        return run(x)
 
     def _run(self, x: Tensor) -> Tensor:
-        if x.shape[-1] != self.in_features:
-            raise MisuseError(f"the input has {x.shape[-1]} features, this layer takes {self.in_features}")
         if self.path == "kernel":
             return torch.ops.rote_quant.linear(x, *self.operands())
         rows = pad_columns(x.reshape(-1, self.in_features), self.transform.width)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
 from ..base.errors import OptionError
+from .fusion import Fused, together
 from .linear import DuQuantLinear
 
 
@@ -17,8 +18,8 @@ def warmup(model: nn.Module, sizes: Iterable[int], *, dtype: torch.dtype | None 
     """Run every quantized layer once for each number of rows, so that no kernel is compiled later.
 
     Kernels differ by the bucket of the number of rows, by the shapes and options of a layer and by the type
-    of its input. Layers of one kind share them, and the second costs a launch. Layers whose path is not
-    ``"kernel"`` have nothing to prepare. On a CPU this only runs the layers.
+    of its input. Layers of one kind share them, and the second costs a launch; fused groups have their own.
+    Layers whose path is not ``"kernel"`` have nothing to prepare. On a CPU this only runs the layers.
 
     Args:
         model: With layers that :func:`~rote.quant.quantize_` made.
@@ -32,10 +33,29 @@ def warmup(model: nn.Module, sizes: Iterable[int], *, dtype: torch.dtype | None 
     for size in wanted:
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             raise OptionError(f"sizes: {size!r} must be a whole number of at least 1")
-    layers = [m for m in model.modules() if isinstance(m, DuQuantLinear) and m.path == "kernel"]
-    for layer in layers:
-        kind = dtype or layer.marker.dtype
+    devices: set[torch.device] = set()
+    for layers in _called(model):
+        first = layers[0]
+        devices.add(first.marker.device)
         for size in wanted:
-            layer(torch.zeros(size, layer.in_features, device=layer.marker.device, dtype=kind))
-    for device in {layer.marker.device for layer in layers if layer.marker.is_cuda}:
-        torch.cuda.synchronize(device)
+            kind = dtype or first.marker.dtype
+            x = torch.zeros(size, first.in_features, device=first.marker.device, dtype=kind)
+            if len(layers) == 1:
+                first(x)
+            else:
+                together(layers, x)
+    for device in devices:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+
+def _called(model: nn.Module) -> Iterator[list[DuQuantLinear]]:
+    """The layers with kernels, and those that are called together."""
+    for module in model.modules():
+        if isinstance(module, DuQuantLinear) and module.path == "kernel":
+            yield [module]
+        if isinstance(module, Fused):
+            for group in module.fused_groups:
+                layers = [getattr(module, name) for name in group]
+                if all(layer.path == "kernel" for layer in layers):
+                    yield layers

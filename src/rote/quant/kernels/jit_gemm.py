@@ -42,13 +42,13 @@ def _halves(packed, ASM: tl.constexpr):
 
 
 @triton.jit
-def _prefetch(weight, first, last, column, N_PAD, BN: tl.constexpr, BYTES: tl.constexpr):
+def _prefetch(weight, first, last, column, padded, BN: tl.constexpr, BYTES: tl.constexpr):
     """Ask for a program's part of the weight in L2, line by line."""
     lines = column.to(tl.int64) * BYTES + tl.arange(0, BN * BYTES // 128) * 128
     for block in range(first, last):
         tl.inline_asm_elementwise(
             "prefetch.global.L2 [$1]; mov.u32 $0, 0;",
-            "=r,l", [weight + block * N_PAD.to(tl.int64) * BYTES + lines], dtype=tl.int32,
+            "=r,l", [weight + block * padded.to(tl.int64) * BYTES + lines], dtype=tl.int32,
             is_pure=False, pack=1,
         )  # fmt: skip
 
@@ -82,31 +82,29 @@ def _write(
         tl.store(place, y.to(out.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["M"])
-def product(
-    x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, M, N, K, N_PAD,
+@triton.jit
+def _tile(
+    x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, counter, row, column, part, M,
+    N, K,
     BITS: tl.constexpr, FLOAT: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr, BIAS: tl.constexpr,
     RAW: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
     SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """One tile of ``BN`` columns and ``BM`` rows of the output, over one of ``SPLIT`` parts of K."""
+    """A tile from ``row`` and ``column`` of the output on, over one of ``SPLIT`` parts of K."""
     BYTES: tl.constexpr = 16 * BITS  # of a row in a block of 128 columns
-    tiles_m = tl.cdiv(M, BM)
-    tile = tl.program_id(0)
-    part = tl.program_id(1)
-    rows = (tile % tiles_m) * BM + tl.arange(0, BM)
-    column = (tile // tiles_m) * BN
+    rows = row + tl.arange(0, BM)
     columns = column + tl.arange(0, BN)
+    padded = tl.cdiv(N, 128) * 128
     steps = tl.cdiv(tl.cdiv(K, 128), UNROLL)
     share = tl.cdiv(steps, SPLIT)
     first = part * share
     last = tl.minimum(first + share, steps)
     if PDL:
-        _prefetch(weight, first * UNROLL, last * UNROLL, column, N_PAD, BN, BYTES)
+        _prefetch(weight, first * UNROLL, last * UNROLL, column, padded, BN, BYTES)
         gdc_wait()
 
     length = tl.arange(0, BYTES)
-    step = N_PAD.to(tl.int64) * BYTES
+    step = padded.to(tl.int64) * BYTES
     w_at = weight + (first * UNROLL) * step + columns[:, None] * BYTES + length[None, :]
     x_rows = tl.where(rows < M, rows, 0).to(tl.int64)  # rows outside are calculated and dropped
     half = tl.arange(0, 64) if BITS == 4 else tl.arange(0, 128)
@@ -151,10 +149,77 @@ def product(
         sums = work + rows.to(tl.int64)[None, :] * N + columns[:, None]
         tl.atomic_add(sums, acc, mask=inside, sem="relaxed")
         tl.debug_barrier()  # all threads' additions come before the count
-        counter = work + M.to(tl.int64) * N + tile
         if tl.atomic_add(counter, 1, sem="acq_rel") == SPLIT - 1:
             acc = tl.load(sums, mask=inside, other=0, cache_modifier=".cg")
             _write(
                 acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, bias, rows, columns, inside, M, N,
                 K, BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW,
             )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["M"])
+def product(
+    x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, M, N, K,
+    BITS: tl.constexpr, FLOAT: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr, BIAS: tl.constexpr,
+    RAW: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
+    SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """One weight: a program for each tile and part."""
+    tile = tl.program_id(0)
+    tiles_m = tl.cdiv(M, BM)
+    counter = work
+    if SPLIT > 1:
+        counter = work + M.to(tl.int64) * N + tile
+    _tile(
+        x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, counter,
+        (tile % tiles_m) * BM, (tile // tiles_m) * BN, tl.program_id(1), M, N, K,
+        BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW, EVEN_K, BM, BN, UNROLL, SPLIT, STAGES, ASM, PDL,
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["M"])
+def products(
+    x, x_scale, x_zero, x_sum, weight_0, w_scale_0, w_zero_0, w_sum_0, bias_0, out_0, weight_1, w_scale_1,
+    w_zero_1, w_sum_1, bias_1, out_1, weight_2, w_scale_2, w_zero_2, w_sum_2, bias_2, out_2, work, M, N_0,
+    N_1, N_2, K, COUNT: tl.constexpr,
+    BITS: tl.constexpr, FLOAT: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr, BIAS: tl.constexpr,
+    RAW: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
+    SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """Two or three weights for the same rows: each program finds out whose tile it has."""
+    tile = tl.program_id(0)
+    tiles_m = tl.cdiv(M, BM)
+    column = tile // tiles_m
+    weight, w_scale, w_zero, w_sum, bias, out = weight_0, w_scale_0, w_zero_0, w_sum_0, bias_0, out_0
+    N, before, total, start = N_0, 0, N_0 + N_1, tl.cdiv(N_0, BN)
+
+    here = column >= start
+    weight, w_scale = tl.where(here, weight_1, weight), tl.where(here, w_scale_1, w_scale)
+    w_sum, out = tl.where(here, w_sum_1, w_sum), tl.where(here, out_1, out)
+    if W_ZERO:
+        w_zero = tl.where(here, w_zero_1, w_zero)
+    if BIAS:
+        bias = tl.where(here, bias_1, bias)
+    N, before = tl.where(here, N_1, N), tl.where(here, N_0, 0)
+    offset = tl.where(here, start, 0)
+    if COUNT == 3:
+        start += tl.cdiv(N_1, BN)
+        here = column >= start
+        weight, w_scale = tl.where(here, weight_2, weight), tl.where(here, w_scale_2, w_scale)
+        w_sum, out = tl.where(here, w_sum_2, w_sum), tl.where(here, out_2, out)
+        if W_ZERO:
+            w_zero = tl.where(here, w_zero_2, w_zero)
+        if BIAS:
+            bias = tl.where(here, bias_2, bias)
+        N, before = tl.where(here, N_2, N), tl.where(here, N_0 + N_1, before)
+        offset = tl.where(here, start, offset)
+        total += N_2
+    counter = work
+    if SPLIT > 1:
+        counter = work + M.to(tl.int64) * total + tile
+        work += M.to(tl.int64) * before
+    _tile(
+        x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, counter,
+        (tile % tiles_m) * BM, (column - offset) * BN, tl.program_id(1), M, N, K,
+        BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW, EVEN_K, BM, BN, UNROLL, SPLIT, STAGES, ASM, PDL,
+    )  # fmt: skip

@@ -3,8 +3,8 @@
 They are registered by ``Library.define``, which costs a call a third of what ``custom_op`` does. Each
 allocates what it returns and what it works in, writes nothing else, reads nothing back to the host, and can
 be captured into a graph once its kernels are compiled (see ``warmup``). ``rote_quant::linear`` is a layer's
-whole work, and has a gradient (see :mod:`~rote.quant.gradients`); its parts are there for tests and
-measurements.
+whole work, ``rote_quant::linears`` that of some layers with the same input, in as many launches; both have a
+gradient (see :mod:`~rote.quant.gradients`). The parts are there for tests and measurements.
 
 ``linear`` is one operator and not two also because its first kernel writes the zeros that its second one adds
 to. What the kernels do not do is done by torch inside of it: scales for groups of columns, which leave no
@@ -14,7 +14,7 @@ inputs that are not quantized. On a CPU everything is torch, with the same integ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from ..arithmetic import Quantized
 from ..packing import codes_of, stored_bits
 from . import gemm, transform
 from .packing import PackedWeight
+from .table import Tile
 
 NAMESPACE = "rote_quant"
 UNQUANTIZED = 16
@@ -34,6 +35,9 @@ GRID = "int act_bits, bool act_symmetric, float act_clip, Tensor? act_scale, Ten
 WEIGHT = "Tensor codes, Tensor w_scale, Tensor? w_zero, Tensor w_sum"
 OUTPUT = "Tensor? row_rotation, Tensor? bias, int features"
 LAYER = f"{TRANSFORM}, {GRID}, {WEIGHT}, {OUTPUT}"
+WEIGHTS = "Tensor[] codes, Tensor[] w_scale, Tensor[] w_zero, Tensor[] w_sum, Tensor[] bias"
+"""Of layers that share their input; no zero points or no biases are empty lists."""
+GROUP = f"{TRANSFORM}, {GRID}, {WEIGHTS}"
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,7 @@ library.define(
     "-> Tensor"
 )
 library.define(f"linear(Tensor x, {LAYER}) -> Tensor")
+library.define(f"linears(Tensor x, {GROUP}) -> Tensor[]")
 
 
 # --- CPU: torch --------------------------------------------------------------------------------------------
@@ -174,6 +179,36 @@ def linear_torch(
     return y.reshape(*x.shape[:-1], features)
 
 
+def linears_torch(
+    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
+    act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Any, act_zero: Any,
+    codes: Sequence[Tensor], w_scale: Sequence[Tensor], w_zero: Sequence[Tensor], w_sum: Sequence[Tensor],
+    bias: Sequence[Tensor],
+) -> list[Tensor]:  # fmt: skip
+    """Layers with the same input, by torch: the transform once, then one product after the other."""
+    rows = arithmetic.transform_rows(x, smooth, stages, width)
+    found: list[Tensor] = []
+    quantized: Quantized | None = None
+    if act_bits < UNQUANTIZED:
+        quantized = arithmetic.quantize_rows(rows, act_bits, act_symmetric, act_clip, act_scale, act_zero)
+    for packed, scale, zero, sums, added in _members(codes, w_scale, w_zero, w_sum, bias):
+        if quantized is None:
+            y = arithmetic.float_product(rows.to(x.dtype), packed, scale, zero)
+        else:
+            y = arithmetic.integer_product(quantized, packed, scale, zero, sums)
+        y = arithmetic.restore_rows(y, None, added, len(scale)).to(x.dtype).contiguous()
+        found.append(y.reshape(*x.shape[:-1], len(scale)))
+    return found
+
+
+def _members(
+    codes: Sequence[Tensor], w_scale: Sequence[Tensor], w_zero: Sequence[Tensor], w_sum: Sequence[Tensor],
+    bias: Sequence[Tensor],
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]]:  # fmt: skip
+    none = [None] * len(codes)
+    return zip(codes, w_scale, w_zero or none, w_sum, bias or none, strict=True)
+
+
 # --- CUDA: Triton ------------------------------------------------------------------------------------------
 
 
@@ -212,13 +247,13 @@ def product_triton(
     out = x.new_empty(tokens, n, dtype=dtype)
     if tokens == 0 or n == 0:
         return out
-    tile = tile or gemm.tile_for(x, tokens, n, x.shape[1], stored_bits(codes), False)
+    tile = (tile or gemm.tile_for(x, tokens, (n,), x.shape[1], stored_bits(codes), False)).alone()
     room = tile.workspace(tokens, n)
     work = x.new_zeros(room, dtype=torch.int32) if room else None
     rows = transform.aligned(x)
-    tile = tile.alone()
     with torch.cuda.device_of(x):
-        gemm.launch(rows, scale, zero, total, codes, w_scale, w_zero, w_sum, bias, out, work, tile)
+        factor = gemm.Factor(codes, w_scale, w_zero, w_sum, bias, out)
+        gemm.launch(rows, scale, zero, total, [factor], work, tile)
     return out
 
 
@@ -239,30 +274,64 @@ def linear_triton(
     tile: Any = None,
 ) -> Tensor:  # fmt: skip
     """A whole layer, by Triton: the transform, and the product with its zeros already written."""
-    whole = act_bits >= UNQUANTIZED
     grid = (act_bits, act_symmetric, act_clip, act_scale, act_zero)
-    wide = x.dtype in (torch.float32, torch.float64)
-    if w_scale.shape[1] > 1 or not transform.holds(width) or (whole and wide):
+    if w_scale.shape[1] > 1 or not _possible(x, width, act_bits):
         return linear_torch(
             x, smooth, stages, width, *grid, codes, w_scale, w_zero, w_sum, row_rotation, bias, features
         )
-    rows, smooth, stages = _left(x, smooth, stages, width)
-    tokens, n = rows.shape[0], w_scale.shape[0]
-    whole_rows = row_rotation is None and n == features
-    out = x.new_empty(tokens, n, dtype=x.dtype if whole_rows else torch.float32)
-    if out.numel():
-        tile = tile or gemm.tile_for(x, tokens, n, width, stored_bits(codes), whole)
-        to = transform.floating(rows, width, x.dtype) if whole else transform.quantizing(rows, width, *grid)
-        room = tile.workspace(tokens, n)
-        work = x.new_empty(room, dtype=torch.int32) if room else None
-        added = bias if whole_rows else None
-        scale, zero = (None, None) if whole else (to.scale, to.zero)
-        with torch.cuda.device_of(x):
-            transform.launch(rows, smooth, stages, to, work, tile.pdl)
-            gemm.launch(to.rows, scale, zero, to.total, codes, w_scale, w_zero, w_sum, added, out, work, tile)
-    if not whole_rows:
+    whole = row_rotation is None and w_scale.shape[0] == features
+    out = x.new_empty(x.numel() // x.shape[-1], w_scale.shape[0], dtype=x.dtype if whole else torch.float32)
+    factor = gemm.Factor(codes, w_scale, w_zero, w_sum, bias if whole else None, out)
+    _multiply(x, smooth, stages, width, grid, [factor], tile)
+    if not whole:
         out = arithmetic.restore_rows(out, row_rotation, bias, features).to(x.dtype).contiguous()
     return out.reshape(*x.shape[:-1], features)
+
+
+def linears_triton(
+    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
+    act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Any, act_zero: Any,
+    codes: Sequence[Tensor], w_scale: Sequence[Tensor], w_zero: Sequence[Tensor], w_sum: Sequence[Tensor],
+    bias: Sequence[Tensor],
+    tile: Any = None,
+) -> list[Tensor]:  # fmt: skip
+    """Layers with the same input, by Triton: one transform and one product for all."""
+    grid = (act_bits, act_symmetric, act_clip, act_scale, act_zero)
+    if not _possible(x, width, act_bits):
+        return linears_torch(x, smooth, stages, width, *grid, codes, w_scale, w_zero, w_sum, bias)
+    tokens = x.numel() // x.shape[-1]
+    factors = [
+        gemm.Factor(*member, x.new_empty(tokens, len(member[1])))
+        for member in _members(codes, w_scale, w_zero, w_sum, bias)
+    ]
+    _multiply(x, smooth, stages, width, grid, factors, tile)
+    return [factor.out.reshape(*x.shape[:-1], factor.out.shape[1]) for factor in factors]
+
+
+def _possible(x: Tensor, width: int, act_bits: int) -> bool:
+    """Whether kernels take rows of that width; those that are not quantized must not be float32."""
+    exact = act_bits >= UNQUANTIZED and x.dtype in (torch.float32, torch.float64)
+    return transform.holds(width) and not exact
+
+
+def _multiply(
+    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, grid: tuple[Any, ...],
+    factors: Sequence[gemm.Factor], tile: Tile | None,
+) -> None:  # fmt: skip
+    """Transform, quantize, and multiply with weights."""
+    rows, smooth, stages = _left(x, smooth, stages, width)
+    tokens, sizes = rows.shape[0], tuple(factor.out.shape[1] for factor in factors)
+    if tokens == 0 or sum(sizes) == 0:
+        return
+    whole = grid[0] >= UNQUANTIZED
+    tile = tile or gemm.tile_for(x, tokens, sizes, width, stored_bits(factors[0].codes), whole)
+    to = transform.floating(rows, width, x.dtype) if whole else transform.quantizing(rows, width, *grid)
+    room = tile.workspace(tokens, *sizes)
+    work = x.new_empty(room, dtype=torch.int32) if room else None
+    scale, zero = (None, None) if whole else (to.scale, to.zero)
+    with torch.cuda.device_of(x):
+        transform.launch(rows, smooth, stages, to, work, tile.pdl)
+        gemm.launch(to.rows, scale, zero, to.total, factors, work, tile)
 
 
 # --- Shapes only -------------------------------------------------------------------------------------------
@@ -294,11 +363,16 @@ def _fake_linear(x: Tensor, *rest: Any) -> Tensor:
     return x.new_empty(*x.shape[:-1], rest[-1])
 
 
+def _fake_linears(x: Tensor, *rest: Any) -> list[Tensor]:
+    return [x.new_empty(*x.shape[:-1], scale.shape[0]) for scale in rest[9]]
+
+
 for _name, _torch, _triton, _fake in (
     ("transform_rows", transform_torch, transform_triton, _fake_transform),
     ("quantize_rows", quantize_torch, quantize_triton, _fake_quantize),
     ("product", product_torch, product_triton, _fake_product),
     ("linear", linear_torch, linear_triton, _fake_linear),
+    ("linears", linears_torch, linears_triton, _fake_linears),
 ):
     library.impl(_name, _torch, "CPU")
     library.impl(_name, _triton, "CUDA")

@@ -41,17 +41,17 @@ class Tile:
     warps: int = 4
     pdl: bool = False
 
-    def tiles(self, m: int, n: int) -> int:
-        """How many tiles an output of ``m`` rows and ``n`` columns has."""
-        return -(-m // self.bm) * -(-n // self.bn)
+    def tiles(self, m: int, *n: int) -> int:
+        """How many tiles outputs of ``m`` rows and ``n`` columns have together."""
+        return -(-m // self.bm) * sum(-(-columns // self.bn) for columns in n)
 
-    def workspace(self, m: int, n: int) -> int:
-        """How many int32 zeros the product needs: sums, and a counter for each tile."""
-        return m * n + self.tiles(m, n) if self.split > 1 else 0
+    def workspace(self, m: int, *n: int) -> int:
+        """How many int32 zeros the products need: sums, and a counter for each tile."""
+        return m * sum(n) + self.tiles(m, *n) if self.split > 1 else 0
 
-    def fits(self, n: int) -> bool:
-        """Whether the padding of ``n`` rows of a weight is enough for the tile."""
-        return (-(-n // 128) * 128) % self.bn == 0
+    def fits(self, *n: int) -> bool:
+        """Whether the padding of weights of ``n`` rows is enough for the tile."""
+        return all((-(-rows // 128) * 128) % self.bn == 0 for rows in n)
 
     def alone(self) -> Tile:
         """The same for a product that follows no transform."""
@@ -73,22 +73,23 @@ def slug(gpu: str) -> str:
 
 
 @functools.cache
-def choose(gpu: str, units: int, kind: str, m: int, n: int, k: int) -> Tile:
-    """The tiles of a product.
+def choose(gpu: str, units: int, kind: str, m: int, rows: tuple[int, ...], k: int) -> Tile:
+    """The tiles of a product with one weight, or with some that are stored under their sum of rows.
 
     Args:
         gpu: Name of the GPU.
         units: Its multiprocessors.
         kind: ``"w4a8"``, ``"w8a8"``, ``"w4a16"`` or ``"w8a16"``.
         m: Rows, as :func:`bucket` rounds them.
-        n: Columns of the output.
+        rows: Rows of each weight.
         k: The summed dimension.
     """
+    n = sum(rows)
     stored = _table(slug(gpu)).get(kind, {}).get(f"{n}x{k}", {})
     nearest = min((int(size) for size in stored if int(size) >= m), default=None)
     if nearest is not None and nearest <= 2 * max(m, 8):
         tile = Tile(**stored[str(nearest)])
-        if tile.fits(n):
+        if tile.fits(*rows):
             return tile
     return rule(units, kind, m, n, k)
 

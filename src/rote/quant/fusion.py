@@ -1,0 +1,210 @@
+"""Layers with the same input, called together: one transform and one product for q, k and v, or gate and up.
+
+:func:`fuse_` leaves modules, names and state as they are, and changes how the module that holds such layers
+is called. Its ``forward`` runs on a stand-in that lives for that one call. The stand-in has the module's
+attributes, but calling a layer of a group with some tensor calculates the whole group, and the next layer of
+the group that is called with that very tensor gets what is there already. A layer that is called with another
+tensor, and whatever happens to a layer elsewhere, is as if nothing had been fused. Nothing is kept between
+calls, so there is no state that a graph, a second thread or an error could find in the wrong condition.
+
+What does not work: containers, and a ``forward`` that uses ``super()`` or was put in place on the module
+itself, are left alone. Layers with hooks are called one by one, but hooks for all modules of the process do
+not see fused layers. A ``forward`` that changes the group's input in place between two of its calls is
+noticed eagerly, but not under ``torch.compile`` or in inference mode (calibration makes no group of such
+layers).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Sequence
+from types import MethodType
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from .kernels.gemm import MOST_WEIGHTS
+from .linear import DuQuantLinear
+
+Groups = tuple[tuple[str, ...], ...]
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def fuse_(model: nn.Module) -> list[tuple[str, ...]]:
+    """Call sibling layers that share a transform together, wherever they are called with the same tensor.
+
+    The integers are those of the separate layers. Only layers with ``path="kernel"`` are fused, and not those
+    with row rotations or scales for groups of columns.
+
+    Args:
+        model: With layers that :func:`~rote.quant.quantize_` made. The classes of modules that hold groups
+            are replaced by subclasses of the same name.
+
+    Returns:
+        The names of the layers of each group. Fusing what is fused already changes nothing.
+    """
+    found: list[tuple[str, ...]] = []
+    for name, module in model.named_modules():
+        groups = () if isinstance(module, DuQuantLinear) else _groups(module)
+        if not groups or not (isinstance(module, Fused) or _can_stand_in(module)):
+            continue
+        if not isinstance(module, Fused):
+            cast(Any, module).__class__ = _fused(type(module))
+        vars(module)["fused_groups"] = groups
+        found += [tuple(f"{name}.{member}" if name else member for member in group) for group in groups]
+    return found
+
+
+def unfuse_(model: nn.Module) -> None:
+    """Undo :func:`fuse_`."""
+    for module in model.modules():
+        if isinstance(module, Fused):
+            del vars(module)["fused_groups"]
+            cast(Any, module).__class__ = module.fused_from
+
+
+class Fused:
+    """What modules with fused groups are, besides being what they were."""
+
+    fused_from: type[nn.Module]
+    fused_groups: Groups
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's own forward, on a stand-in."""
+        return self.fused_from.forward(_StandIn(cast(nn.Module, self), self.fused_groups), *args, **kwargs)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        state = dict(vars(self))
+        return _restored, (self.fused_from,), state
+
+
+def _restored(kind: type[nn.Module]) -> nn.Module:
+    made = _fused(kind)
+    return made.__new__(made)
+
+
+@functools.cache
+def _fused(kind: type[nn.Module]) -> type[nn.Module]:
+    names = {"fused_from": kind, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    return cast(type[nn.Module], type(kind.__name__, (Fused, kind), {**names, "__doc__": kind.__doc__}))
+
+
+def _can_stand_in(module: nn.Module) -> bool:
+    """Whether a module's forward may be given something else for itself."""
+    kind = type(module)
+    container = any(hasattr(kind, name) for name in ("__iter__", "__len__", "__getitem__", "__contains__"))
+    return not container and "forward" not in vars(module) and not _uses_super(kind.forward)
+
+
+def _uses_super(function: Any) -> bool:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return code is None or "__class__" in code.co_freevars
+
+
+def _groups(module: nn.Module) -> Groups:
+    """The groups among a module's children."""
+    children: dict[object, list[str]] = {}
+    for name, child in module.named_children():
+        if isinstance(child, DuQuantLinear) and _suits(child):
+            key = (id(child.transform), child.config, child.weight_bits <= 4, child.bias is None)
+            children.setdefault(key, []).append(name)
+    whole: list[tuple[str, ...]] = []
+    for names in children.values():
+        parts = [names[i : i + MOST_WEIGHTS] for i in range(0, len(names), MOST_WEIGHTS)]
+        whole += [tuple(part) for part in parts if len(part) > 1 and _same_scales(module, part)]
+    return tuple(whole)
+
+
+def _suits(layer: DuQuantLinear) -> bool:
+    one = layer.weight_scale is not None and layer.weight_scale.shape[1] == 1
+    return layer.path == "kernel" and one and layer.row_rotation is None
+
+
+def _same_scales(module: nn.Module, names: Sequence[str]) -> bool:
+    """Whether static scales of activations, which each layer has for itself, agree."""
+    first, *others = (cast(DuQuantLinear, module.get_submodule(name)) for name in names)
+    for other in others:
+        for mine, its in ((first.act_scale, other.act_scale), (first.act_zero, other.act_zero)):
+            if mine is not None and (its is None or not torch.equal(mine, its)):
+                return False
+    return True
+
+
+class _StandIn:
+    """A module as its own forward sees it during one call."""
+
+    def __init__(self, module: nn.Module, groups: Groups) -> None:
+        vars(self).update(_module=module, _groups=groups, _found={})
+
+    def __getattr__(self, name: str) -> Any:
+        module: nn.Module = vars(self)["_module"]
+        for group in vars(self)["_groups"]:
+            if name in group:
+                return _Member(self, group, group.index(name))
+        value = getattr(module, name)
+        if isinstance(value, MethodType) and value.__self__ is module and not _uses_super(value.__func__):
+            return MethodType(value.__func__, self)  # helpers of the forward call layers, too
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(vars(self)["_module"], name, value)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return vars(self)["_module"](*args, **kwargs)
+
+
+class _Member:
+    """A layer of a group as the forward sees it."""
+
+    def __init__(self, owner: _StandIn, group: tuple[str, ...], index: int) -> None:
+        self._owner, self._group, self._index = owner, group, index
+
+    def _layers(self) -> list[Any]:
+        module = vars(self._owner)["_module"]
+        return [getattr(module, name) for name in self._group]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        layers = self._layers()
+        found = vars(self._owner)["_found"]
+        at = found.get(self._group)
+        version = _version(x)
+        if at is None or at[0] is not x or at[1] != version:
+            if not all(_plain(layer) for layer in layers):
+                return layers[self._index](x)
+            at = found[self._group] = (x, version, together(layers, x))
+        return at[2][self._index]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._layers()[self._index], name)
+
+
+def _version(x: Tensor) -> int:
+    """How often a tensor was written to, where that is known."""
+    return 0 if torch.compiler.is_compiling() or x.is_inference() else x._version
+
+
+def _plain(layer: Any) -> bool:
+    """Whether calling a layer is calling its forward, by kernels."""
+    return (
+        type(layer) is DuQuantLinear and layer.path == "kernel" and not any(getattr(layer, h) for h in _HOOKS)
+    )
+
+
+def together(layers: Sequence[DuQuantLinear], x: Tensor) -> list[Tensor]:
+    """The outputs of layers of one group for the same input, of shape ``(..., in_features)``."""
+    first = layers[0]
+    return first.outside_autocast(x, lambda x: torch.ops.rote_quant.linears(x, *_operands(layers)))
+
+
+def _operands(layers: Sequence[DuQuantLinear]) -> tuple[Any, ...]:
+    """What ``torch.ops.rote_quant.linears`` takes behind the input."""
+    every = [layer.operands() for layer in layers]
+    shared = every[0][:_SHARED]
+    lists = [[row[i] for row in every if row[i] is not None] for i in range(_SHARED, _SHARED + 4)]
+    return *shared, *lists, [layer.bias for layer in layers if layer.bias is not None]
+
+
+_SHARED = 8
+"""Operands of a layer that a group shares: its transform, and how its input is quantized."""
