@@ -306,6 +306,8 @@ def test_a_checkpoint_that_the_environment_keeps_is_taken(rote, target, monkeypa
     assert first.exit_code == second.exit_code == 0, second.output
     assert len(list((rote.folder / "packs").iterdir())) == 1
     assert content(rote, "out.safetensors") == kept
+    note = "3 quantized layers are those of a checkpoint in PACKDIR"
+    assert note not in first.stdout and note in second.stdout
 
 
 def test_variables_that_cannot_be(rote, target, monkeypatch):

@@ -192,7 +192,10 @@ def _quantized(request: Request, *, stages: bool) -> tuple[QuantReport, bool]:
             assert report is not None  # there is a variable, or there were no request
         else:
             report = quantize_(model, config, stats, include=layers[0], exclude=layers[1], stages=stages)
-    return report, _count(model) > before
+    more = _count(model) - before
+    if more > len(report.quantized):
+        request.notes.append(f"{more} quantized layers are those of a checkpoint in PACKDIR")
+    return report, more > 0
 
 
 def _write(request: Request, report: QuantReport, out: Path | None, plot: Path | None) -> None:
