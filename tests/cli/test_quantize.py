@@ -187,6 +187,8 @@ def test_no_calibration_where_none_is_needed_or_possible(rote, target):
     rote.write("plain.json", json.dumps(plain))
     done = quantize(rote, target("no_arguments"), config="plain.json")
     assert done.exit_code == 0 and "4 of 4 linear layers quantized" in done.stdout
+    done = quantize(rote, target("no_arguments"), "--plot", "out.png", config="plain.json")
+    assert done.exit_code == 2 and "--plot needs inputs to look at" in done.stderr
 
 
 @pytest.mark.parametrize("function", ["no_layers", "done_already"])

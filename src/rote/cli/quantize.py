@@ -205,6 +205,8 @@ def _quantized(request: Request, *, stages: bool) -> tuple[QuantReport, bool]:
     if request.dry_run or not planned.quantized:
         return planned, bool(planned.quantized)
     before, stats = _count(model), _calibrated(request)
+    if stages and stats is None:
+        raise MisuseError(f"--plot needs inputs to look at, and {request.target.name} returned no arguments")
     with progress() as bar:
         bar.add_task("quantizing", total=None)
         if request.from_env:
