@@ -10,6 +10,8 @@ from __future__ import annotations
 import glob
 import importlib.util
 import os
+import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,6 +37,9 @@ from .batches import batches_of, model_of, run
 from .failures import told
 from .quant_table import progress, show
 from .target import Target, load
+
+HERE = Path("-")
+"""Standard output."""
 
 NOTHING = 1
 """Exit status if no layer could be quantized."""
@@ -71,9 +76,10 @@ class Request:
 
 def quantize(
     target: Annotated[str, typer.Argument(help="file.py:function or package.module:function, see below.")],
-    out: Annotated[Path | None, typer.Option(help="Checkpoint to write, a safetensors file.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="OUT.safetensors", help="Checkpoint to write.")] = None,
     config: Annotated[
-        str | None, typer.Option(help="default, vla, or a JSON file of fields of DuQuantConfig.")
+        str | None,
+        typer.Option(metavar="NAME", help="default, vla, or a JSON file of fields of DuQuantConfig."),
     ] = None,
     from_env: Annotated[
         bool, typer.Option("--from-env", help="Configuration and layers from ROTE_DUQUANT_* variables.")
@@ -88,12 +94,19 @@ def quantize(
     batches: Annotated[
         int | None, typer.Option(min=1, help="Calibration batches; fewer are an error.")
     ] = None,
-    arg: Annotated[list[str] | None, typer.Option(help="name=value, for the target's function.")] = None,
+    arg: Annotated[
+        list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="An argument of the target.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Change nothing: list every layer with shape, bits, bytes.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON instead of a table.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="PNG of channels and errors, stage by stage.")] = None,
+    json_path: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="OUT.json", help="Write the report; - for here, without the table."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="OUT.png", help="PNG of channels and errors, stage by stage.")
+    ] = None,
 ) -> None:
     """Quantize the linear layers of a model with DuQuant.
 
@@ -103,14 +116,14 @@ def quantize(
 
     A batch is a mapping of keyword arguments, a tuple of arguments, or the only argument.
     """
-    with told():
+    with told(), redirect_stdout(sys.stderr):  # what the target prints is no report
         if from_env and (config is not None or include or exclude or plot):
             text = "--config, --include, --exclude and --plot"
             raise MisuseError(f"--from-env does not go together with {text}")
         plan = _plan() if from_env else None
         chosen = _config(config or "default", path) if plan is None else _planned_config(plan, path)
         dry_run = dry_run or (plan is not None and plan.dry_run)
-        _check_files(out, plot, dry_run)
+        _check_files(out, json_path, plot, dry_run)
         found = load(target, arg or [])
         model = model_of(found)
         wanted = include or None if plan is None else _names(plan, model)
@@ -118,19 +131,26 @@ def quantize(
         report, done = _quantized(request, stages=plot is not None)
         if done and not request.dry_run:
             _write(request, report, out, plot)
-        show(report, request.notes, as_json)
-        if not done:
-            raise typer.Exit(NOTHING)
+        if json_path is not None and json_path != HERE:
+            report.save(json_path)
+            request.notes.append(f"report in {json_path}")
+    show(report, request.notes, json_path == HERE)
+    if not done:
+        raise typer.Exit(NOTHING)
 
 
-def _check_files(out: Path | None, plot: Path | None, dry_run: bool) -> None:
+def _check_files(out: Path | None, json_path: Path | None, plot: Path | None, dry_run: bool) -> None:
     if out is None and not dry_run:
         raise MisuseError("--out names the checkpoint to write; --dry-run needs none")
     if plot is not None and dry_run:
         raise MisuseError("--plot shows what quantization did: it does not go together with --dry-run")
-    needs = ((out, "--out", "safetensors", "quant"), (plot, "--plot", "matplotlib", "plots"))
+    needs = (
+        (out, "--out", "safetensors", "quant"),
+        (plot, "--plot", "matplotlib", "plots"),
+        (json_path, "--json", "json", ""),
+    )
     for file, option, package, extra in needs:
-        if file is None:
+        if file is None or file == HERE:
             continue
         folder = file.resolve().parent
         if not folder.is_dir() or file.is_dir() or not os.access(folder, os.W_OK):
@@ -185,6 +205,8 @@ def _quantized(request: Request, *, stages: bool) -> tuple[QuantReport, bool]:
     if request.dry_run or not planned.quantized:
         return planned, bool(planned.quantized)
     before, stats = _count(model), _calibrated(request)
+    if stages and stats is None:
+        raise MisuseError(f"--plot needs inputs to look at, and {request.target.name} returned no arguments")
     with progress() as bar:
         bar.add_task("quantizing", total=None)
         if request.from_env:
@@ -192,7 +214,10 @@ def _quantized(request: Request, *, stages: bool) -> tuple[QuantReport, bool]:
             assert report is not None  # there is a variable, or there were no request
         else:
             report = quantize_(model, config, stats, include=layers[0], exclude=layers[1], stages=stages)
-    return report, _count(model) > before
+    more = _count(model) - before
+    if more > len(report.quantized):
+        request.notes.append(f"{more} quantized layers are those of a checkpoint in PACKDIR")
+    return report, more > 0
 
 
 def _write(request: Request, report: QuantReport, out: Path | None, plot: Path | None) -> None:
