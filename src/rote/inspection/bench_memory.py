@@ -30,16 +30,17 @@ def read(device: torch.device) -> Memory | None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         segments = torch.cuda.memory_snapshot()
-        return Memory(sum(map(_held, segments)), torch.cuda.max_memory_allocated(device))
-    return _resident(STATUS.read_text()) if STATUS.exists() else None
+        return Memory(sum(map(held, segments)), torch.cuda.max_memory_allocated(device))
+    return resident(STATUS.read_text()) if STATUS.exists() else None
 
 
-def _held(segment: dict[str, Any]) -> int:
+def held(segment: dict[str, Any]) -> int:
+    """Bytes of one of the allocator's segments that nobody else can use."""
     private = tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0)
     return segment["total_size"] if private else segment["allocated_size"]
 
 
-def _resident(status: str) -> Memory | None:
+def resident(status: str) -> Memory | None:
     """From the text of ``/proc/self/status``; ``ru_maxrss`` would count the parent's memory at the fork."""
     fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     if "VmRSS" not in fields or "VmHWM" not in fields:

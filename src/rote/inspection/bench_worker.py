@@ -2,7 +2,8 @@
 
     question                            answer
     {"do": "build"}                     the device, and how much memory is held
-    {"do": "warm", "calls": 8}          seconds of each of the first calls, and how their results compare
+    {"do": "warm", "calls": 8,          seconds of each of the first calls, and how their results compare with
+     "keep": true}                      those that are kept; these are kept, if they shall be
     {"do": "turn", "seconds": 0.5}      microseconds of single calls, and of the host in short loops
     {"do": "count"}                     launches per call, notes
 
@@ -29,7 +30,7 @@ import torch
 from . import bench_launches, bench_memory
 from .bench_inputs import PLACES, Inputs
 from .bench_results import Equality, Results
-from .contenders import EAGER, Call, Contender
+from .contenders import Call, Contender
 
 SEED = 20
 LOOP_S = 2e-3
@@ -81,7 +82,7 @@ class Worker:
                 case "build":
                     return self._build()
                 case "warm":
-                    return self._warm(question["calls"])
+                    return self._warm(question["calls"], question["keep"])
                 case "turn":
                     return self._turn(question["seconds"])
                 case "count":
@@ -103,9 +104,8 @@ class Worker:
         self._base = empty if self._device.type == "cpu" and empty is not None else bench_memory.Memory(0, 0)
         return {"device": self._device.type, "gpu": _gpu(self._device)}
 
-    def _warm(self, calls: int) -> dict[str, Any]:
+    def _warm(self, calls: int, keep: bool) -> dict[str, Any]:
         results, equality = Results(self._folder), Equality()
-        is_reference = self._contender is EAGER and not any(self._folder.iterdir())
         before = bench_memory.read(self._device)
         seconds: list[float] = []
         drew = False
@@ -122,7 +122,7 @@ class Worker:
             seconds.append(self._now() - start)
             drew = drew or random_before != _random_state(self._device)
             written = self._inputs.written(number)
-            if is_reference:
+            if keep:
                 results.keep(number, value, written)
             results.compare(number, value, written, equality)
             del value, written
