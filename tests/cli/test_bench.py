@@ -128,7 +128,7 @@ def test_what_trains_has_the_same_steps(tmp_path):
         worker = Worker(CONTENDERS[name], lambda: Subject(*training(), {}), tmp_path)
         worker.answer({"do": "build"})
         answers[name] = worker.answer({"do": "warm", "calls": 8, "keep": name == "eager"})
-        notes = worker.answer({"do": "count"})["notes"]
+        notes = worker.answer({"do": "notes"})["notes"]
     equality = answers["rote"]["equality"]
     assert equality["calls"] == 8 and equality["bitwise"], equality
     assert answers["eager"]["draws"] and re.fullmatch("[1-6] of 8 calls replayed", notes[0]), notes

@@ -35,7 +35,7 @@ def answer(question: dict) -> dict:
         return {"seconds": seconds, "equality": equality, "draws": False, "held_bytes": 10, "peak_bytes": 20}
     if what == "turn":
         return {"latency_us": [100.0, 120.0, 140.0], "host_us": []}
-    return {"notes": [f"{name} was asked"]}
+    return {"notes": [f"{name} was asked"], "launches": None}
 
 
 print(json.dumps({"ready": True}), flush=True)

@@ -40,22 +40,26 @@ def test_an_empty_trace():
 def test_private_pools_are_held_as_a_whole():
     default = {"total_size": 100, "allocated_size": 30, "segment_pool_id": (0, 0)}
     private = {"total_size": 100, "allocated_size": 30, "segment_pool_id": (0, 4)}
-    assert [bench_memory.held(each) for each in (default, private)] == [30, 100]
+    assert [bench_memory.segment_bytes(each) for each in (default, private)] == [30, 100]
 
 
-def test_resident_memory():
-    found = bench_memory.resident("Name:\tpython\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n")
-    assert found == bench_memory.Memory(1024 * 1024, 2048 * 1024)
-    assert bench_memory.resident("Name:\tpython\n") is None
+def test_resident_memory(tmp_path):
+    status = tmp_path / "status"
+    status.write_text("Name:\tVmRSS\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n")
+    assert bench_memory.resident("VmHWM", status) == 2048 * 1024
+    assert bench_memory.resident("VmRSS", status) == 1024 * 1024
+    assert bench_memory.resident("VmSwap", status) is None
+    assert bench_memory.resident("VmRSS", tmp_path / "missing") is None
 
 
 def test_memory_of_this_process(device):
-    before = bench_memory.read(device)
+    before = bench_memory.held(device)
     if before is None:
         pytest.skip("no /proc/self/status")
+    bench_memory.begin_peak(device)
     kept = torch.ones(8 * 2**20, device=device)
-    after = bench_memory.read(device)
-    assert after.held - before.held >= kept.nbytes * 0.9 and after.peak >= after.held
+    after, peak = bench_memory.held(device), bench_memory.peak(device)
+    assert after - before >= kept.nbytes * 0.9 and peak >= kept.nbytes
 
 
 @pytest.mark.parametrize(

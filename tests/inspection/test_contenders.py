@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from rote.inspection.bench_worker import Subject, Worker, first_line
+from rote.inspection.bench_worker import Subject, Worker, first_line, lacks_memory
 from rote.inspection.contender_graphs import WARMUP_CALLS, HandWritten, MadeGraphed, Taking
 from rote.inspection.contenders import EAGER, PEERS, Contender
 
@@ -56,7 +56,7 @@ def test_eager_answers(device, tmp_path):
     assert said == ["call 1 of 3", "call 2 of 3", "call 3 of 3"]
     turn = asked.answer({"do": "turn", "seconds": 0.01})
     assert turn["latency_us"] and bool(turn["host_us"]) == (device.type == "cuda")
-    assert asked.answer({"do": "count"})["notes"] == []
+    assert asked.answer({"do": "notes"}) == {"notes": []}
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,7 @@ def test_failures_are_answers(tmp_path):
     memory = worker(EAGER, lambda x: [][0], (torch.zeros(1),), {}, tmp_path)
     assert memory.answer({"do": "nonsense"})["error"] == "ValueError: no such question: nonsense"
     assert first_line(KeyboardInterrupt()) == "KeyboardInterrupt"
+    assert lacks_memory(RuntimeError("CUDA error: out of memory")) and not lacks_memory(ValueError("no"))
 
 
 @CUDA

@@ -97,7 +97,6 @@ class Bench:
                 self._check_eager()
             finally:
                 self._stop()
-        self.report.machine["after"] = bench_machine.state(self.report.on_gpu)
         return self.report
 
     # ------------------------------------------------------------------ the stages
@@ -150,6 +149,7 @@ class Bench:
 
     def _finish(self) -> None:
         """What is only asked when no time is taken any more."""
+        self.report.machine["after"] = bench_machine.state(self.report.on_gpu)
         for contender in self._plan.contenders:
             if contender.name in self._living:
                 self._say(f"{contender.title}: counting launches")
@@ -209,15 +209,13 @@ class Bench:
         return self._living[contender.name].ask({"do": "turn", "seconds": seconds})
 
     def _count(self, contender: Contender) -> None:
-        """Counts and notes; a profiler that fails costs only them."""
-        row = self._row(contender)
+        """Notes and counts; a profiler that fails costs only them."""
+        row, process = self._row(contender), self._living[contender.name]
         try:
-            answer = self._living[contender.name].ask({"do": "count"})
+            row.notes += process.ask({"do": "notes"})["notes"]
+            row.launches = process.ask({"do": "count"})["launches"]
         except WorkerFailure as failure:
             row.notes.append(f"launches could not be counted: {failure.reason}")
-            return
-        row.launches = answer.get("launches")
-        row.notes += answer["notes"]
 
     def _attempt(self, contender: Contender, work: Callable[[], None]) -> WorkerFailure | None:
         """Do something that only this contender may fail at; without eager there is nothing to compare."""
