@@ -33,6 +33,9 @@ MOST_ROUNDS = 10
 CALLS_OF_TURN = 5
 """The fewest calls of a turn, those included that are not timed."""
 
+OWN = "MisuseError: "
+"""So begins what is wrong with a target, where that was said in full."""
+
 Command = Callable[[str, Path], Sequence[str]]
 """Gives the command line of a worker, for a contender and the folder of eager's results."""
 
@@ -94,7 +97,6 @@ class Bench:
                 self._check_eager()
             finally:
                 self._stop()
-        self.report.machine["after"] = bench_machine.state(self.report.on_gpu)
         return self.report
 
     # ------------------------------------------------------------------ the stages
@@ -147,6 +149,7 @@ class Bench:
 
     def _finish(self) -> None:
         """What is only asked when no time is taken any more."""
+        self.report.machine["after"] = bench_machine.state(self.report.on_gpu)
         for contender in self._plan.contenders:
             if contender.name in self._living:
                 self._say(f"{contender.title}: counting launches")
@@ -180,7 +183,7 @@ class Bench:
         try:
             process.wait_until_ready()
             process.ask({"do": "build"})
-            self.report.repeats = process.ask({"do": "warm", "calls": FIRST_CALLS})["equality"]
+            self.report.repeats = process.ask(_first_calls(keep=False))["equality"]
         except WorkerFailure as failure:
             rote.notes.append(f"eager could not be run once more: {failure.reason}")
 
@@ -196,7 +199,7 @@ class Bench:
             self.report.versions = bench_machine.versions(self.report.on_gpu)
             self.report.machine["before"] = bench_machine.state(self.report.on_gpu)
             self.report.first_calls = FIRST_CALLS
-        answer = process.ask({"do": "warm", "calls": FIRST_CALLS})
+        answer = process.ask(_first_calls(keep=contender is EAGER))
         row.first_calls_s, row.equality = answer["seconds"], answer["equality"]
         row.held_bytes, row.peak_bytes = answer["held_bytes"], answer["peak_bytes"]
         if contender is EAGER:
@@ -206,15 +209,13 @@ class Bench:
         return self._living[contender.name].ask({"do": "turn", "seconds": seconds})
 
     def _count(self, contender: Contender) -> None:
-        """Counts and notes; a profiler that fails costs only them."""
-        row = self._row(contender)
+        """Notes and counts; a profiler that fails costs only them."""
+        row, process = self._row(contender), self._living[contender.name]
         try:
-            answer = self._living[contender.name].ask({"do": "count"})
+            row.notes += process.ask({"do": "notes"})["notes"]
+            row.launches = process.ask({"do": "count"})["launches"]
         except WorkerFailure as failure:
             row.notes.append(f"launches could not be counted: {failure.reason}")
-            return
-        row.launches = answer.get("launches")
-        row.notes += answer["notes"]
 
     def _attempt(self, contender: Contender, work: Callable[[], None]) -> WorkerFailure | None:
         """Do something that only this contender may fail at; without eager there is nothing to compare."""
@@ -254,12 +255,16 @@ class Bench:
         self._living.clear()
 
 
+def _first_calls(*, keep: bool) -> dict[str, Any]:
+    return {"do": "warm", "calls": FIRST_CALLS, "keep": keep}
+
+
 def _hopeless(target: str, failure: WorkerFailure) -> MisuseError | EnvironmentError_:
     """What is said where not even eager works."""
-    kind, _, reason = failure.reason.partition(": ")
+    explained = failure.reason.startswith(OWN)
+    reason = failure.reason.removeprefix(OWN)
     if not torch.cuda.is_available() and ("CUDA" in reason or "NVIDIA" in reason):
         return EnvironmentError_(
-            f"{target} needs a GPU, and torch.cuda.is_available() is False here: {failure.reason}"
+            f"{target} needs a GPU, and torch.cuda.is_available() is False here: {reason}"
         )
-    text = reason if kind == "MisuseError" else f"{target} does not run in eager: {failure.reason}"
-    return MisuseError(text)
+    return MisuseError(reason if explained else f"{target} does not run in eager: {reason}")

@@ -39,8 +39,8 @@ class Inputs:
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], seed: int) -> None:
         leaves: list[Any] = []
         self._spec = flatten((args, kwargs), leaves)
-        names = [name.removeprefix("[0]") for name in paths(self._spec, "")]
-        self._names = [f"kwargs{name[3:]}" if name.startswith("[1]") else f"args{name}" for name in names]
+        kinds = {"[0]": "args", "[1]": "kwargs"}
+        self._names = [kinds[name[:3]] + name[3:] for name in paths(self._spec, "")]
         self._leaves = leaves
         self._tensors = [i for i, leaf in enumerate(leaves) if type(leaf) is Tensor]
         generator = torch.Generator().manual_seed(seed)

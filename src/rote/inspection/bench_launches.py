@@ -55,6 +55,9 @@ def count(calls: list[Callable[[], object]], folder: Path) -> Launches:
     Args:
         calls: What is traced, with nothing in between.
         folder: For a file.
+
+    Raises:
+        RuntimeError: The profiler saw nothing of the GPU.
     """
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CUDA]) as trace:
@@ -64,7 +67,10 @@ def count(calls: list[Callable[[], object]], folder: Path) -> Launches:
     with tempfile.NamedTemporaryFile(dir=folder, suffix=".json") as file:
         trace.export_chrome_trace(file.name)
         events = json.loads(Path(file.name).read_text(encoding="utf-8", errors="replace"))["traceEvents"]
-    return counted(events, len(calls))
+    found = counted(events, len(calls))
+    if not found.total:
+        raise RuntimeError("torch.profiler saw nothing of the GPU")
+    return found
 
 
 def counted(events: Iterable[dict[str, Any]], calls: int) -> Launches:

@@ -4,45 +4,46 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 STATUS = Path("/proc/self/status")
+CPU = torch.device("cpu")
 
 
-class Memory(NamedTuple):
-    """Bytes.
+def held(device: torch.device) -> int | None:
+    """Bytes in use now; None where the system does not say.
 
-    Attributes:
-        held: In use now. On CUDA: tensors, and all of the private pools of graphs, which nobody else can use.
-            On a CPU: resident memory.
-        peak: The most there was at a time. On CUDA: memory of tensors. On a CPU: resident memory.
+    On CUDA: tensors, and all of the private pools of graphs, which nobody else can use. On a CPU: resident
+    memory, which includes what libraries and the allocator keep.
     """
-
-    held: int
-    peak: int
-
-
-def read(device: torch.device) -> Memory | None:
-    """The memory of this process; None where the system does not say."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-        segments = torch.cuda.memory_snapshot()
-        return Memory(sum(map(_held, segments)), torch.cuda.max_memory_allocated(device))
-    return _resident(STATUS.read_text()) if STATUS.exists() else None
+        return sum(map(segment_bytes, torch.cuda.memory_snapshot()))
+    return resident("VmRSS")
 
 
-def _held(segment: dict[str, Any]) -> int:
+def begin_peak(device: torch.device) -> None:
+    """Forget the peak so far; on a CPU that cannot be done."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak(device: torch.device) -> int | None:
+    """The most bytes there were at a time: of tensors on CUDA, resident on a CPU."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else resident("VmHWM")
+
+
+def segment_bytes(segment: dict[str, Any]) -> int:
+    """Bytes of one of the allocator's segments that nobody else can use."""
     private = tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0)
     return segment["total_size"] if private else segment["allocated_size"]
 
 
-def _resident(status: str) -> Memory | None:
-    """From the text of ``/proc/self/status``; ``ru_maxrss`` would count the parent's memory at the fork."""
-    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    if "VmRSS" not in fields or "VmHWM" not in fields:
-        return None
-    held, peak = (int(fields[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))
-    return Memory(held, peak)
+def resident(name: str, status: Path = STATUS) -> int | None:
+    """A field of ``/proc/self/status`` in bytes; ``ru_maxrss`` would count the parent's memory as well."""
+    lines = status.read_text().splitlines() if status.exists() else []
+    found = next((line for line in lines if line.startswith(f"{name}:")), None)
+    return int(found.split()[1]) * 1024 if found is not None else None

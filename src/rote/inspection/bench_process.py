@@ -18,6 +18,12 @@ from ..base.settings import ENVIRONMENT
 ROOT = Path(__file__).resolve().parents[2]
 """The folder that ``rote`` lies in: the worker finds it there too."""
 
+START_S = 180.0
+"""Seconds that a process has for its imports, whatever the limit for its answers is."""
+
+PATIENCE_S = 5.0
+"""Seconds that a process has to end once its output has."""
+
 
 class WorkerFailure(Exception):  # noqa: N818  (a result of the measurement)
     """A contender could not answer.
@@ -75,7 +81,7 @@ class Process:
         Raises:
             WorkerFailure: There was none.
         """
-        self._read(time.monotonic() + self._limit_s)
+        self._read(max(START_S, self._limit_s))
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
         """Ask, and wait for the answer.
@@ -85,22 +91,25 @@ class Process:
         """
         assert self._process.stdin is not None
         self._at = question["do"]
+        if self._stopped:
+            raise WorkerFailure(f"the process was stopped ({self._at})")
         with contextlib.suppress(BrokenPipeError):  # reading says how it died
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
             self._process.stdin.flush()
-        answer = self._read(time.monotonic() + self._limit_s)
+        answer = self._read(self._limit_s)
         if "error" in answer:
             self.stop()
             raise WorkerFailure(answer["error"], memory=answer["memory"])
         return answer
 
-    def _read(self, deadline: float) -> dict[str, Any]:
+    def _read(self, limit_s: float) -> dict[str, Any]:
         """The next line that is no progress."""
+        deadline = time.monotonic() + limit_s
         while True:
             line = self._line(deadline)
             if line is None:
                 self.stop()
-                raise WorkerFailure(f"no answer in {self._limit_s:g} s ({self._at})")
+                raise WorkerFailure(f"no answer in {limit_s:g} s ({self._at})")
             if not line:
                 raise WorkerFailure(f"the process died: {self._fate()} ({self._at})")
             answer: dict[str, Any] = json.loads(line)
@@ -128,7 +137,7 @@ class Process:
 
     def _fate(self) -> str:
         try:
-            code = self._process.wait(5)
+            code = self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:  # it closed its end and lives on
             self.stop()
             return "it closed its output"

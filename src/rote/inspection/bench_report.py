@@ -32,7 +32,8 @@ class Row:
         samples: Timed calls.
         round_medians_us: The median of each round: a drift of the machine shows here.
         host_us: Microseconds the host needs to issue a call, the queue being short. On a GPU only.
-        peak_bytes: The most memory there was since before the target was built.
+        peak_bytes: What the target holds (weights, arguments), and the most that the first calls had at a
+            time on top of that. On a CPU it is resident memory, with what the comparison needs.
         held_bytes: Memory after the first calls, less that before them.
         launches: Counts per call, see :class:`~rote.inspection.bench_launches.Launches`. On a GPU only.
         equality: How the results of the first calls compare with eager's, see

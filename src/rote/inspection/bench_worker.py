@@ -2,9 +2,11 @@
 
     question                            answer
     {"do": "build"}                     the device, and how much memory is held
-    {"do": "warm", "calls": 8}          seconds of each of the first calls, and how their results compare
+    {"do": "warm", "calls": 8,          seconds of each of the first calls, and how their results compare with
+     "keep": true}                      those that are kept; these are kept, if they shall be
     {"do": "turn", "seconds": 0.5}      microseconds of single calls, and of the host in short loops
-    {"do": "count"}                     launches per call, notes
+    {"do": "notes"}                     what is to be said of the contender
+    {"do": "count"}                     launches per call, on a GPU
 
 While it works on a question it may say what it is at: ``{"at": "call 3 of 8"}``. A failure is an answer too:
 ``{"error": "RuntimeError: ...", "memory": false}``.
@@ -29,7 +31,7 @@ import torch
 from . import bench_launches, bench_memory
 from .bench_inputs import PLACES, Inputs
 from .bench_results import Equality, Results
-from .contenders import EAGER, Call, Contender
+from .contenders import Call, Contender
 
 SEED = 20
 LOOP_S = 2e-3
@@ -39,8 +41,6 @@ fewer than the thousand or so after which the host would have to wait."""
 MOST_IN_LOOP = 50
 LEAD_CALLS = 2
 """Untimed calls at the beginning of a turn, in which caches and clocks recover from the others' turns."""
-
-OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
 
 
 class Subject(NamedTuple):
@@ -81,34 +81,38 @@ class Worker:
                 case "build":
                     return self._build()
                 case "warm":
-                    return self._warm(question["calls"])
+                    return self._warm(question["calls"], question["keep"])
                 case "turn":
                     return self._turn(question["seconds"])
+                case "notes":
+                    return {"notes": self._contender.notes(self._call)}
                 case "count":
-                    return self._count()
+                    return {"launches": self._count()}
                 case other:
                     raise ValueError(f"no such question: {other}")
         except (Exception, SystemExit) as error:
-            return {"error": first_line(error), "memory": isinstance(error, OUT_OF_MEMORY)}
+            return {"error": first_line(error), "memory": lacks_memory(error)}
 
     # ------------------------------------------------------------------ questions
 
     def _build(self) -> dict[str, Any]:
-        empty = bench_memory.read(torch.device("cpu"))
+        empty = bench_memory.held(bench_memory.CPU) or 0
         seed_all(SEED)
         subject = self._load()
         self._function = subject.function
-        self._inputs = Inputs(subject.args, subject.kwargs, SEED)
         self._device = _device()
-        self._base = empty if self._device.type == "cpu" and empty is not None else bench_memory.Memory(0, 0)
+        if self._device.type == "cuda":
+            torch.cuda.set_device(self._device)
+            empty = 0
+        self._target_bytes = (bench_memory.held(self._device) or 0) - empty
+        self._inputs = Inputs(subject.args, subject.kwargs, SEED)
         return {"device": self._device.type, "gpu": _gpu(self._device)}
 
-    def _warm(self, calls: int) -> dict[str, Any]:
+    def _warm(self, calls: int, keep: bool) -> dict[str, Any]:
         results, equality = Results(self._folder), Equality()
-        is_reference = self._contender is EAGER and not any(self._folder.iterdir())
-        before = bench_memory.read(self._device)
+        before = bench_memory.held(self._device)
         seconds: list[float] = []
-        drew = False
+        drew, peak = False, 0
         start = time.perf_counter()
         self._call = self._contender.make(self._function)
         setup = time.perf_counter() - start
@@ -117,24 +121,26 @@ class Worker:
             args, kwargs = self._inputs.fresh(number)
             seed_all(SEED + 1 + number)
             random_before = _random_state(self._device)
+            bench_memory.begin_peak(self._device)
             start = self._now()
             value = self._call(*args, **kwargs)
             seconds.append(self._now() - start)
+            peak = max(peak, bench_memory.peak(self._device) or 0)
             drew = drew or random_before != _random_state(self._device)
             written = self._inputs.written(number)
-            if is_reference:
+            if keep:
                 results.keep(number, value, written)
             results.compare(number, value, written, equality)
             del value, written
         self._calls = calls
-        after = bench_memory.read(self._device)
+        after = bench_memory.held(self._device)
         seconds[0] += setup
         return {
             "seconds": seconds,
             "equality": asdict(equality),
             "draws": drew,
-            "held_bytes": after.held - before.held if after and before else None,
-            "peak_bytes": after.peak - self._base.held if after else None,
+            "held_bytes": None if after is None or before is None else after - before,
+            "peak_bytes": None if before is None else self._target_bytes + max(0, peak - before),
         }
 
     def _turn(self, seconds: float) -> dict[str, Any]:
@@ -154,13 +160,12 @@ class Worker:
                 host.append(self._loop(calls))
         return {"latency_us": _microseconds(latencies), "host_us": _microseconds(host)}
 
-    def _count(self) -> dict[str, Any]:
-        answer: dict[str, Any] = {"notes": self._contender.notes(self._call)}
-        if self._device.type == "cuda":
-            prepared = [self._arguments() for _ in range(PLACES)]
-            calls = [lambda given=given: self._call(*given[0], **given[1]) for given in prepared]
-            answer["launches"] = bench_launches.count(list(calls), self._folder).to_dict()
-        return answer
+    def _count(self) -> dict[str, Any] | None:
+        if self._device.type != "cuda":
+            return None
+        prepared = [self._arguments() for _ in range(PLACES)]
+        calls = [lambda given=given: self._call(*given[0], **given[1]) for given in prepared]
+        return bench_launches.count(list(calls), self._folder).to_dict()
 
     # ------------------------------------------------------------------ timing
 
@@ -222,6 +227,11 @@ def first_line(error: BaseException) -> str:
     """The error's kind and first line: what a table has room for."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether memory ran out; the driver says it in the text only."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "out of memory" in str(error)
 
 
 def _device() -> torch.device:

@@ -68,8 +68,7 @@ class HandWritten:
         if self._calls == 1:
             self._prepare(args, kwargs)
         given = self._take(args, kwargs)
-        with torch.no_grad():
-            copy_all(self._static, given)
+        self._copy(self._static, given)
         if self._calls <= WARMUP_CALLS:
             value = self._warm_up()
         else:
@@ -78,16 +77,23 @@ class HandWritten:
             self._graph.replay()
             value = unflatten(self._out_spec, iter([out() for out in self._out]))
         if self._written:
-            with torch.no_grad():
-                copy_all([given[i] for i in self._written], [self._static[i] for i in self._written])
+            self._copy([given[i] for i in self._written], [self._static[i] for i in self._written])
         return value
 
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._take = Taking(args, kwargs)
         tensors = self._take(args, kwargs)
         self._static = [tensor.detach().clone().requires_grad_(tensor.requires_grad) for tensor in tensors]
+        self._needs_no_grad = any(tensor.requires_grad for tensor in tensors)
         self._written: list[int] = []
         self._args, self._kwargs = self._take.put(self._static)
+
+    def _copy(self, targets: list[Tensor], sources: list[Tensor]) -> None:
+        if self._needs_no_grad:
+            with torch.no_grad():
+                copy_all(targets, sources)
+        else:
+            copy_all(targets, sources)
 
     def _warm_up(self) -> Any:
         before = [tensor._version for tensor in self._static]
@@ -101,7 +107,7 @@ class HandWritten:
         return value
 
     def _capture(self) -> None:
-        with torch.cuda.graph(self._graph):
+        with torch.cuda.graph(self._graph, stream=self._side):
             value = self._function(*self._args, **self._kwargs)
         leaves: list[Any] = []
         self._out_spec = flatten(value, leaves)

@@ -1,0 +1,120 @@
+"""From raw figures to those of a row: counts of a trace, memory, times."""
+
+import pytest
+import torch
+
+from rote.inspection import bench_memory
+from rote.inspection.bench_launches import counted
+from rote.inspection.bench_report import BenchReport, Row, first_fast_call
+from rote.inspection.bench_table import cells, columns, headline, remarks
+
+TRACE = [
+    {"ph": "M", "name": "process_name"},
+    {"cat": "cuda_runtime", "name": "cudaLaunchKernel"},
+    {"cat": "cuda_runtime", "name": "cudaLaunchKernelExC_v11060"},
+    {"cat": "cuda_driver", "name": "cuLaunchKernelEx"},
+    {"cat": "cuda_runtime", "name": "cudaGraphLaunch_v10000"},
+    {"cat": "cuda_runtime", "name": "cudaMemcpyAsync"},
+    {"cat": "cuda_runtime", "name": "cudaMemsetAsync"},
+    {"cat": "cuda_runtime", "name": "cudaMalloc"},
+    {"cat": "cuda_runtime", "name": "cudaDeviceSynchronize"},
+    *[{"cat": "kernel", "name": f"kernel_{i}"} for i in range(9)],
+    {"cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "args": {"bytes": 100}},
+    {"cat": "gpu_memcpy", "name": "Memcpy DtoD (Device -> Device)", "args": {"bytes": 6}},
+    {"cat": "gpu_memset", "name": "Memset (Device)", "args": {"bytes": 50}},
+]
+
+
+def test_a_trace_is_counted_per_call():
+    found = counted(TRACE, 2)
+    assert (found.kernels, found.graphs, found.copies, found.total) == (1.5, 0.5, 1.0, 3.0)
+    assert (found.kernels_run, found.copies_run) == (4.5, 1.0)
+    assert found.bytes_copied == {"HtoD": 50.0, "DtoD": 3.0}
+
+
+def test_an_empty_trace():
+    found = counted([], 2)
+    assert found.total == 0 and found.bytes_copied == {}
+
+
+def test_private_pools_are_held_as_a_whole():
+    default = {"total_size": 100, "allocated_size": 30, "segment_pool_id": (0, 0)}
+    private = {"total_size": 100, "allocated_size": 30, "segment_pool_id": (0, 4)}
+    assert [bench_memory.segment_bytes(each) for each in (default, private)] == [30, 100]
+
+
+def test_resident_memory(tmp_path):
+    status = tmp_path / "status"
+    status.write_text("Name:\tVmRSS\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n")
+    assert bench_memory.resident("VmHWM", status) == 2048 * 1024
+    assert bench_memory.resident("VmRSS", status) == 1024 * 1024
+    assert bench_memory.resident("VmSwap", status) is None
+    assert bench_memory.resident("VmRSS", tmp_path / "missing") is None
+
+
+def test_memory_of_this_process(device):
+    before = bench_memory.held(device)
+    if before is None:
+        pytest.skip("no /proc/self/status")
+    bench_memory.begin_peak(device)
+    kept = torch.ones(8 * 2**20, device=device)
+    after, peak = bench_memory.held(device), bench_memory.peak(device)
+    assert after - before >= kept.nbytes * 0.9 and peak >= kept.nbytes
+
+
+@pytest.mark.parametrize(
+    "seconds, median_us, expected",
+    [
+        ([1.0, 0.2, 0.01, 0.01], 10_000, 1.21),
+        ([0.01, 0.01], 10_000, 0.01),
+        ([1.0, 0.00025, 0.00012], 40, 1.00037),  # between the first calls caches are cold
+        ([1.0, 0.2, 0.19], 10_000, None),
+    ],
+)
+def test_the_first_fast_call(seconds, median_us, expected):
+    assert first_fast_call(seconds, median_us) == (expected and pytest.approx(expected))
+
+
+def measured(name, **figures):
+    row = Row(name, name.title())
+    row.first_calls_s = [0.5, 0.0005]
+    row.equality = {"calls": 8, "bitwise": True, "largest": None, "what": ""}
+    row.peak_bytes, row.held_bytes = 3 * 2**20, -512
+    row.time([{"latency_us": [100.0, 200.0, 1000.0], "host_us": [10.0, 12.0, 14.0]}])
+    vars(row).update(figures)
+    return row
+
+
+def test_a_row_on_a_gpu():
+    launches = counted(TRACE, 1).to_dict()
+    report = BenchReport("p.py:b", ["n=1"], device="cuda", device_name="H200", rows=[measured("eager")])
+    report.rows[0].launches = launches
+    report.versions = {"torch": "2.11", "triton": None}
+    assert cells(report, report.rows[0]) == [
+        "500.50 ms", "200.0 us", "1.00 ms", "12.0 us", "6 (1 graphs)", "3.0 MiB", "-512 B", "106 B",
+        "bitwise equal",
+    ]  # fmt: skip
+    assert len(columns(report)) == 9
+    assert headline(report) == "p.py:b (n=1) on H200, torch 2.11"
+
+
+def test_a_row_on_a_cpu():
+    report = BenchReport("p.py:b", [], rows=[measured("eager"), measured("rote", median_us=50.0)])
+    report.rows[1].equality = {
+        "calls": 8,
+        "bitwise": False,
+        "largest": 0.125,
+        "what": "call 1: it differs",
+    }
+    row = cells(report, report.rows[1])
+    assert row == ["2,502 x", "0.25 x", "5.00 x", "3.0 MiB", "-512 B", "differ by 0.12"]
+    assert len(row) == len(columns(report))
+    assert "Rote: call 1: it differs" in remarks(report)
+
+
+def test_a_failed_row():
+    report = BenchReport("p.py:b", [], rows=[measured("eager"), measured("compile")])
+    report.rows[1].fail("RuntimeError: no compiler")
+    assert cells(report, report.rows[1]) == [] and report.to_eager(report.rows[1]) is None
+    assert "Compile: failed: RuntimeError: no compiler" in remarks(report)
+    assert report.to_dict()["rows"][1]["median_us"] is None
