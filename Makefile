@@ -1,4 +1,4 @@
-# make demo | test | test-cuda | bench | docs | lint | clean | distclean
+# make demo | test | test-cuda | bench | bench-cases | docs | lint | clean | distclean
 #
 # A Python that already has a CUDA build of torch is used as it is: nothing is installed, and lint tools
 # it lacks are skipped with a line that says so. Otherwise .venv is made once, with the CPU build of torch.
@@ -6,7 +6,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cuda bench docs lint ruff format types contracts pytest install clean distclean
+.PHONY: help demo test test-cuda bench bench-cases docs lint ruff format types contracts pytest install clean distclean
 
 # A name found on PATH may be a shim that fails, so candidates are tried by running them.
 RECENT     := import sys; assert sys.version_info >= (3, 11)
@@ -36,7 +36,11 @@ help:
 demo: $(INSTALLED)
 	$(PY) examples/pi0_policy.py
 
+# The benchmark set, and its page in the docs. BENCH_ARGS="--only pi0,llama --limit 1500" runs a part of it.
 bench: $(INSTALLED)
+	$(PY) -m benchmarks.set_run $(BENCH_ARGS)
+
+bench-cases: $(INSTALLED)
 	$(PY) -m benchmarks.run
 
 test: lint docs pytest

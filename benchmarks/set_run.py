@@ -3,7 +3,7 @@
 Each program goes through ``rote bench`` in a process of its own. Results are merged into
 ``benchmarks/results/<gpu or "host">/<date>-set.json`` after each program, so a set can be measured in several
 runs; what was not run keeps its earlier figures. What fails, or is stopped because the time is up, is kept
-with the reason. ``python -m benchmarks.set_page`` makes the page in the docs.
+with the reason. At the end the page in the docs is written anew, unless ``--out`` is given.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from . import common
+from . import common, set_page
 from .set import ROWS, Row
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,7 +36,7 @@ GOODBYE_S = 20.0
 def main(argv: list[str] | None = None) -> int:
     """Measure what the command line asks for; 1 if rote's results differ anywhere."""
     options = parse(argv)
-    rows = [row for row in ROWS if chosen(row, options.only)]
+    rows = chosen(options.only)
     if not rows:
         print(f"--only {options.only} names nothing of: {', '.join(row.name for row in ROWS)}")
         return 2
@@ -59,6 +59,8 @@ def main(argv: list[str] | None = None) -> int:
         merge(out, header, row, entry)
         print(f"    {summary(entry)}", flush=True)
     print(f"results in {out}" if out.exists() else "nothing measured")
+    if options.out is None:
+        set_page.main()
     return int(differs)
 
 
@@ -141,9 +143,15 @@ def summary(entry: dict[str, Any]) -> str:
     return ", ".join(parts) + (" ROTE DIFFERS" if entry["report"]["rote_differs"] else "")
 
 
-def chosen(row: Row, only: str | None) -> bool:
-    """Whether the command line asks for a program: a comma-separated list of beginnings of names."""
-    return only is None or any(row.name.startswith(part.strip()) for part in only.split(",") if part.strip())
+def chosen(only: str | None) -> list[Row]:
+    """The programs that are asked for: a comma-separated list of names, or of their beginnings."""
+    if only is None:
+        return list(ROWS)
+    found: list[Row] = []
+    for part in filter(None, map(str.strip, only.split(","))):
+        exact = [row for row in ROWS if row.name == part]
+        found += exact or [row for row in ROWS if row.name.startswith(part)]
+    return [row for row in ROWS if row in found]
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:

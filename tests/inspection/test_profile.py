@@ -13,7 +13,6 @@ from torch import nn
 import rote
 from rote.base.errors import MisuseError, OptionError
 from rote.inspection.profile import profile_calls
-from rote.inspection.timeline import draw
 
 
 def chain(x: torch.Tensor, *, times: int = 10) -> torch.Tensor:
@@ -168,5 +167,5 @@ def test_text_json_trace_and_picture(tmp_path, where):
     assert names.count("rote::call") == 2 and names.count(f"{line} aten::add") == 20
 
     pytest.importorskip("matplotlib")
-    draw(found, tmp_path / "picture.png")
+    found.save_plot(tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")

@@ -15,7 +15,6 @@ from ..base.errors import MisuseError, RoteError
 from ..base.location import traceback_site
 from ..inspection.profile import CALLS, profile_calls
 from ..inspection.profile_result import Cost, Profile
-from ..inspection.timeline import draw
 from . import target as targets
 from .failures import told
 
@@ -41,7 +40,7 @@ def profile(
     with told(), redirect_stdout(sys.stderr):
         found = _measured(targets.load(target, arg or ()), calls)
         if plot is not None:
-            draw(found, plot)
+            found.save_plot(plot)
         if trace is not None:
             found.save_trace(trace)
     text = found.to_json() + "\n"

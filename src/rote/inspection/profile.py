@@ -189,7 +189,7 @@ def _profile(name: str, devices: list[torch.device], timed: _Timed, watched: _Wa
         kernels=len(plain.device),
         by_operation=found.by_operation,
         by_line=found.by_line,
-        timeline=_timeline(plain),
+        spans=_spans(plain),
         _events=_packed(watched, found),
     )
 
@@ -201,7 +201,7 @@ def _last(trace: Trace, name: str) -> Trace:
     return trace.window(call.start, done.end)
 
 
-def _timeline(plain: Trace) -> dict[str, list[tuple[float, float]]]:
+def _spans(plain: Trace) -> dict[str, list[tuple[float, float]]]:
     start = plain.named(CALL)[0].start
     rows = {"host": outermost(plain.operations), "device": plain.device}
     return {row: [(span.start - start, span.length) for span in spans] for row, spans in rows.items()}

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import timeline
 from .profile_mode import MARK
 
 LAUNCH_BOUND = 0.5
@@ -59,7 +60,7 @@ class Profile:
         kernels: Kernels, copies and fills on the device; 0 on the host.
         by_operation: The operations, the most expensive first.
         by_line: The user's lines, the most expensive first.
-        timeline: Stretches of one call, ``(start, length)`` in microseconds from its beginning, by row:
+        spans: Stretches of one call, ``(start, length)`` in microseconds from its beginning, by row:
             ``host`` (operations on the host) and ``device``.
     """
 
@@ -77,7 +78,7 @@ class Profile:
     kernels: int
     by_operation: tuple[Cost, ...]
     by_line: tuple[Cost, ...]
-    timeline: dict[str, list[tuple[float, float]]] = field(repr=False)
+    spans: dict[str, list[tuple[float, float]]] = field(repr=False)
     _events: bytes = field(repr=False)
 
     @property
@@ -111,14 +112,25 @@ class Profile:
         return f"Not launch-bound: {1 - self.idle_share:.0%} of a call is work {where}; {facts}."
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dicts, lists and values; without the timeline, which :meth:`save_trace` has in full."""
-        found = {key: value for key, value in asdict(self).items() if key not in ("timeline", "_events")}
+        """Plain dicts, lists and values; without the spans, which :meth:`save_trace` has in full."""
+        found = {key: value for key, value in asdict(self).items() if key not in ("spans", "_events")}
         derived = ("idle_share", "gain", "launch_bound", "verdict")
         return found | {name: getattr(self, name) for name in derived}
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """The profile as JSON."""
         return json.dumps(self.to_dict(), indent=indent)
+
+    def save_plot(self, path: str | Path) -> None:
+        """Draw when host and device work in one call, and which lines the time goes to, as a PNG.
+
+        Args:
+            path: Of the picture.
+
+        Raises:
+            EnvironmentError_: matplotlib is not installed.
+        """
+        timeline.draw(self, path)
 
     def save_trace(self, path: str | Path) -> None:
         """Write the calls as a Chrome trace, for Perfetto (ui.perfetto.dev) or ``chrome://tracing``.

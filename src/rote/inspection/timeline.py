@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base.errors import EnvironmentError_
-from .profile_result import Cost, Profile
+
+if TYPE_CHECKING:  # it draws itself with this file
+    from .profile_result import Cost, Profile
 
 MOST_LINES = 8
 """Lines shown in the picture."""
@@ -42,9 +44,9 @@ def _figure() -> Any:
 
 
 def _draw_call(axis: Any, profile: Profile) -> None:
-    rows = [row for row, spans in profile.timeline.items() if spans]
+    rows = [row for row, spans in profile.spans.items() if spans]
     for height, row in enumerate(reversed(rows)):
-        spans = [(start / 1e3, length / 1e3) for start, length in profile.timeline[row]]
+        spans = [(start / 1e3, length / 1e3) for start, length in profile.spans[row]]
         axis.broken_barh(spans, (height - 0.35, 0.7), facecolor=_COLOURS[row], linewidth=0)
     axis.set_yticks(range(len(rows)), labels=list(reversed(rows)))
     axis.set_xlabel("ms, one call under the profiler", fontsize=8)
