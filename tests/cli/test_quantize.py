@@ -158,6 +158,12 @@ def test_a_dry_run_lists_every_layer_and_changes_nothing(rote, target):
     assert not (rote.folder / "out.safetensors").exists()
 
 
+def test_notes_of_layers_are_in_the_table(rote, target):
+    lines = quantize(rote, target("build")).stdout.splitlines()
+    assert lines[0].split()[-1] == "note"
+    assert [line.split()[0] for line in lines if "one launch with" in line] == ["gate_proj", "up_proj"]
+
+
 def test_include_and_exclude(rote, target):
     done = quantize(rote, target("build"), "--include", "*_proj", "--exclude", "re:^up", "--json", "-")
     rows = json.loads(done.stdout)["rows"]

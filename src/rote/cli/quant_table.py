@@ -43,13 +43,15 @@ def quantized(report: QuantReport) -> Table:
     errors = 0 if report.dry_run else len(ERRORS)
     numbers = ("bytes before", "after", "ratio", *ERRORS[:errors])
     made = _table("layer", "shape", "bits", "path", numbers=numbers)
+    if any(layer.note for layer in report.quantized):
+        made.add_column("note", overflow="fold")
     for layer in report.quantized:
         ratio = f"{layer.bytes_after / layer.bytes_before:.3f}" if layer.bytes_before else ""
         found = (layer.weight_error, layer.output_error, layer.token_error, layer.clipped)[:errors]
         made.add_row(
             layer.name, _shape(layer), f"W{layer.weight_bits}A{layer.act_bits}", layer.path,
             str(layer.bytes_before), str(layer.bytes_after), ratio,
-            *("-" if value is None else f"{value:.2e}" for value in found),
+            *("-" if value is None else f"{value:.2e}" for value in found), *filter(None, [layer.note]),
         )  # fmt: skip
     return made
 
