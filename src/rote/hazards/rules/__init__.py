@@ -6,51 +6,10 @@ Codes are grouped: 1xx operations that end a segment, 2xx calls that are not ste
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from types import MappingProxyType
 
-from ..base.location import Site
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One kind of reason.
-
-    Attributes:
-        code: Stable code, ``RT`` and three digits.
-        title: What it is, in a few words.
-        remedy: What to write instead.
-    """
-
-    code: str
-    title: str
-    remedy: str
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why something was not replayed, once.
-
-    Attributes:
-        code: Code of the rule.
-        message: What happened, with the values that matter.
-        where: The user's line, if one is known.
-        remedy: What to do about it.
-    """
-
-    code: str
-    message: str
-    where: Site | None
-    remedy: str
-
-    def __str__(self) -> str:
-        place = f" at {self.where}" if self.where is not None and self.where.line else ""
-        return f"{self.code}{place}: {self.message}. {self.remedy}"
-
-
-def reason(rule: Rule, message: str, where: Site | None = None) -> Reason:
-    """Make a reason of a rule."""
-    return Reason(rule.code, message, where, rule.remedy)
-
+from .rule import Documentation, Finder, Group, Reason, Rule, reason
 
 HOST_READ = Rule(
     "RT101",
@@ -307,5 +266,9 @@ UNSUPPORTED_TENSOR = Rule("RT601", "tensor without plain memory", "Use a strided
 SEVERAL_DEVICES = Rule("RT602", "several devices in one call", "Wrap one callable per device.")
 WRONG_BACKEND = Rule("RT603", "tensors on a device of another backend", 'Use backend="auto".')
 
-RULES: tuple[Rule, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Rule))
-"""All rules, in order of definition."""
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {rule.code: rule for rule in list(globals().values()) if isinstance(rule, Rule)}
+)
+"""All rules by code."""
+
+__all__ = ["RULES", "Documentation", "Finder", "Group", "Reason", "Rule", "reason"]
