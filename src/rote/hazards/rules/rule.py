@@ -61,6 +61,7 @@ class Documentation(NamedTuple):
         limits: What is not found, or found although nothing is wrong.
         bad: A short example.
         good: The same, right.
+        tried: With which version of a library it was tried.
     """
 
     what: str
@@ -68,6 +69,7 @@ class Documentation(NamedTuple):
     limits: str
     bad: str
     good: str
+    tried: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,8 @@ class Rule:
         severity: What it costs, of a graph captured by hand or of rote's.
         group: What it is about.
         found_by: Who can find it.
-        text: Its documentation: a paragraph on what it is, then ``Why:``, ``Limits:``, ``Bad::`` and
-            ``Good::``, the last two followed by indented code.
+        text: Its documentation: a paragraph on what it is, then ``Why:``, ``Limits:``, for libraries
+            ``Tried:``, ``Bad::`` and ``Good::``, the last two followed by indented code.
     """
 
     code: str
@@ -104,12 +106,13 @@ class Rule:
                 part = parts.setdefault(head.lower(), [])
                 line = rest.removeprefix(":").strip()
             part.append(line)
-        prose = {name: " ".join(" ".join(parts.get(name, ())).split()) for name in ("what", "why", "limits")}
+        prose = {name: " ".join(" ".join(parts.get(name, ())).split()) for name in _PROSE}
         code = {name: inspect.cleandoc("\n".join(["", *parts.get(name, ())])) for name in ("bad", "good")}
         return Documentation(**prose, **code)
 
 
-_HEADS = frozenset({"Why", "Limits", "Bad", "Good"})
+_HEADS = frozenset({"Why", "Limits", "Tried", "Bad", "Good"})
+_PROSE = ("what", "why", "limits", "tried")
 
 
 @dataclass(frozen=True)
