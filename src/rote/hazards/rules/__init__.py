@@ -49,8 +49,8 @@ from .libraries import (
 from .limits import (
     BUCKET_CHECKED,
     EVICTED,
-    NOT_PADDED,
     NO_BUCKET,
+    NOT_PADDED,
     OUT_OF_MEMORY,
     OVER_BUDGET,
     PADDING_SHOWS,
@@ -62,14 +62,15 @@ from .limits import (
 from .memory import EMPTY_CACHE, MEMORY_ASKED, PINNED_INSIDE
 from .outputs import CONTAINER_RETURNED, OPAQUE_OUTPUT, OUTPUT_DIFFERS
 from .randomness import GENERATOR_INSIDE, HOST_RANDOM, RANDOM_STATE_SET
+from .rule import Documentation, Finder, Group, Reason, Rule, reason
 from .shapes import DYNAMIC_SHAPE, PACKED, SPARSE
 from .state import (
     AMBIENT_CHANGES,
     ARGUMENT_CHANGED,
     BLIND,
     OPERAND_DIFFERS,
-    OPERATIONS_DIFFER,
     OPERATION_RAISES,
+    OPERATIONS_DIFFER,
     STATE_CHANGES,
     TENSOR_ESCAPES,
     UNREACHABLE,
@@ -96,7 +97,6 @@ from .verification import (
     REPLAY_DIFFERS,
     STALE_RECORDING,
 )
-from .rule import Documentation, Finder, Group, Reason, Rule, reason
 
 _ALL = (
     HOST_READ, LIST_READ, MEMORY_ESCAPE, PRINTED, SAVED,

@@ -60,14 +60,15 @@ ARGUMENT_MUTATED = Rule(
     "RT333",
     "argument changed in place",
     "Work on a new tensor (x * 2 instead of x.mul_(2)), or pass the same tensor at every call.",
-    Severity.WRONG,
+    Severity.SPEED,
     Group.ALIASING,
     Finder.SCAN,
     """
     ``x.mul_(2)``, ``x += y``, ``x[0] = 0`` where ``x`` is an argument.
 
     Why: A graph made by hand changes its static copy, not the caller's tensor, and changes it again from its
-    own last result. rote writes the result back, or records the argument where it lies.
+    own last result. rote is right: it writes the result back, which costs a copy each way, or records the
+    argument where it lies.
 
     Limits: A cache that is meant to be written in place is reported as well; pass the same one each time. A
     name that was bound anew before (``x = x.clone()``) is not an argument any more.

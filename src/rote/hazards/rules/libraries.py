@@ -39,24 +39,29 @@ DYNAMIC_CACHE = Rule(
     Group.LIBRARIES,
     Finder.SCAN,
     """
-    ``DynamicCache()`` made or passed on in the call; ``use_cache=True`` without a static cache.
+    A ``DynamicCache`` of transformers that lives outside and is handed to the model in each call.
 
     Why: Its keys are concatenated at every step, so that shapes and addresses differ from call to call; it
     can't be rebuilt as a result of a replay either (RT501).
 
-    Limits: A cache that is made by ``use_cache``'s default is not seen.
+    Limits: A cache that the call makes and drops is fine; one that it returns is told by the runtime (RT501).
 
     Tried: With transformers 5.23.0 a step with ``DynamicCache`` is never steady (RT201), one with
     ``StaticCache`` replays from one segment; ``use_cache=False`` where no cache is wanted.
 
     Bad::
 
-        cache = DynamicCache()
-        return self.model(ids, past_key_values=cache).logits
+        cache = DynamicCache(config=config)
+
+        def step(ids):
+            return model(ids, past_key_values=cache).logits
 
     Good::
 
-        return self.model(ids, past_key_values=self.cache).logits
+        cache = StaticCache(config=config, max_cache_len=32)
+
+        def step(ids):
+            return model(ids, past_key_values=cache).logits
     """,
 )
 MASK_INSIDE = Rule(
