@@ -93,7 +93,8 @@ class Follower(Cursor):
         recording = self.mode is Mode.RECORD
         if recording:
             assert self.tape is not None
-            rule = rules.DYNAMIC_SHAPE if shaped else rules.HOST_READ
+            read = rules.LIST_READ if event.operation == "tolist" else rules.HOST_READ
+            rule = rules.DYNAMIC_SHAPE if shaped else read
             out = self.tape.branch(event, run, keep(), rule.code, lambda read: edge_of(read, shaped))
         else:
             out = run()

@@ -36,10 +36,9 @@ def guard_reasons(variants: list[Variant], codes: Collection[CodeType], site: Si
 
 def island_reasons(variant: Variant) -> list[Reason]:
     """The islands and host reads of a recording, as reasons."""
-    by_code = {rule.code: rule for rule in rules.RULES}
     found: list[Reason] = []
     for part in (*variant.islands(), *variant.branches()):
-        why = reason(by_code[part.code], f"{part.operation} runs between two segments", part.site)
+        why = reason(rules.RULES[part.code], f"{part.operation} runs between two segments", part.site)
         if why not in found:
             found.append(why)
     return found

@@ -130,7 +130,7 @@ def unique(wrap: Wrap, device: torch.device) -> Items:
 @case(Kind.WRONG)
 def tolist(wrap: Wrap, device: torch.device) -> Items:
     """Lengths are turned into a Python list that splits a batch."""
-    g = wrap(lambda x, lengths: [part.sum() for part in x.split(lengths.tolist())])  # RT101
+    g = wrap(lambda x, lengths: [part.sum() for part in x.split(lengths.tolist())])  # RT102
     for i in range(20):
         n = 1 + i % 3
         yield g(ramp(i, device, 6), torch.tensor([n, 6 - n], device=device))

@@ -10,10 +10,10 @@ from rote.hazards.rules import RULES, Reason, reason
 
 
 def test_codes():
-    codes = [rule.code for rule in RULES]
+    codes = [rule.code for rule in RULES.values()]
     assert len(set(codes)) == len(codes) >= 25
-    for rule in RULES:
-        assert re.fullmatch(r"RT[1-6]\d\d", rule.code)
+    for rule in RULES.values():
+        assert re.fullmatch(r"RT[1-8]\d\d", rule.code)
         assert rule.title and not rule.title.endswith(".") and rule.remedy.endswith("."), rule
 
 

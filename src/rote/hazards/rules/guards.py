@@ -1,0 +1,105 @@
+"""Guards: what a recording depends on and what was found changed."""
+
+from __future__ import annotations
+
+from ..finding import Severity
+from .rule import Finder, Group, Rule
+
+TENSOR_MOVED = Rule(
+    "RT301",
+    "external tensor replaced or moved",
+    "Update the tensor in place (copy_).",
+    Severity.WRONG,
+    Group.GUARDS,
+    Finder.SCAN | Finder.RUNTIME,
+    """
+    A parameter, buffer or other tensor that the call uses is another object, or lies at another address:
+    ``param.data = new``, ``layer.weight = nn.Parameter(new)``, ``load_state_dict(assign=True)``.
+
+    Why: A graph reads the old address: old weights, or memory that was freed. rote notices and records again.
+
+    Limits: The scan reports assignments inside of calls, not those of set-up code (``__init__``, loading).
+
+    Bad::
+
+        layer.weight.data = layer.weight.data * 3
+
+    Good::
+
+        layer.weight.data.mul_(3)
+    """,
+)
+VALUE_CHANGED = Rule(
+    "RT302",
+    "Python value changed",
+    "Pass the value in as an argument if it changes often.",
+    Severity.WRONG,
+    Group.GUARDS,
+    Finder.RUNTIME,
+    """
+    An attribute, a global, a closure's variable or an entry of a configuration that the call read has another
+    value.
+
+    Why: The value is part of the graph. rote records again for it.
+
+    Limits: Values are noticed that can be reached from the callable.
+
+    Bad::
+
+        settings["scale"] = 2.0 if n > 4 else 1.0
+        g(x)
+
+    Good::
+
+        g(x)
+    """,
+)
+NEW_KEY = Rule(
+    "RT306",
+    "arguments not seen before",
+    "Call with these arguments during the warm-up.",
+    Severity.SPEED,
+    Group.GUARDS,
+    Finder.RUNTIME,
+    """
+    Another shape, type, number or structure of the arguments, or another mode around the call.
+
+    Why: Each key has recordings of its own, and its first calls run eagerly.
+
+    Limits: Nothing is wrong.
+
+    Bad::
+
+        for n in (2, 2, 2, 2, 3):
+            g(torch.ones(n, device=device))
+
+    Good::
+
+        for n in (2, 2, 2, 2, 2):
+            g(torch.ones(n, device=device))
+    """,
+)
+NOT_YET = Rule(
+    "RT307",
+    "still observing",
+    "Make more calls before measuring, or lower warmup.",
+    Severity.SPEED,
+    Group.GUARDS,
+    Finder.RUNTIME,
+    """
+    The first calls of a key run eagerly and are observed until two agree.
+
+    Why: What settles by itself (lazy state, autotuning) should not be recorded.
+
+    Limits: Nothing is wrong; told by ``strict`` mode and by reports that are asked for early.
+
+    Bad::
+
+        g(x)
+
+    Good::
+
+        for _ in range(4):
+            g(x)
+    """,
+)

@@ -1,0 +1,153 @@
+"""Which parameters of a function are tensors: by annotation, by default, by what is done with them."""
+
+from __future__ import annotations
+
+import ast
+
+from .names import Names
+from .values import MASK, NUMBER, SHARED_NAMES, TENSOR, TENSOR_NAMES, UNKNOWN, Kind, Value, is_mask_name
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+_PLAIN = frozenset({"int", "float", "bool", "str", "bytes", "complex", "slice", "Path", "Callable", "Any"})
+_HOLDERS = frozenset(
+    {"list", "tuple", "dict", "List", "Tuple", "Dict", "Sequence", "Iterable", "Mapping", "set"}
+)
+
+
+def parameters_of(node: FunctionNode) -> list[ast.arg]:
+    """All parameters, in order, without ``*args`` and ``**kwargs``."""
+    return [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+
+
+def defaults_of(node: FunctionNode) -> dict[str, ast.expr]:
+    """Default values by parameter."""
+    positional = [*node.args.posonlyargs, *node.args.args]
+    last = positional[len(positional) - len(node.args.defaults) :]
+    found = {each.arg: default for each, default in zip(last, node.args.defaults, strict=True)}
+    for each, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
+        if default is not None:
+            found[each.arg] = default
+    return found
+
+
+def parameter_values(node: FunctionNode, names: Names, owner: str) -> dict[str, Value]:
+    """What each parameter is, as far as can be told.
+
+    Args:
+        node: The function.
+        names: Imports of its file.
+        owner: What it calls ``self``; empty if it is no method.
+    """
+    defaults = defaults_of(node)
+    used = _uses(node, names)
+    found: dict[str, Value] = {}
+    for parameter in parameters_of(node):
+        name = parameter.arg
+        if name == owner:
+            continue
+        value = _annotated(parameter.annotation) or _defaulted(defaults.get(name))
+        if value is None:
+            value = TENSOR if name in used else UNKNOWN
+            if value.is_tensor and is_mask_name(name):
+                value = MASK
+        found[name] = value._replace(argument=name, local=False)
+    return found
+
+
+def tensor_parameters(node: FunctionNode, names: Names, owner: str) -> list[str]:
+    """The parameters that are tensors by annotation or use."""
+    values = parameter_values(node, names, owner)
+    return [name for name, value in values.items() if value.is_tensor]
+
+
+def _annotated(annotation: ast.expr | None) -> Value | None:
+    if annotation is None:
+        return None
+    text = (
+        annotation.value if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str) else ""
+    )
+    text = text or ast.unparse(annotation)
+    outer = text.partition("[")[0].rpartition(".")[2]
+    if outer in _HOLDERS:
+        return Value(Kind.CONTAINER)
+    if "BoolTensor" in text:
+        return MASK
+    if "Tensor" in text:
+        return TENSOR if not any(part in text for part in ("int", "float", "list", "tuple")) else None
+    if "Module" in text:
+        return Value(Kind.MODULE)
+    if "Optimizer" in text:
+        return Value(Kind.OPTIMIZER)
+    if "ndarray" in text:
+        return Value(Kind.ARRAY)
+    words = {word.strip(" []|.,") for word in text.replace("[", " ").replace("|", " ").split()}
+    if words & {"int", "float", "bool", "str"}:
+        return NUMBER
+    return UNKNOWN if outer in _PLAIN or text != "Any" else None
+
+
+def _defaulted(default: ast.expr | None) -> Value | None:
+    if isinstance(default, ast.Constant) and default.value is not None:
+        return NUMBER
+    if isinstance(default, ast.UnaryOp) and isinstance(default.operand, ast.Constant):
+        return NUMBER
+    if isinstance(default, (ast.List, ast.Dict, ast.Set, ast.Tuple)):
+        return Value(Kind.CONTAINER)
+    return None
+
+
+def _uses(node: FunctionNode, names: Names) -> set[str]:
+    """Names with which only a tensor can do what is done with them."""
+    found: set[str] = set()
+    for each in ast.walk(node):
+        if isinstance(each, ast.Attribute) and each.attr in TENSOR_NAMES:
+            shared = isinstance(each.value, ast.Name) and each.attr in SHARED_NAMES
+            if isinstance(each.value, (ast.Name, ast.BinOp, ast.Compare)) and not shared:
+                found.update(_operands(each.value))
+        elif isinstance(each, ast.Call) and each.args:
+            dotted = names.resolve(each.func)
+            if dotted.startswith("torch.nn.functional.") or _is_operation(dotted):
+                found.update(_operands(each.args[0]))
+        elif isinstance(each, ast.BinOp) and isinstance(each.op, ast.MatMult):
+            found.update(_operands(each))
+        elif isinstance(each, ast.Subscript) and isinstance(each.value, ast.Name):
+            several = isinstance(each.slice, ast.Tuple) and any(
+                isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value in (None, ...))
+                for part in each.slice.elts
+            )
+            itself = isinstance(each.slice, ast.Compare) and each.value.id in _operands(each.slice)
+            if several or itself:
+                found.add(each.value.id)
+    return found
+
+
+def _operands(node: ast.expr) -> set[str]:
+    """The names that an expression of operators is made of."""
+    match node:
+        case ast.Name():
+            return {node.id}
+        case ast.BinOp():
+            return _operands(node.left) | _operands(node.right)
+        case ast.Compare():
+            return _operands(node.left).union(*(_operands(part) for part in node.comparators))
+        case ast.UnaryOp():
+            return _operands(node.operand)
+        case ast.Subscript():
+            return _operands(node.value)
+        case _:
+            return set()
+
+
+_OPERATIONS = frozenset({
+    "isnan", "exp", "log", "sum", "mean", "matmul", "bmm", "einsum", "where", "clamp", "softmax",
+    "relu", "sigmoid", "tanh", "sqrt", "abs", "norm", "nonzero", "masked_select", "unique", "bincount",
+    "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "equal",
+    "allclose", "split", "chunk", "unbind", "flatten", "roll", "cumsum", "topk", "sort", "argsort",
+    "argmax", "isfinite", "nan_to_num", "max", "min", "add", "mul", "transpose", "permute", "squeeze",
+    "unsqueeze", "repeat_interleave", "addmm",
+})  # fmt: skip
+
+
+def _is_operation(dotted: str) -> bool:
+    return dotted.startswith("torch.") and dotted.removeprefix("torch.") in _OPERATIONS

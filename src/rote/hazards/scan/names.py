@@ -1,0 +1,97 @@
+"""What names mean: imports of a file, resolved to dotted names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+BUILTINS = frozenset({
+    "print", "int", "float", "bool", "complex", "round", "str", "repr", "format", "len", "range", "list",
+    "tuple", "dict", "set", "min", "max", "sum", "any", "all", "sorted", "isinstance", "hasattr", "getattr",
+    "setattr", "enumerate", "zip", "map", "next", "iter", "super", "type", "abs", "open", "reversed",
+})  # fmt: skip
+
+_RENAMED = {
+    "torch.functional.": "torch.",
+    "torch.nn.utils.clip_grad.": "torch.nn.utils.",
+    "torch.nn.parallel.distributed.": "torch.nn.parallel.",
+    "torch.nn.parameter.": "torch.nn.",
+}
+
+
+class Names:
+    """Imports of one file.
+
+    Imports inside functions count for the whole file; two imports of one name, the later one.
+    """
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._known: dict[str, str] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    if alias.asname is not None:
+                        self._known[alias.asname] = alias.name
+                    else:
+                        first = alias.name.partition(".")[0]
+                        self._known[first] = first
+            elif isinstance(node, ast.ImportFrom):
+                module = "." * node.level + (node.module or "")
+                for alias in node.names:
+                    self._known[alias.asname or alias.name] = f"{module}.{alias.name}"
+
+    def imported(self) -> Iterator[str]:
+        """The dotted names that are imported."""
+        yield from self._known.values()
+
+    def resolve(self, node: ast.expr) -> str:
+        """The dotted name of an expression, as it was imported; empty if it is none.
+
+        A name that is not imported resolves to itself if it is a builtin function, else to nothing.
+        """
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return ""
+        first = self._known.get(node.id, "")
+        if not first:
+            return node.id if not parts and node.id in BUILTINS else ""
+        dotted = ".".join([first, *reversed(parts)])
+        for long, short in _RENAMED.items():
+            if dotted.startswith(long):
+                dotted = short + dotted.removeprefix(long)
+        return dotted
+
+
+def text_of(node: ast.AST, width: int = 60) -> str:
+    """Source of an expression in one line, cut to a width."""
+    text = " ".join(ast.unparse(node).split())
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def last_name(node: ast.expr) -> str:
+    """``scheduler`` of ``self.scheduler``; empty if there is no name."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def self_attribute(node: ast.expr, owner: str) -> str:
+    """``scale`` of ``self.scale``, empty for anything else; ``owner`` is what ``self`` is called."""
+    if (
+        owner
+        and isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == owner
+    ):
+        return node.attr
+    return ""
+
+
+def root_name(node: ast.expr) -> str:
+    """``cache`` of ``cache.layers[0].keys``."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""

@@ -1,0 +1,300 @@
+"""The functions and classes of a file, and which functions a capture would run.
+
+There is no import and no type: a function counts as run by a capture if it is ``forward`` of a module, is
+handed to ``rote.graph`` or ``make_graphed_callables``, or is called from such a function by a name of the
+same file. In whole-file mode every function with tensors among its parameters is read as well.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from ...base.location import Site
+from .evidence import FunctionNode, tensor_parameters
+from .names import Names, last_name, self_attribute
+from .values import Value
+
+GRAPHERS = frozenset({
+    "rote.graph", "torch.cuda.make_graphed_callables", "torch.cuda.graphs.make_graphed_callables",
+})  # fmt: skip
+CAPTURES = frozenset({"torch.cuda.graph", "torch.cuda.graphs.graph"})
+Entries = Set[tuple[str, int]]
+"""Functions by qualified name (``Net.forward``) and the line of their ``def``."""
+
+_ENTRIES = ("forward",)
+_SETUP = (
+    "main", "test", "load", "save", "init", "reset", "collate", "plot", "convert", "bench", "extra_repr",
+    "from_", "export", "validate", "check", "compare", "train", "evaluate", "show", "log", "print", "draw",
+    "visualize", "assert", "preprocess", "postprocess", "post_process", "tie_weights",
+)  # fmt: skip
+_BASES = ("Module", "Model", "Layer", "Block", "Mixin", "Module2d", "Net", "Head", "Encoder", "Decoder")
+
+
+class Reach(IntEnum):
+    """How sure it is that a capture runs a function."""
+
+    NONE = 0
+    TENSORS = 1
+    FORWARD = 2
+    GRAPHED = 3
+
+
+@dataclass(eq=False)
+class Class:
+    """A class of the file.
+
+    Attributes:
+        node: Its definition.
+        methods: Its methods by name.
+        is_module: It has a ``forward`` and a base class, or a base that says that it is a module.
+        is_function: It is a ``torch.autograd.Function``.
+        attributes: What ``self`` has, from ``__init__`` and the class body.
+    """
+
+    node: ast.ClassDef
+    is_module: bool
+    is_function: bool
+    methods: dict[str, Function] = field(default_factory=dict)
+    attributes: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Function:
+    """A function of the file.
+
+    Attributes:
+        node: Its definition.
+        name: Its name; ``<lambda>``.
+        owner: The class, of a method.
+        outer: The function around it.
+        self_name: What it calls ``self``; empty if it is no method.
+        reach: Whether a capture runs it.
+        path: The lines that led to it, from the entry on.
+        inner: Functions defined in it, by name.
+    """
+
+    node: FunctionNode
+    name: str
+    owner: Class | None
+    outer: Function | None
+    self_name: str
+    reach: Reach = Reach.NONE
+    path: tuple[Site, ...] = ()
+    inner: dict[str, Function] = field(default_factory=dict)
+
+    def nodes(self) -> Iterator[ast.AST]:
+        """Its nodes, without those of functions and classes inside (lambdas count as its own)."""
+        todo: list[ast.AST] = list(ast.iter_child_nodes(self.node))
+        while todo:
+            node = todo.pop()
+            yield node
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                todo.extend(ast.iter_child_nodes(node))
+
+
+class Program:
+    """A file's functions and classes.
+
+    Args:
+        tree: The file.
+        names: Its imports.
+        file: Its name.
+        entries: The functions that a capture runs; if None, they are found, and functions of tensors are
+            added.
+    """
+
+    def __init__(self, tree: ast.Module, names: Names, file: str, entries: Entries | None = None) -> None:
+        self.tree = tree
+        self.names = names
+        self.file = file
+        self.functions: list[Function] = []
+        self.classes: dict[str, Class] = {}
+        self.top: dict[str, Function] = {}
+        self._collect(tree, None, None)
+        self.captures = self._uses(CAPTURES | GRAPHERS | {"torch.cuda.CUDAGraph"})
+        if entries is None:
+            self._find_entries()
+        else:
+            for function in self.functions:
+                if (self.qualified(function), function.node.lineno) in entries:
+                    function.reach = Reach.GRAPHED
+        self._follow()
+        if entries is None:
+            self._add_functions_of_tensors()
+            self._follow()
+
+    def qualified(self, function: Function) -> str:
+        """``Net.forward``, as ``__qualname__`` has it, without ``<locals>``."""
+        parts = [function.name]
+        at: Function | None = function
+        while at is not None:
+            if at.owner is not None:
+                parts.append(at.owner.node.name)
+            at = at.outer
+            if at is not None:
+                parts.append(at.name)
+        return ".".join(reversed(parts))
+
+    def lookup(self, function: Function | None, name: str) -> Function | None:
+        """The function that a name means inside of another function."""
+        while function is not None:
+            if name in function.inner:
+                return function.inner[name]
+            function = function.outer
+        return self.top.get(name)
+
+    def method(self, owner: Class | None, name: str) -> Function | None:
+        """A method of a class or of its bases in this file."""
+        seen: set[int] = set()
+        while owner is not None and id(owner) not in seen:
+            seen.add(id(owner))
+            if name in owner.methods:
+                return owner.methods[name]
+            owner = next(
+                (self.classes[b] for b in map(last_name, owner.node.bases) if b in self.classes), None
+            )
+        return None
+
+    def _collect(self, node: ast.AST, owner: Class | None, outer: Function | None) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.ClassDef):
+                found = self._class(child)
+                self.classes[child.name] = found
+                self._collect(child, found, outer)
+            elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                self._function(child, owner, outer)
+            else:
+                self._collect(child, owner, outer)
+
+    def _function(self, node: FunctionNode, owner: Class | None, outer: Function | None) -> None:
+        name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
+        is_static = not isinstance(node, ast.Lambda) and any(
+            last_name(each) in ("staticmethod", "classmethod") for each in node.decorator_list
+        )
+        positional = [*node.args.posonlyargs, *node.args.args]
+        is_method = owner is not None and not is_static and not isinstance(node, ast.Lambda)
+        self_name = positional[0].arg if is_method and positional else ""
+        function = Function(node, name, owner, outer, self_name)
+        self.functions.append(function)
+        if owner is not None:
+            owner.methods.setdefault(name, function)
+        elif outer is not None:
+            outer.inner.setdefault(name, function)
+        else:
+            self.top[name] = function
+        for child in ast.iter_child_nodes(node):
+            self._collect_inside(child, function)
+
+    def _collect_inside(self, node: ast.AST, function: Function) -> None:
+        if isinstance(node, ast.ClassDef):
+            found = self._class(node)
+            self.classes[node.name] = found
+            self._collect(node, found, function)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            self._function(node, None, function)
+        else:
+            for child in ast.iter_child_nodes(node):
+                self._collect_inside(child, function)
+
+    def _class(self, node: ast.ClassDef) -> Class:
+        bases = [self.names.resolve(base) or last_name(base) for base in node.bases]
+        is_function = any(base.endswith("autograd.Function") for base in bases)
+        has_forward = any(isinstance(item, ast.FunctionDef) and item.name == "forward" for item in node.body)
+        inherited = any(base in self.classes and self.classes[base].is_module for base in bases)
+        named = any(base.endswith(_BASES) for base in bases)
+        return Class(
+            node, bool(node.bases) and (has_forward or named or inherited) and not is_function, is_function
+        )
+
+    def _uses(self, dotted: frozenset[str]) -> bool:
+        return any(
+            isinstance(node, (ast.Attribute, ast.Name)) and self.names.resolve(node) in dotted
+            for node in ast.walk(self.tree)
+        )
+
+    def _find_entries(self) -> None:
+        for function in self.functions:
+            owner = function.owner
+            if (owner is not None and owner.is_module and function.name in _ENTRIES) or (
+                owner is not None and owner.is_function and function.name in ("forward", "backward", "vmap")
+            ):
+                function.reach = Reach.FORWARD
+            if not isinstance(function.node, ast.Lambda):
+                for decorator in function.node.decorator_list:
+                    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+                    if self.names.resolve(called) in GRAPHERS:
+                        function.reach = Reach.GRAPHED
+        for scope in (None, *self.functions):
+            nodes = scope.nodes() if scope is not None else _top_nodes(self.tree)
+            for node in nodes:
+                if isinstance(node, ast.Call) and node.args and self.names.resolve(node.func) in GRAPHERS:
+                    target = self._target(node.args[0], scope)
+                    if target is not None:
+                        target.reach = Reach.GRAPHED
+
+    def _target(self, node: ast.expr, scope: Function | None) -> Function | None:
+        if isinstance(node, ast.Lambda):
+            return next((each for each in self.functions if each.node is node), None)
+        if isinstance(node, ast.Name):
+            return self.lookup(scope, node.id)
+        if isinstance(node, ast.Attribute):
+            if scope is not None and self_attribute(node, scope.self_name):
+                return self.method(scope.owner, node.attr)
+            methods = [
+                owner.methods[node.attr] for owner in self.classes.values() if node.attr in owner.methods
+            ]
+            return methods[0] if len(methods) == 1 else None
+        return None
+
+    def _follow(self) -> None:
+        todo = [function for function in self.functions if function.reach]
+        while todo:
+            function = todo.pop()
+            for called, line in self._called(function):
+                if called.reach < function.reach and called.name != "__init__":
+                    called.reach = function.reach
+                    called.path = (*function.path, Site(self.file, line, function.name))
+                    todo.append(called)
+
+    def _called(self, function: Function) -> Iterator[tuple[Function, int]]:
+        for node in function.nodes():
+            found: Function | None = None
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                name = self_attribute(node.func, function.self_name)
+                found = self.method(function.owner, name) if name else None
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                found = self.lookup(function, node.id)
+            if found is not None and found is not function:
+                yield found, getattr(node, "lineno", 0)
+        for inner in function.inner.values():
+            if inner.name == "<lambda>":
+                yield inner, inner.node.lineno
+
+    def _add_functions_of_tensors(self) -> None:
+        for function in self.functions:
+            if function.reach or self._is_setup(function):
+                continue
+            if tensor_parameters(function.node, self.names, function.self_name):
+                function.reach = Reach.TENSORS
+
+    def _is_setup(self, function: Function) -> bool:
+        """Whether a function by its name or its doing is not part of a call."""
+        name = function.name.lstrip("_")
+        if function.name.startswith("__") or name.startswith(_SETUP):
+            return True
+        return any(
+            isinstance(node, (ast.Attribute, ast.Name)) and self.names.resolve(node) in CAPTURES | GRAPHERS
+            for node in function.nodes()
+        )
+
+
+def _top_nodes(tree: ast.Module) -> Iterator[ast.AST]:
+    todo: list[ast.AST] = list(tree.body)
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            todo.extend(ast.iter_child_nodes(node))
