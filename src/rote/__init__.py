@@ -29,16 +29,19 @@ from .base.errors import (
 from .base.errors import (
     VerificationError as VerificationError,
 )
+from .checking.check import check as check
 from .front.budget import set_budget as set_budget
 from .front.graph import graph as graph
 from .front.graph import step as step
 from .front.graphed import Graphed as Graphed
 from .front.options import Options as Options
 from .front.report import Report as Report
+from .hazards.findings import Findings as Findings
+from .hazards.findings import HazardError as HazardError
 
 __all__ = [
-    "CaptureError", "EnvironmentError_", "Graphed", "InternalError", "MisuseError", "NotReplayedError",
-    "OptionError", "Options", "Report", "RoteError", "StaleOutputError", "VerificationError", "graph",
-    "set_budget", "step",
+    "CaptureError", "EnvironmentError_", "Findings", "Graphed", "HazardError", "InternalError", "MisuseError",
+    "NotReplayedError", "OptionError", "Options", "Report", "RoteError", "StaleOutputError",
+    "VerificationError", "check", "graph", "set_budget", "step",
 ]  # fmt: skip
 __version__ = "0.1.0"

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from .check import check
+from .explain import explain
 
 app = typer.Typer(
     name="rote",
@@ -31,3 +33,7 @@ def options(
     ] = False,
 ) -> None:
     """Record a PyTorch callable once, and replay it from CUDA graphs."""
+
+
+app.command()(check)
+app.command()(explain)
