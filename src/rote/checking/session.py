@@ -23,7 +23,7 @@ from ..base.location import Site, is_internal, traceback_site
 from ..hazards.finding import Finding
 from ..hazards.rules import trial as trial_rules
 from ..recording.run import HostRandom
-from ..signature.executed import ExecutedCode
+from .watched import WatchedCode
 from ..signature.leaves import Spec, flatten, paths, unflatten
 from ..signature.state import Snapshot, StateWalk
 from . import compare
@@ -88,7 +88,7 @@ class Session:
     def __init__(self, stage: Any, work: Work) -> None:
         self._stage = stage
         self._function, args, kwargs = work
-        self._executed = ExecutedCode()
+        self._executed = WatchedCode()
         self._executed.add_function(inspect.unwrap(getattr(self._function, "__func__", self._function)))
         leaves: list[Any] = []
         self._spec: Spec = flatten((args, kwargs), leaves)
