@@ -9,6 +9,7 @@ from ..hazards.findings import Findings
 from ..hazards.ignores import without_ignored
 from .fake_stage import FakeStage
 from .isolation import Answer, TimeUp, isolated
+from .real_stage import RealStage
 from .session import Outcome, Session, Work
 
 LIMIT_S = 60.0
@@ -66,7 +67,7 @@ def check_work(
 
 
 def _made(build: Callable[[], Work], real: bool) -> Outcome:
-    stage = FakeStage()
+    stage = RealStage() if real else FakeStage()
     try:
         with stage.building():
             work = build()

@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
-import numpy
 import torch
 
 from ..signature.state import Snapshot
 from . import compat, stage
+from .draws import Draws
 from .invented import Inventor
 from .mask import Mask
 from .notes import Notes
-from .places import Place, here
+from .places import Place
 from .standins import StandIns
 from .trial import Trial, make_fake_mode
-
-_PYTHON = ("random", "uniform", "randint", "randrange", "choice", "choices", "sample", "shuffle", "gauss")
-_NUMPY = ("rand", "randn", "random", "randint", "uniform", "normal", "choice", "permutation", "shuffle")
-
-
-class Draws:
-    """Notes where Python's and numpy's generators are used through the functions of their modules.
-
-    Attributes:
-        drawn: The first place for each module.
-    """
-
-    def __init__(self) -> None:
-        self.drawn: dict[str, Place] = {}
-        for module, names in ((random, _PYTHON), (numpy.random, _NUMPY)):
-            for name in names:
-                setattr(module, name, self._noting(module.__name__, getattr(module, name)))
-
-    def _noting(self, module: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def draw(*args: Any, **kwargs: Any) -> Any:
-            self.drawn.setdefault(module, here())
-            return function(*args, **kwargs)
-
-        return draw
 
 
 class FakeStage:
@@ -71,7 +46,8 @@ class FakeStage:
     @contextmanager
     def modes(self) -> Generator[None]:
         """Tensors are fake here, and what is done with them is noted."""
-        with self._mask, self._trial:
+        # On the calling thread a backward has the Python frames that led to it, and needs no device threads.
+        with torch.autograd.set_multithreading_enabled(False), self._mask, self._trial:
             yield
 
     def prepare(self, snapshot: Snapshot, leaves: list[Any], names: list[str]) -> list[Any]:

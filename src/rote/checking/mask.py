@@ -85,7 +85,7 @@ class Mask(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if "device" in kwargs:
-            kwargs = {**kwargs, "device": to_pretended(kwargs["device"])}
+            kwargs = {**kwargs, "device": self._meant(kwargs["device"])}
         special = self._special.get(func)
         if special is not None:
             return special(func, *args, **kwargs)
@@ -110,8 +110,18 @@ class Mask(TorchFunctionMode):
 
     def _to(self, func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
         if args and not isinstance(args[0], torch.Tensor):
-            args = (to_pretended(args[0]), *args[1:])
+            args = (self._meant(args[0]), *args[1:])
         return func(tensor, *args, **kwargs)
+
+    def _meant(self, device: Any) -> Any:
+        """The device that the callable means.
+
+        Where all tensors are taken to have been moved, so is a ``torch.device`` that it got from somewhere;
+        the text ``"cpu"`` means the host.
+        """
+        if isinstance(device, torch.device) and device.type == "cpu" and self._trial.standins.adopting:
+            return self._trial.device
+        return to_pretended(device)
 
     # ------------------------------------------------------------------ in
 

@@ -20,16 +20,19 @@ import torch
 
 from ..base.errors import MisuseError
 from ..base.location import Site, is_internal, traceback_site
+from ..hazards import rules
 from ..hazards.finding import Finding
+from ..hazards.rules import Rule
 from ..hazards.rules import trial as trial_rules
 from ..recording.run import HostRandom
-from .watched import WatchedCode
+from ..signature.ambient import Ambient, explain_ambient, read_ambient
 from ..signature.leaves import Spec, flatten, paths, unflatten
 from ..signature.state import Snapshot, StateWalk
 from . import compare
 from .isolation import TimeUp
 from .notes import Note, Notes
 from .places import Place
+from .watched import WatchedCode
 
 Work = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
@@ -63,6 +66,7 @@ class Run:
         after: The state after it.
         random: The host's generators before it, and after.
         value: Leaves of what it returned that are no tensors.
+        effects: What it did to its arguments' containers and to modes.
     """
 
     notes: Notes
@@ -71,6 +75,7 @@ class Run:
     after: Snapshot
     random: tuple[HostRandom, HostRandom]
     value: list[Any]
+    effects: list[tuple[Rule, str]]
 
 
 class FailedError(Exception):
@@ -127,7 +132,7 @@ class Session:
         for left in reversed(range(RETRIES + 1)):
             try:
                 return self._attempt(first, wanted)
-            except Exception as error:
+            except (Exception, KeyboardInterrupt, SystemExit) as error:
                 if isinstance(error, MisuseError) or not left or not self._stage.flip_last():
                     raise FailedError from error
         raise AssertionError
@@ -137,10 +142,11 @@ class Session:
         self._stage.begin(wanted)
         self._last = self._stage.notes
         args, kwargs = unflatten(self._spec, iter(self._leaves))
-        random = HostRandom.read()
+        random, ambient = HostRandom.read(), read_ambient()
         watching = self._executed if first else _Unwatched()
         with watching, self._stage.modes():
             value = run_once(self._function, args, kwargs)
+        effects = self._effects(args, kwargs, ambient)
         after_random = HostRandom.read()
         self._codes = list(self._executed.globals)
         leaves: list[Any] = []
@@ -149,7 +155,20 @@ class Session:
         after = self._walk()
         if first:
             before = after  # the globals of code that had not run were not known before
-        return Run(self._stage.notes, self._stage.trace, before, after, (random, after_random), plain)
+        notes, trace = self._stage.notes, self._stage.trace
+        return Run(notes, trace, before, after, (random, after_random), plain, effects)
+
+    def _effects(self, args: Any, kwargs: Any, ambient: Ambient) -> list[tuple[Rule, str]]:
+        """What a call did to the containers among its arguments, and to modes."""
+        found: list[tuple[Rule, str]] = []
+        leaves: list[Any] = []
+        spec = flatten((args, kwargs), leaves)
+        if spec != self._spec or any(a is not b for a, b in zip(leaves, self._leaves, strict=True)):
+            found.append((rules.ARGUMENT_CHANGED, "the call stores something in one of its arguments"))
+        changed = explain_ambient(ambient, read_ambient())
+        if changed is not None:
+            found.append((rules.AMBIENT_CHANGES, f"the call leaves another mode: {changed}"))
+        return found
 
     def _walk(self) -> Snapshot:
         opaque = [
@@ -171,6 +190,8 @@ class Session:
         line = self._line()
         compare.state(notes, last.before, last.after, self._codes, line)
         compare.random_numbers(notes, last.random, self._stage.drawn, line)
+        for rule, text in {text: (rule, text) for run in runs for rule, text in run.effects}.values():
+            notes.add(rule, text, place=line)
         compare.results(notes, earlier.value, last.value, line)
         index = compare.first_difference(earlier.trace, last.trace)
         if index is not None:

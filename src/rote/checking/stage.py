@@ -101,6 +101,10 @@ class Stream:
     def __exit__(self, *exc: object) -> None:
         pass
 
+    def is_capturing(self) -> bool:
+        """A call is checked as if it were captured."""
+        return Stream.trial is not None and not Stream.trial.building
+
     def wait_stream(self, other: Any) -> None:
         """Nothing happens."""
 
