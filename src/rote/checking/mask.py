@@ -167,7 +167,7 @@ class Mask(TorchFunctionMode):
         trial = self._trial
         if not self._lies_there(tensor):
             return nested(tensor.shape, 1) if isinstance(tensor, FakeTensor) else func(tensor)
-        self._note(rules.HOST_READ, "tolist() reads a tensor, which waits for the device", tensor)
+        self._note(rules.LIST_READ, "tolist() reads a tensor, which waits for the device", tensor)
         known = trial.standins.value_of(tensor)
         if known is not None:
             return known.tolist()

@@ -86,7 +86,20 @@ def severity_of(rule: Rule) -> Severity:
 
 
 _STOPS = ("RT101", "RT102", "RT103", "RT111", "RT121", "RT123", "RT131", "RT132")
-_WRONG = ("RT201", "RT202", "RT203", "RT204", "RT205", "RT207", "RT208", "RT210", "RT411", "RT413", "RT502")
+_WRONG = (
+    "RT201",
+    "RT202",
+    "RT203",
+    "RT204",
+    "RT205",
+    "RT207",
+    "RT208",
+    "RT210",
+    "RT411",
+    "RT413",
+    "RT501",
+    "RT502",
+)
 SEVERITIES: dict[str, Severity] = {
     **{code: Severity.STOPS for code in _STOPS},
     **{code: Severity.WRONG for code in _WRONG},

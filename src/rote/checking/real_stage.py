@@ -145,7 +145,8 @@ class RealMask(TorchFunctionMode):
         first = args[0] if args and isinstance(args[0], torch.Tensor) else None
         if func in _LISTS and first is not None and trial.lies_there(first):
             text = f"{func.__name__}() reads a tensor, which waits for the device"
-            trial.notes.add(rules.HOST_READ, text, evidence=shown(first))
+            rule = rules.LIST_READ if func is _Tensor.tolist else rules.MEMORY_ESCAPE
+            trial.notes.add(rule, text, evidence=shown(first))
         elif func is _Tensor.__repr__ and first is not None and trial.lies_there(first):
             text = "a tensor is turned into text, which reads its values"
             trial.notes.add(trial_rules.SHOWN, text, evidence=shown(first))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -146,7 +146,7 @@ class Session:
         watching = self._executed if first else _Unwatched()
         with watching, self._stage.modes():
             value = run_once(self._function, args, kwargs)
-        effects = self._effects(args, kwargs, ambient)
+        effects = self._effects(args, kwargs, ambient, value)
         after_random = HostRandom.read()
         self._codes = list(self._executed.globals)
         leaves: list[Any] = []
@@ -158,13 +158,16 @@ class Session:
         notes, trace = self._stage.notes, self._stage.trace
         return Run(notes, trace, before, after, (random, after_random), plain, effects)
 
-    def _effects(self, args: Any, kwargs: Any, ambient: Ambient) -> list[tuple[Rule, str]]:
+    def _effects(self, args: Any, kwargs: Any, ambient: Ambient, value: Any) -> list[tuple[Rule, str]]:
         """What a call did to the containers among its arguments, and to modes."""
         found: list[tuple[Rule, str]] = []
         leaves: list[Any] = []
         spec = flatten((args, kwargs), leaves)
         if spec != self._spec or any(a is not b for a, b in zip(leaves, self._leaves, strict=True)):
             found.append((rules.ARGUMENT_CHANGED, "the call stores something in one of its arguments"))
+        if isinstance(value, Iterator):
+            text = f"the call returns a {type(value).__name__}, which runs when the call is over"
+            found.append((rules.OPAQUE_OUTPUT, text))
         changed = explain_ambient(ambient, read_ambient())
         if changed is not None:
             found.append((rules.AMBIENT_CHANGES, f"the call leaves another mode: {changed}"))

@@ -6,6 +6,7 @@ takes a note; what is harmless answers as one large GPU would.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from torch.amp import autocast_mode
 from torch.utils import _device
 
 from ..hazards import rules
+from ..hazards.finding import Severity
 from ..hazards.rules import trial as trial_rules
 from .compat import PRETENDED
 from .mask import to_cuda, to_pretended
@@ -47,11 +49,7 @@ _ANSWERS: dict[str, Any] = {
     "set_device": None,
     "reset_peak_memory_stats": None,
     "reset_max_memory_allocated": None,
-    "manual_seed": None,
-    "manual_seed_all": None,
     "seed": None,
-    "set_rng_state": None,
-    "set_rng_state_all": None,
 }
 
 
@@ -166,10 +164,11 @@ def install(trial: Trial) -> None:
     )  # fmt: skip
     cuda.get_rng_state = lambda *args, **kwargs: torch.get_rng_state()
     cuda.graph = _refusing_context(trial)
+    _install_seeds(trial)
     _install_devices()
     _install_autocast()
     _install_modules()
-    _install_optimizers()
+    _install_optimizers(trial)
     _install_launches(trial)
 
 
@@ -187,6 +186,23 @@ def _refusing_context(trial: Trial) -> type:
             _note(trial, trial_rules.CAPTURE_INSIDE, "a graph is captured inside the call")
 
     return Graph
+
+
+def _install_seeds(trial: Trial) -> None:
+    """Setting the random state inside the call takes a note."""
+    text = "the random state is set, while a replay goes on from where the generator is"
+    for name in ("manual_seed", "seed", "set_rng_state"):
+        setattr(torch, name, _noting(trial, rules.RANDOM_STATE_SET, text, getattr(torch, name)))
+    for name in ("manual_seed", "manual_seed_all", "set_rng_state", "set_rng_state_all"):
+        setattr(torch.cuda, name, _noting(trial, rules.RANDOM_STATE_SET, text, _answering(None)))
+
+
+def _noting(trial: Trial, rule: rules.Rule, text: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        _note(trial, rule, text)
+        return function(*args, **kwargs)
+
+    return call
 
 
 def _install_devices() -> None:
@@ -263,16 +279,28 @@ def _converted(parameter: Any, fn: Callable[[torch.Tensor], torch.Tensor], memo:
     return memo[id(parameter)][1]
 
 
-def _install_optimizers() -> None:
-    """An optimizer that cannot be captured is found by what it reads, not by raising first."""
+def _install_optimizers(trial: Trial) -> None:
+    """An optimizer that refuses to be captured takes a note instead of raising."""
+
+    def check(self: Any) -> None:
+        groups: list[dict[str, Any]] = self.param_groups
+        if not trial.building and not all(group.get("capturable", True) for group in groups):
+            name = type(self).__name__
+            text = f"{name}.step() refuses to be captured without capturable=True"
+            trial.notes.add(
+                rules.OPTIMIZER_COUNT,
+                text,
+                severity=Severity.STOPS,
+                remedy=f"{name}(params, ..., capturable=True)",
+            )
+
     kind: Any = torch.optim.Optimizer
-    kind._cuda_graph_capture_health_check = _answering(None)
+    for name in ("_cuda_graph_capture_health_check", "_accelerator_graph_capture_health_check"):
+        setattr(kind, name, check)
 
 
 def _install_launches(trial: Trial) -> None:
     """Triton kernels that are launched by hand run nothing."""
-    import sys
-
     jit: Any = getattr(sys.modules.get("triton.runtime.jit"), "JITFunction", None)
     if jit is None:
         return

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..base.errors import NotReplayedError
+from ..base.location import NOWHERE, Site
 from .finding import Finding, Severity
+from .rules import RULES
 from .sarif import to_sarif
 
 SEVERE = {
@@ -124,3 +126,21 @@ def as_dict(finding: Finding) -> dict[str, Any]:
         "remedy": finding.remedy,
         "through": [f"{site.file}:{site.line}" for site in finding.path],
     }
+
+
+def finding_at(code: str, where: str, message: str, remedy: str = "", *, island: bool = False) -> Finding:
+    """A finding of the runtime's.
+
+    Args:
+        code: Code of the rule.
+        where: ``file:line``, or nothing.
+        message: What happened.
+        remedy: What to write instead; the rule's remedy if empty.
+        island: It costs an island, whatever the rule says of graphs captured by hand.
+    """
+    rule = RULES.get(code)
+    file, _, line = where.rpartition(":")
+    site = Site(file, int(line), "") if line.isdigit() else NOWHERE
+    severity = Severity.ISLAND if island else rule.severity if rule is not None else Severity.UNKNOWN
+    source = site.text if site.line else ""
+    return Finding(code, severity, site, message, remedy or (rule.remedy if rule else ""), source=source)
