@@ -193,7 +193,8 @@ def _install_seeds(trial: Trial) -> None:
     text = "the random state is set, while a replay goes on from where the generator is"
     for name in ("manual_seed", "seed", "set_rng_state"):
         setattr(torch, name, _noting(trial, rules.RANDOM_STATE_SET, text, getattr(torch, name)))
-    for name in ("manual_seed", "manual_seed_all", "set_rng_state", "set_rng_state_all"):
+    torch.cuda.manual_seed_all = _answering(None)  # torch.manual_seed calls it
+    for name in ("manual_seed", "set_rng_state", "set_rng_state_all"):
         setattr(torch.cuda, name, _noting(trial, rules.RANDOM_STATE_SET, text, _answering(None)))
 
 
