@@ -1,7 +1,6 @@
-"""Callables with planted hazards: a comment on each line names the codes that a check has to give there.
+"""Callables with planted hazards.
 
-``# RT101`` on a line states a finding of that code with that line, ``# RT101 RT201`` two; lines without a code
-have none. A comment that begins with ``file:`` names codes found without a line of the program's.
+``# RT101`` on a line states a finding of that code with that line; lines without a code have none.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ def a_check_that_wants_the_other_answer():
 @on_real_tensors
 def printed():
     def fn(x):
-        print(x)  # RT140
+        print(x)  # RT104
         return x * 2
 
     return fn, torch.randn(4)
@@ -184,7 +183,7 @@ def linear_algebra():
 @on_real_tensors
 def data_built_on_the_host():
     def fn(x):
-        weights = torch.tensor([1.0, 2.0, 3.0, 4.0], device=x.device)  # RT123
+        weights = torch.tensor([1.0, 2.0, 3.0, 4.0], device=x.device)  # RT124
         half = torch.full((), 0.5, device=x.device)
         return x * weights * half * torch.tensor(2.0)
 
@@ -196,8 +195,8 @@ def copies_of_host_tensors():
     def fn(x):
         table = torch.arange(4.0)
         y = x + table.to(x.device)  # RT121
-        y = y + table.to(x.device, non_blocking=True)  # RT142
-        return y + torch.zeros(4).pin_memory().to(x.device, non_blocking=True)  # RT146
+        y = y + table.to(x.device, non_blocking=True)  # RT125
+        return y + torch.zeros(4).pin_memory().to(x.device, non_blocking=True)  # RT182
 
     return fn, torch.randn(4)
 
@@ -236,7 +235,7 @@ def scale_stored_on_the_module():
             self.linear = nn.Linear(4, 4)
 
         def forward(self, x):
-            self._act_scale = x.abs().amax() / 127  # RT151
+            self._act_scale = x.abs().amax() / 127  # RT212
             return self.linear((x / self._act_scale).round()) * self._act_scale
 
     return Layer(), torch.randn(2, 4)
@@ -301,7 +300,7 @@ def results_kept_in_a_list():
 
     def fn(x):
         y = x * 2
-        kept.append(y)  # RT151
+        kept.append(y)  # RT205
         return y
 
     return fn, torch.randn(4)
@@ -319,7 +318,7 @@ def results_put_into_an_argument():
 @program
 def argument_written():
     def fn(x, cache):
-        cache[0].copy_(x)  # RT152
+        cache[0].copy_(x)  # RT333
         return cache.sum()
 
     return fn, torch.randn(4), torch.zeros(2, 4)
@@ -376,13 +375,13 @@ def dropout():
 @program
 def streams():
     def fn(x):
-        stream = torch.cuda.Stream()  # RT145
+        stream = torch.cuda.Stream()  # RT134
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             y = x * 2
         torch.cuda.current_stream().wait_stream(stream)
-        torch.cuda.synchronize()  # RT144
-        torch.cuda.empty_cache()  # RT147
+        torch.cuda.synchronize()  # RT133
+        torch.cuda.empty_cache()  # RT181
         return y
 
     return fn, torch.randn(4)
@@ -401,7 +400,8 @@ def devices_asked_for():
     def fn(x):
         assert x.device.type == "cuda" and x.is_cuda and not x.is_cpu and x.get_device() == 0
         assert torch.cuda.is_available() and torch.cuda.current_device() == 0
-        y = torch.zeros(4, device="cuda") + torch.ones(4, device=x.device) + torch.arange(4).cuda().float()  # RT121
+        y = torch.zeros(4, device="cuda") + torch.ones(4, device=x.device)
+        y = y + torch.arange(4).cuda().float()  # RT121
         with torch.device("cuda"):
             y = y + torch.ones(4)
         return y.to("cuda:0") + x.new_zeros(4)

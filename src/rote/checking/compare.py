@@ -8,7 +8,6 @@ from typing import Any
 
 from ..base.location import Site
 from ..hazards import rules
-from ..hazards.rules import trial as trial_rules
 from ..recording.pinpoint import line_that_calls, line_that_changes
 from ..recording.run import HostRandom
 from ..signature.guards import Difference, differences, show
@@ -17,11 +16,12 @@ from ..signature.state import LENGTH, Entry, Snapshot
 from .notes import Notes
 from .operands import short
 from .places import Place
+from .standins import is_module_dict
 
 SHOWN = 24
 """Differences of the state that are reported."""
 
-EXPLAINING = frozenset({"RT201", "RT204", "RT151", "RT205", "RT413"})
+EXPLAINING = frozenset({"RT201", "RT204", "RT205", "RT212", "RT413"})
 """Rules whose findings explain why operands differ."""
 
 Trace = list[tuple[str, Any]]
@@ -39,9 +39,12 @@ def state(notes: Notes, before: Snapshot, after: Snapshot, codes: Iterable[CodeT
         notes.add(rules.SCHEDULER_INSIDE, text, evidence=_shown(scheduler), place=_place(site, line))
         return
     tensors = _new_tensors(before, after)
-    for name, site in _tensor_places(tensors, after, codes):
+    for entry in tensors:
+        name = after.name_of(entry)
+        site = line_that_changes(name, codes)
+        rule = rules.SCALE_ON_SELF if is_module_dict(entry.container) else rules.TENSOR_ESCAPES
         text = f"a tensor of the call is stored in {name}; a replay stores nothing, and overwrites its memory"
-        notes.add(trial_rules.STATE_TENSOR, text, evidence=name, place=_place(site, line))
+        notes.add(rule, text, evidence=name, place=_place(site, line))
     names = {after.name_of(entry) for entry in tensors}
     for difference in found:
         if difference.name in names or "a tensor at" in difference.now:
@@ -65,14 +68,6 @@ def _new_tensors(before: Snapshot, after: Snapshot) -> list[Entry]:
         if was is None or was.value != entry.value:
             found.append(entry)
     return found[:SHOWN]
-
-
-def _tensor_places(
-    entries: list[Entry], after: Snapshot, codes: list[CodeType]
-) -> Iterable[tuple[str, Site | None]]:
-    for entry in entries:
-        name = after.name_of(entry)
-        yield name, line_that_changes(name, codes)
 
 
 def _shown(difference: Difference) -> str:

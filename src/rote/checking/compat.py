@@ -130,3 +130,20 @@ def _cast(value: Any, target: torch.dtype) -> Any:
 def run_compiled_code_eagerly() -> None:
     """Functions under ``torch.compile`` run as they were written: a compiler cannot see fake tensors."""
     torch.compiler.set_stance("force_eager")
+
+
+def show_devices(visible: Callable[[], bool]) -> None:
+    """Let fake tensors of the accelerator say that they are on ``cuda:0`` where the callable asks.
+
+    Their class has a ``device`` and a ``tolist`` of its own, which no function mode sees.
+    """
+    original = FakeTensor.device.fget
+    shown = torch.device("cuda", 0)
+
+    def device(self: Any) -> torch.device:
+        found: torch.device = original(self)
+        return shown if found.type == PRETENDED and visible() else found
+
+    FakeTensor.device = property(device)
+    if "tolist" in vars(FakeTensor):
+        del FakeTensor.tolist

@@ -30,6 +30,7 @@ class FakeStage:
         self._mask = Mask(self._trial)
         self._draws = Draws()
         stage.install(self._trial)
+        compat.show_devices(lambda: self._trial.inside == 0)
         compat.run_compiled_code_eagerly()
 
     @contextmanager
@@ -48,7 +49,11 @@ class FakeStage:
         """Tensors are fake here, and what is done with them is noted."""
         # On the calling thread a backward has the Python frames that led to it, and needs no device threads.
         with torch.autograd.set_multithreading_enabled(False), self._mask, self._trial:
-            yield
+            self._trial.inside = 0
+            try:
+                yield
+            finally:
+                self._trial.inside = 1
 
     def prepare(self, snapshot: Snapshot, leaves: list[Any], names: list[str]) -> list[Any]:
         """Replace the tensors of a callable by fake ones; returns its argument leaves.

@@ -72,6 +72,7 @@ class Mask(TorchFunctionMode):
             _Tensor.data_ptr: self._data_ptr,
             _Tensor.pin_memory: self._pin,
             _Tensor.is_pinned: self._is_pinned,
+            _Tensor.backward: self._backward,
             _Tensor.record_stream: lambda func, x, stream: None,
             _Tensor.new_tensor: self._new_tensor,
             torch.tensor: self._build,
@@ -87,9 +88,11 @@ class Mask(TorchFunctionMode):
         if "device" in kwargs:
             kwargs = {**kwargs, "device": self._meant(kwargs["device"])}
         special = self._special.get(func)
-        if special is not None:
-            return special(func, *args, **kwargs)
-        return func(*args, **kwargs)
+        self._trial.inside += 1
+        try:
+            return func(*args, **kwargs) if special is None else special(func, *args, **kwargs)
+        finally:
+            self._trial.inside -= 1
 
     def _lies_there(self, tensor: Any) -> bool:
         """Whether a tensor is on the device, or will be as soon as an operation meets it."""
@@ -123,6 +126,16 @@ class Mask(TorchFunctionMode):
             return self._trial.device
         return to_pretended(device)
 
+    def _backward(self, func: Any, tensor: Any, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
+        """A backward runs code of the callable's: hooks, and backwards of its own functions."""
+        before, self._trial.inside = self._trial.inside, 0
+        names = ("retain_graph", "create_graph", "inputs")
+        try:
+            with self:
+                torch.autograd.backward(tensor, gradient, **dict(zip(names, args, strict=False)), **kwargs)
+        finally:
+            self._trial.inside = before
+
     # ------------------------------------------------------------------ in
 
     def _build(self, func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -137,25 +150,26 @@ class Mask(TorchFunctionMode):
             return func(*args, **kwargs, **({} if device is None else {"device": device}))
         with torch.device("cpu"):
             tensor = func(*args, **kwargs)
-        return self._placed(func.__name__, tensor)
+        return self._placed(func.__name__, tensor, isinstance(data, numpy.ndarray))
 
     def _new_tensor(self, func: Any, like: Any, data: Any, **kwargs: Any) -> Any:
         device = kwargs.pop("device", torch.device(PRETENDED, 0) if self._lies_there(like) else None)
         kwargs.setdefault("dtype", like.dtype)
         return self._build(torch.tensor, data, device=device, **kwargs)
 
-    def _placed(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+    def _placed(self, name: str, tensor: torch.Tensor, of_array: bool) -> torch.Tensor:
         trial = self._trial
         if not trial.building and tensor.numel():
             text = (
                 f"{name}() builds a tensor on the host and copies it to the device, which waits for the copy"
             )
-            remedy = rules.HOST_DATA.remedy
+            rule = rules.HOST_DATA if of_array else rules.CONSTANT
+            remedy = rule.remedy
             if tensor.numel() == 1:
                 shape = "()" if not tensor.dim() else str(tuple(tensor.shape))
                 remedy = _FULL.format(shape=shape, value=tensor.item())
                 remedy += ", with no copy; or build the tensor outside of the callable."
-            trial.notes.add(rules.HOST_DATA, text, evidence=shown(tensor), remedy=remedy)
+            trial.notes.add(rule, text, evidence=shown(tensor), remedy=remedy)
         with torch.no_grad(), trial.fake:
             made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=trial.device)
         trial.standins.know_value(made, tensor.detach())
@@ -203,7 +217,7 @@ class Mask(TorchFunctionMode):
         if not isinstance(tensor, FakeTensor) and not self._lies_there(tensor):
             return func(tensor, *args, **kwargs)
         if self._lies_there(tensor):
-            self._note(trial_rules.SHOWN, "a tensor is turned into text, which reads its values", tensor)
+            self._note(rules.PRINTED, "a tensor is turned into text, which reads its values", tensor)
         return f"tensor(..., size={tuple(tensor.shape)}, dtype={tensor.dtype})"
 
     def _data_ptr(self, func: Any, tensor: Any) -> int:
@@ -233,7 +247,7 @@ class Mask(TorchFunctionMode):
         trial = self._trial
         if not trial.building:
             text = "pin_memory() allocates host memory, which a capture refuses"
-            self._note(trial_rules.PINNED_INSIDE, text, tensor)
+            self._note(rules.PINNED_INSIDE, text, tensor)
         made = tensor.clone()
         trial.pinned.add(made.untyped_storage()._cdata)
         return made

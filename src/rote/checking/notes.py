@@ -73,34 +73,8 @@ class Notes:
         if self.silent:
             return
         note = Note(
-            rule, place or here(), message, severity or severity_of(rule), remedy or rule.remedy, evidence
+            rule, place or here(), message, severity or rule.severity, remedy or rule.remedy, evidence
         )
         known = self.found.setdefault(note.key, note)
         if known is not note:
             known.count += 1
-
-
-def severity_of(rule: Rule) -> Severity:
-    """What a rule costs."""
-    return SEVERITIES.get(rule.code, rule.severity)
-
-
-_STOPS = ("RT101", "RT102", "RT103", "RT111", "RT121", "RT123", "RT131", "RT132")
-_WRONG = (
-    "RT201",
-    "RT202",
-    "RT203",
-    "RT204",
-    "RT205",
-    "RT207",
-    "RT208",
-    "RT210",
-    "RT411",
-    "RT413",
-    "RT501",
-    "RT502",
-)
-SEVERITIES: dict[str, Severity] = {
-    **{code: Severity.STOPS for code in _STOPS},
-    **{code: Severity.WRONG for code in _WRONG},
-}

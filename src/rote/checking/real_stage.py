@@ -11,6 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -105,12 +106,13 @@ class RealTrial(TorchDispatchMode):
             self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"of {shown(tensors[0])}")
         waits = why_it_waits(facts.name)
         if waits is not None:
-            self.notes.add(rules.REFUSED, f"{short(facts.name)} waits for the device: {waits}")
+            text = f"{short(facts.name)} waits for the device: {waits}"
+            self.notes.add(rules.REFUSED, text, severity=Severity.STOPS)
         for tensor in written_operands(facts, args, kwargs):
             name = self.arguments.get(tensor.untyped_storage()._cdata)
             if name is not None:
                 text = f"{short(facts.name)} changes {name} in place"
-                self.notes.add(trial_rules.ARGUMENT_WRITTEN, text, evidence=shown(tensor))
+                self.notes.add(rules.ARGUMENT_MUTATED, text, evidence=shown(tensor))
         self._note_mixture(facts, tensors)
 
     def _note_mixture(self, facts: Facts, tensors: list[torch.Tensor]) -> None:
@@ -149,7 +151,7 @@ class RealMask(TorchFunctionMode):
             trial.notes.add(rule, text, evidence=shown(first))
         elif func is _Tensor.__repr__ and first is not None and trial.lies_there(first):
             text = "a tensor is turned into text, which reads its values"
-            trial.notes.add(trial_rules.SHOWN, text, evidence=shown(first))
+            trial.notes.add(rules.PRINTED, text, evidence=shown(first))
         elif func in (_Tensor.cpu, _Tensor.to) and first is not None and trial.lies_there(first):
             if func is _Tensor.cpu or (args[1:] == ("cpu",)):
                 return self._to_host(first)
@@ -182,7 +184,8 @@ class RealMask(TorchFunctionMode):
         trial.hosted.discard(made.untyped_storage()._cdata)
         if made.numel():
             text = f"{func.__name__}() builds a tensor on the host and copies it to the device, which waits"
-            trial.notes.add(rules.HOST_DATA, text, evidence=shown(made))
+            rule = rules.HOST_DATA if isinstance(data, numpy.ndarray) else rules.CONSTANT
+            trial.notes.add(rule, text, evidence=shown(made))
         return made
 
 

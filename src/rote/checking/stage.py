@@ -25,9 +25,9 @@ from .trial import Trial
 MEMORY = 80 * 1024**3
 
 _REFUSED = {
-    "synchronize": trial_rules.SYNCHRONIZES,
-    "empty_cache": trial_rules.CACHE_EMPTIED,
-    "ipc_collect": trial_rules.CACHE_EMPTIED,
+    "synchronize": rules.SYNCHRONIZE,
+    "empty_cache": rules.EMPTY_CACHE,
+    "ipc_collect": rules.EMPTY_CACHE,
 }
 _ANSWERS: dict[str, Any] = {
     "is_available": True,
@@ -69,16 +69,16 @@ class Event:
 
     def query(self) -> bool:
         """It is always over; a capture refuses the question."""
-        _note(Event.trial, trial_rules.SYNCHRONIZES, "an event is asked whether it is over")
+        _note(Event.trial, rules.SYNCHRONIZE, "an event is asked whether it is over")
         return True
 
     def synchronize(self) -> None:
         """A capture refuses to wait."""
-        _note(Event.trial, trial_rules.SYNCHRONIZES, "the host waits for an event")
+        _note(Event.trial, rules.SYNCHRONIZE, "the host waits for an event")
 
     def elapsed_time(self, other: Any) -> float:
         """A capture has no times."""
-        _note(Event.trial, trial_rules.SYNCHRONIZES, "the time between two events is asked for")
+        _note(Event.trial, rules.SYNCHRONIZE, "the time between two events is asked for")
         return 1.0
 
 
@@ -91,7 +91,7 @@ class Stream:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.device, self.cuda_stream, self.stream_id, self.device_index = torch.device("cuda", 0), 0, 0, 0
         if Stream.trial is not None and Stream.current is not None:
-            _note(Stream.trial, trial_rules.STREAM_MADE, "a stream is made at every call")
+            _note(Stream.trial, rules.STREAM_INSIDE, "a stream is made at every call", Severity.SPEED)
 
     def __enter__(self) -> Stream:
         return self
@@ -115,12 +115,12 @@ class Stream:
 
     def query(self) -> bool:
         """It is always done; a capture refuses the question."""
-        _note(Stream.trial, trial_rules.SYNCHRONIZES, "a stream is asked whether it is done")
+        _note(Stream.trial, rules.SYNCHRONIZE, "a stream is asked whether it is done")
         return True
 
     def synchronize(self) -> None:
         """A capture refuses to wait."""
-        _note(Stream.trial, trial_rules.SYNCHRONIZES, "the host waits for a stream")
+        _note(Stream.trial, rules.SYNCHRONIZE, "the host waits for a stream")
 
 
 class _Inert:
@@ -136,9 +136,9 @@ class _Inert:
         pass
 
 
-def _note(trial: Trial | None, rule: rules.Rule, text: str) -> None:
+def _note(trial: Trial | None, rule: rules.Rule, text: str, severity: Severity | None = None) -> None:
     if trial is not None and not trial.building:
-        trial.notes.add(rule, text)
+        trial.notes.add(rule, text, severity=severity)
 
 
 def install(trial: Trial) -> None:
@@ -183,7 +183,7 @@ def _refusing(trial: Trial, rule: rules.Rule, text: str) -> Callable[..., Any]:
 def _refusing_context(trial: Trial) -> type:
     class Graph(_Inert):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            _note(trial, trial_rules.CAPTURE_INSIDE, "a graph is captured inside the call")
+            _note(trial, rules.NESTED_CAPTURE, "a graph is captured inside the call")
 
     return Graph
 

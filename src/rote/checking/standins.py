@@ -161,12 +161,13 @@ class StandIns:
 def _module_attributes(entries: list[Entry]) -> set[int]:
     """Identities of the ``__dict__`` of modules, whose plain attributes ``.to()`` does not move."""
     modules = {
-        id(entry.container) for entry in entries if entry.kind == ITEM and _is_module_dict(entry.container)
+        id(entry.container) for entry in entries if entry.kind == ITEM and is_module_dict(entry.container)
     }
     return modules
 
 
-def _is_module_dict(container: Any) -> bool:
+def is_module_dict(container: Any) -> bool:
+    """Whether a container is the ``__dict__`` of a module."""
     return isinstance(container, dict) and "_parameters" in container and "_buffers" in container
 
 

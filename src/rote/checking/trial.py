@@ -52,6 +52,7 @@ class Trial(TorchDispatchMode):
         building: Tensors are being made for the callable: nothing is noted, and large host tensors are fake.
         wanted: Position in the trace whose place is to be kept.
         place: That place.
+        inside: How deep in PyTorch the call is; 0 in the callable's own code, where devices are ``cuda``.
     """
 
     def __init__(self, standins: StandIns, inventor: Inventor) -> None:
@@ -61,6 +62,7 @@ class Trial(TorchDispatchMode):
         self.standins = standins
         self.inventor = inventor
         self.building = False
+        self.inside = 1
         self.begin()
 
     def begin(self, wanted: int = -1) -> None:
@@ -77,7 +79,13 @@ class Trial(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
+        self.inside += 1
+        try:
+            return self._dispatch(func, args, kwargs or {})
+        finally:
+            self.inside -= 1
+
+    def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not isinstance(func, torch._ops.OpOverload):
             return self._higher_order(func, args, kwargs)
         parts = composite_call(func) if torch.is_inference_mode_enabled() else None
@@ -178,7 +186,8 @@ class Trial(TorchDispatchMode):
         waits = why_it_waits(facts.name)
         if waits is not None:
             text = f"{short(facts.name)} waits for the device: {waits}"
-            self.notes.add(rules.REFUSED, text, evidence=", ".join(shown(tensor) for tensor in tensors[:2]))
+            shapes = ", ".join(shown(tensor) for tensor in tensors[:2])
+            self.notes.add(rules.REFUSED, text, evidence=shapes, severity=Severity.STOPS)
         out = self._faked(facts, func, args, kwargs)
         self.inventor.meet(facts.name, tensors, out)
         if func is _aten.scalar_tensor.default:
@@ -310,7 +319,7 @@ class Trial(TorchDispatchMode):
             self.notes.add(rules.DEVICE_COPY, text, evidence=shown(source))
         elif not pinned:
             text = "a replay copies from the same host memory again, whatever lies there by then"
-            self.notes.add(trial_rules.PAGEABLE_COPY, text, evidence=shown(source))
+            self.notes.add(rules.PAGEABLE_COPY, text, evidence=shown(source))
 
     # ------------------------------------------------------------------ operands, shapes, writes
 
@@ -367,7 +376,7 @@ class Trial(TorchDispatchMode):
             name = self.standins.argument_name(tensor)
             if name is not None and not self.building:
                 text = f"{short(facts.name)} changes {name} in place"
-                self.notes.add(trial_rules.ARGUMENT_WRITTEN, text, evidence=shown(tensor))
+                self.notes.add(rules.ARGUMENT_MUTATED, text, evidence=shown(tensor))
 
 
 def _operand(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str) -> Any:

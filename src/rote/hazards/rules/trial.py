@@ -8,27 +8,10 @@ from types import MappingProxyType
 from ..finding import Severity
 from .rule import Finder, Group, Rule
 
-SHOWN = Rule(
-    "RT140",
-    "tensor printed or formatted",
-    "Print after the call, or return the tensor and print it outside.",
-    severity=Severity.STOPS,
-    group=Group.HOST_READS,
-    found_by=Finder.TRIAL,
-)
 FROZEN_HOST_VALUE = Rule(
     "RT141",
     "value of a host tensor frozen into the graph",
     "Keep the tensor on the device and change it in place, or pass the value in as an argument.",
-    severity=Severity.WRONG,
-    group=Group.HOST_DATA,
-    found_by=Finder.TRIAL,
-)
-PAGEABLE_COPY = Rule(
-    "RT142",
-    "non-blocking copy from pageable memory",
-    "Copy from a pinned buffer that lives as long as the graph: buffer = x.pin_memory() outside, "
-    "y.copy_(buffer, non_blocking=True) inside.",
     severity=Severity.WRONG,
     group=Group.HOST_DATA,
     found_by=Finder.TRIAL,
@@ -41,78 +24,12 @@ MIXED_DEVICES = Rule(
     group=Group.DEVICES,
     found_by=Finder.TRIAL,
 )
-SYNCHRONIZES = Rule(
-    "RT144",
-    "synchronisation inside the call",
-    "Synchronise outside of the callable; inside, order streams by events (stream.wait_event).",
-    severity=Severity.STOPS,
-    group=Group.STREAMS,
-    found_by=Finder.TRIAL,
-)
-STREAM_MADE = Rule(
-    "RT145",
-    "stream made inside the call",
-    "Make the stream once, outside; inside, fork from and join the current stream by events.",
-    severity=Severity.SPEED,
-    group=Group.STREAMS,
-    found_by=Finder.TRIAL,
-)
-PINNED_INSIDE = Rule(
-    "RT146",
-    "pinned memory allocated inside the call",
-    "Allocate the pinned buffer once, outside.",
-    severity=Severity.STOPS,
-    group=Group.MEMORY,
-    found_by=Finder.TRIAL,
-)
-CACHE_EMPTIED = Rule(
-    "RT147",
-    "allocator cache emptied inside the call",
-    "Empty the cache outside of the callable, or not at all.",
-    severity=Severity.STOPS,
-    group=Group.MEMORY,
-    found_by=Finder.TRIAL,
-)
-CAPTURE_INSIDE = Rule(
-    "RT148",
-    "graph captured inside the call",
-    "Graph either the inner or the outer callable.",
-    severity=Severity.STOPS,
-    group=Group.STREAMS,
-    found_by=Finder.TRIAL,
-)
 ADDRESS_READ = Rule(
     "RT149",
     "address of a tensor read",
     "Hand tensors to operators; an address is that of the first call for ever.",
     severity=Severity.WRONG,
     group=Group.MEMORY,
-    found_by=Finder.TRIAL,
-)
-STATE_TENSOR = Rule(
-    "RT151",
-    "tensor computed in the call stored as state",
-    'Register a buffer and update it in place: self.register_buffer("scale", torch.ones(())) outside, '
-    "self.scale.copy_(value) inside; or calibrate before the capture and only read it; or keep it a local "
-    "variable, computed anew at every call.",
-    severity=Severity.WRONG,
-    group=Group.STATE,
-    found_by=Finder.TRIAL,
-)
-ARGUMENT_WRITTEN = Rule(
-    "RT152",
-    "argument changed in place",
-    "Return a new tensor; or pass the same tensor at every call and mean it as state.",
-    severity=Severity.SPEED,
-    group=Group.ALIASING,
-    found_by=Finder.TRIAL,
-)
-GRADIENT_MADE = Rule(
-    "RT153",
-    "gradient made and accumulated across calls",
-    "Put optimizer.zero_grad() inside the callable, before backward(); or call backward() outside.",
-    severity=Severity.WRONG,
-    group=Group.AUTOGRAD,
     found_by=Finder.TRIAL,
 )
 RAISES = Rule(
