@@ -29,18 +29,21 @@ from .base.errors import (
 from .base.errors import (
     VerificationError as VerificationError,
 )
+from .checking.check import check as check
 from .front.budget import set_budget as set_budget
 from .front.graph import graph as graph
 from .front.graph import step as step
 from .front.graphed import Graphed as Graphed
 from .front.options import Options as Options
 from .front.report import Report as Report
+from .hazards.findings import Findings as Findings
+from .hazards.findings import HazardError as HazardError
 from .inspection.profile import profile as profile
 from .inspection.profile_result import Profile as Profile
 
 __all__ = [
-    "CaptureError", "EnvironmentError_", "Graphed", "InternalError", "MisuseError", "NotReplayedError",
-    "OptionError", "Options", "Profile", "Report", "RoteError", "StaleOutputError", "VerificationError",
-    "graph", "profile", "set_budget", "step",
+    "CaptureError", "EnvironmentError_", "Findings", "Graphed", "HazardError", "InternalError",
+    "MisuseError", "NotReplayedError", "OptionError", "Options", "Profile", "Report", "RoteError",
+    "StaleOutputError", "VerificationError", "check", "graph", "profile", "set_budget", "step",
 ]  # fmt: skip
 __version__ = "0.1.0"

@@ -48,7 +48,7 @@ def test_tolist(device):
 
     g = compare(fn, [(torch.tensor([1.0, 2.0, float(n % 2)], device=device),) for n in range(14)])
     (recording,) = g.report().recordings
-    assert {island.code for island in recording.islands} == {"RT101"} and recording.paths == 2
+    assert {island.code for island in recording.islands} == {"RT102"} and recording.paths == 2
 
 
 def test_equal_and_allclose(device):

@@ -8,6 +8,8 @@ import typer
 
 from .. import __version__
 from .bench import bench
+from .check import check
+from .explain import explain
 from .profile import profile
 from .quantize import quantize
 
@@ -39,3 +41,5 @@ def options(
 app.command()(quantize)
 app.command()(bench)
 app.command()(profile)
+app.command()(check)
+app.command()(explain)

@@ -20,6 +20,7 @@ from ..base.errors import MisuseError, NotReplayedError
 from ..base.location import Site, user_site
 from ..base.settings import read_settings
 from ..hazards import rules
+from ..hazards.findings import Findings
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Account
 from ..memory.sizes import parse_size
@@ -319,6 +320,10 @@ class Graphed:
     def explain(self) -> str:
         """What replays, what does not, why, where, and what to do about it."""
         return explain(self.report())
+
+    def findings(self) -> Findings:
+        """What keeps calls from being replayed wholly from graphs, in the form of :func:`rote.check`."""
+        return self.report().findings()
 
     def reset(self) -> None:
         """Free all recordings and forget everything that was observed."""

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..base.location import Site
+from ..hazards.findings import Findings, finding_at
 from ..hazards.rules import Reason
 
 
@@ -131,6 +132,21 @@ class Report:
     def bytes_held(self) -> int:
         """Bytes held by all recordings."""
         return sum(recording.bytes_held for recording in self.recordings)
+
+    def findings(self) -> Findings:
+        """The islands and the reasons in the form in which ``rote.check`` gives what it finds."""
+        islands = {
+            (island.code, island.where): (f"{island.operation} runs between two segments", "")
+            for recording in self.recordings
+            for island in recording.islands
+        }
+        reasons = [(r.code, r.where, r.message, r.remedy) for r in self.reasons]
+        found = [
+            finding_at(code, where, message, remedy, island=True)
+            for (code, where), (message, remedy) in islands.items()
+        ]
+        found += [finding_at(*reason) for reason in reasons if reason[:2] not in islands]
+        return Findings(found, target=self.name)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists and values."""

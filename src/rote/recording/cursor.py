@@ -18,7 +18,7 @@ from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..partition.facts import Facts
-from .events import Event, first_difference
+from .events import CAPTURED, Event, first_difference
 from .ledger import Ledger, Origin
 from .tape import Place, SegmentTape
 from .tree import Node
@@ -195,3 +195,8 @@ class Cursor(Place):
             self._differ(node.events[self.index], end)
             node.forget(self.index)
         node.complete = True
+
+    def last_captured(self) -> Event | None:
+        """The last operation of the current stretch that was captured."""
+        done = [event for event in self.node.events[: self.index] if event.kind == CAPTURED]
+        return done[-1] if done else None

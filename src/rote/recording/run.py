@@ -274,7 +274,9 @@ class TracedCall:
         assert tape is not None
         tape.abort()
         if tape.failure is not None and self._failed is None:
-            self._fail(tape.failure, NOWHERE)
+            last = tracer.last_captured()
+            ended = f"; the last operation captured was {last.operation}" if last is not None else ""
+            self._fail(tape.failure + ended, last.site if last is not None else NOWHERE)
         if tape.shortage is not None and self._failed is None:
             self._short_of_memory(tape, tape.shortage)
         if self._failed is not None:

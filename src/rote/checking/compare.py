@@ -1,0 +1,144 @@
+"""What differs between two calls with the same arguments: none of it can be in a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import CodeType
+from typing import Any
+
+from ..base.location import Site
+from ..hazards import rules
+from ..recording.pinpoint import line_that_calls, line_that_changes
+from ..recording.run import HostRandom
+from ..signature.guards import Difference, differences, show
+from ..signature.marks import TensorMark
+from ..signature.state import LENGTH, Entry, Snapshot
+from .notes import Notes
+from .operands import short
+from .places import Place
+from .standins import is_module_dict
+
+SHOWN = 24
+"""Differences of the state that are reported."""
+
+EXPLAINING = frozenset({"RT201", "RT204", "RT205", "RT212", "RT413"})
+"""Rules whose findings explain why operands differ."""
+
+Trace = list[tuple[str, Any]]
+
+
+def state(notes: Notes, before: Snapshot, after: Snapshot, codes: Iterable[CodeType], line: Place) -> None:
+    """Slots that a call leaves with something else in them."""
+    codes = list(codes)
+    found = differences(before, after, SHOWN)
+    scheduler = next((each for each in found if each.scheduler is not None), None)
+    if scheduler is not None:  # all else that changed may follow from it
+        owner = scheduler.name.rpartition(".")[0]
+        site = line_that_calls(owner, "step", codes)
+        text = f"the call steps a {scheduler.scheduler}"
+        notes.add(rules.SCHEDULER_INSIDE, text, evidence=_shown(scheduler), place=_place(site, line))
+        return
+    tensors = _new_tensors(before, after)
+    for entry in tensors:
+        name = after.name_of(entry)
+        site = line_that_changes(name, codes)
+        rule = rules.SCALE_ON_SELF if is_module_dict(entry.container) else rules.TENSOR_ESCAPES
+        text = f"a tensor of the call is stored in {name}; a replay stores nothing, and overwrites its memory"
+        notes.add(rule, text, evidence=name, place=_place(site, line))
+    names = {after.name_of(entry) for entry in tensors}
+    for difference in found:
+        if difference.name in names or "a tensor at" in difference.now:
+            continue
+        if tensors and "(" in difference.name:  # the length of what a tensor was put into
+            continue
+        site = line_that_changes(difference.name, codes)
+        text = f"{difference.name} is changed by every call, and by no replay"
+        notes.add(rules.STATE_CHANGES, text, evidence=_shown(difference), place=_place(site, line))
+
+
+def _new_tensors(before: Snapshot, after: Snapshot) -> list[Entry]:
+    """Slots that hold another tensor than before."""
+    found: list[Entry] = []
+    for address, entry in after.entries.items():
+        if not isinstance(entry.value, TensorMark) or entry.kind == LENGTH:
+            continue
+        was = before.entries.get(address)
+        if was is None and (LENGTH, address[1], None) not in before.entries:
+            continue
+        if was is None or was.value != entry.value:
+            found.append(entry)
+    return found[:SHOWN]
+
+
+def _shown(difference: Difference) -> str:
+    return f"was {difference.was}, is {difference.now}"
+
+
+def random_numbers(
+    notes: Notes, states: tuple[HostRandom, HostRandom], drawn: dict[str, Place], line: Place
+) -> None:
+    """Python's or numpy's generators were used."""
+    before, after = states
+    for used, module in (
+        (before.python != after.python, "random"),
+        (before.array != after.array, "numpy.random"),
+    ):
+        if used:
+            text = f"a number is drawn from {module}; replays use the first one for ever"
+            notes.add(rules.HOST_RANDOM, text, place=drawn.get(module, line))
+
+
+def results(notes: Notes, earlier: list[Any], later: list[Any], line: Place) -> None:
+    """Plain values in the result."""
+    for was, now in zip(earlier, later, strict=False):
+        if was != now and not (was != was and now != now):
+            text = "a plain value in the result differs between two calls with the same arguments"
+            notes.add(rules.OUTPUT_DIFFERS, text, evidence=f"was {was!r}, is {now!r}", place=line)
+            return
+
+
+def first_difference(earlier: Trace, later: Trace) -> int | None:
+    """Position of the first operation that differs, None if none does."""
+    if earlier == later:
+        return None
+    for index, (was, now) in enumerate(zip(earlier, later, strict=False)):
+        if was != now:
+            return index
+    return min(len(earlier), len(later))
+
+
+def traces(notes: Notes, earlier: Trace, later: Trace, index: int, place: Place, explained: bool) -> None:
+    """Operations or their plain operands differ from call to call."""
+    was = earlier[index] if index < len(earlier) else ("the end of the call", None)
+    now = later[index] if index < len(later) else ("the end of the call", None)
+    if was[0] == now[0]:
+        text = f"{short(was[0])} gets another plain operand in every call; a graph keeps the first"
+        differing = [f"{_text(a)} became {_text(b)}" for a, b in _pairs(was[1], now[1]) if a != b]
+        notes.add(rules.OPERAND_DIFFERS, text, evidence="; ".join(differing[:2]), place=place)
+    elif not explained:
+        text = "other operations run in every call; a graph repeats those of one"
+        notes.add(
+            rules.OPERATIONS_DIFFER, text, evidence=f"{short(was[0])} became {short(now[0])}", place=place
+        )
+
+
+def _pairs(was: Any, now: Any) -> Iterable[tuple[Any, Any]]:
+    """Operands in pairs, nested ones opened."""
+    if isinstance(was, tuple) and isinstance(now, tuple) and len(was) == len(now):
+        for one, other in zip(was, now, strict=True):
+            yield from _pairs(one, other)
+    else:
+        yield was, now
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        try:
+            return repr(float.fromhex(value))
+        except ValueError:
+            return value
+    return show(value)
+
+
+def _place(site: Site | None, line: Place) -> Place:
+    return Place(site, 0, ()) if site is not None else line

@@ -1,0 +1,83 @@
+"""Operations whose result has a shape that depends on values: their largest results.
+
+The largest result lets the callable go on: what follows sees tensors of the right number of dimensions and
+type. An operation that is not listed here gets a result like its first operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .operands import tensors_in
+
+_aten = torch.ops.aten
+_long = torch.long
+
+
+def is_mask(tensor: Any) -> bool:
+    """Whether an index selects elements by a mask."""
+    return isinstance(tensor, torch.Tensor) and tensor.dtype in (torch.bool, torch.uint8)
+
+
+def without_masks(indices: Any) -> list[Any]:
+    """Indices with each mask replaced by as many positions as it has elements."""
+    found: list[Any] = []
+    for index in indices:
+        if is_mask(index):
+            found.extend(index.new_zeros(index.numel(), dtype=_long) for _ in range(index.dim()))
+        else:
+            found.append(index)
+    return found
+
+
+def largest(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The largest result that an operation can have."""
+    make = _LARGEST.get(func)
+    if make is not None:
+        return make(*args, **kwargs)
+    tensors = tensors_in(args, kwargs)
+    results = [tensors[0].new_empty(tensors[0].shape) for _ in func._schema.returns]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _nonzero(x: torch.Tensor) -> torch.Tensor:
+    return x.new_empty((x.numel(), x.dim()), dtype=_long)
+
+
+def _masked_select(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return x.new_empty(torch.broadcast_shapes(x.shape, mask.shape).numel())
+
+
+def _unique(x: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
+    flat = x.new_empty(x.numel())
+    return flat, x.new_empty(x.shape, dtype=_long), x.new_empty(x.numel(), dtype=_long)
+
+
+def _unique_dim(x: torch.Tensor, dim: int, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
+    number = x.shape[dim]
+    return x.new_empty(x.shape), x.new_empty(number, dtype=_long), x.new_empty(number, dtype=_long)
+
+
+def _repeat_interleave(repeats: torch.Tensor, *, output_size: int | None = None) -> torch.Tensor:
+    return repeats.new_empty(repeats.numel() if output_size is None else output_size)
+
+
+def _bincount(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0) -> torch.Tensor:
+    return (x if weights is None else weights).new_empty(max(minlength, 1))
+
+
+_LARGEST: dict[Any, Callable[..., Any]] = {
+    _aten.nonzero.default: _nonzero,
+    _aten.argwhere.default: _nonzero,
+    _aten.masked_select.default: _masked_select,
+    _aten._unique2.default: _unique,
+    _aten._unique.default: lambda x, *args, **kwargs: _unique(x)[:2],
+    _aten.unique_dim.default: _unique_dim,
+    _aten.unique_consecutive.default: _unique,
+    _aten.unique_dim_consecutive.default: _unique_dim,
+    _aten.repeat_interleave.Tensor: _repeat_interleave,
+    _aten.bincount.default: _bincount,
+}

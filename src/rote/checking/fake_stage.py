@@ -1,0 +1,110 @@
+"""The stage of a trial: fake tensors on a device that is called ``cuda`` and does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from ..signature.state import Snapshot
+from . import compat, stage
+from .draws import Draws
+from .invented import Inventor
+from .mask import Mask
+from .notes import Notes
+from .places import Place
+from .standins import StandIns
+from .trial import Trial, make_fake_mode
+
+
+class FakeStage:
+    """Where a callable runs on fake tensors. Can be made once in a process."""
+
+    def __init__(self) -> None:
+        compat.register_device()
+        self._inventor = Inventor()
+        self._standins = StandIns(make_fake_mode())
+        self._trial = Trial(self._standins, self._inventor)
+        self._mask = Mask(self._trial)
+        self._draws = Draws()
+        stage.install(self._trial)
+        compat.show_devices(lambda: self._trial.inside == 0)
+        compat.run_compiled_code_eagerly()
+
+    @contextmanager
+    def building(self) -> Generator[None]:
+        """A callable and its arguments are made here, without memory for large tensors."""
+        self._trial.building = True
+        try:
+            with self.modes():
+                yield
+        finally:
+            self._trial.building = False
+            self._trial.begin()
+
+    @contextmanager
+    def modes(self) -> Generator[None]:
+        """Tensors are fake here, and what is done with them is noted."""
+        # On the calling thread a backward has the Python frames that led to it, and needs no device threads.
+        with torch.autograd.set_multithreading_enabled(False), self._mask, self._trial:
+            self._trial.inside = 0
+            try:
+                yield
+            finally:
+                self._trial.inside = 1
+
+    def prepare(self, snapshot: Snapshot, leaves: list[Any], names: list[str]) -> list[Any]:
+        """Replace the tensors of a callable by fake ones; returns its argument leaves.
+
+        If none of them lies on a GPU, all are taken to have been moved there. Otherwise those that do are
+        replaced, and host tensors stay on the host.
+        """
+        held = [tensor for entries in snapshot.tensors.values() for _, tensor in entries]
+        given = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        standins = self._standins
+        standins.adopting = not _any_on_device([*held, *given])
+        standins.replace_state(snapshot)
+        found: list[Any] = []
+        for leaf, name in zip(leaves, names, strict=True):
+            if isinstance(leaf, torch.Tensor):
+                leaf = standins.of(leaf) if standins.moves(leaf) else leaf
+                standins.name_argument(leaf, name)
+            found.append(leaf)
+        return found
+
+    def begin(self, wanted: int = -1) -> None:
+        """A new run begins; the place of one operation may be wanted."""
+        self._draws.drawn.clear()
+        self._trial.begin(wanted)
+
+    def flip_last(self) -> bool:
+        """Answer the last truth value that was invented otherwise from now on."""
+        return self._inventor.flip_last()
+
+    @property
+    def notes(self) -> Notes:
+        """The notes of the current run."""
+        return self._trial.notes
+
+    @property
+    def trace(self) -> list[tuple[str, Any]]:
+        """The operations of the current run."""
+        return self._trial.trace
+
+    @property
+    def place(self) -> Place | None:
+        """The place of the operation that was wanted."""
+        return self._trial.place
+
+    @property
+    def drawn(self) -> dict[str, Place]:
+        """Where host random numbers were drawn in the current run."""
+        return dict(self._draws.drawn)
+
+
+def _any_on_device(tensors: Iterable[torch.Tensor]) -> bool:
+    return any(
+        compat.fake_device(tensor) == compat.PRETENDED or tensor.device.type == "cuda" for tensor in tensors
+    )

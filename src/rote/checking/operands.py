@@ -1,0 +1,55 @@
+"""Operands of operations: the tensors among them, replaced or shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+
+
+def tensors_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensor operands, in order; lists of tensors are opened."""
+    found: list[torch.Tensor] = []
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found.extend(item for item in cast("list[Any]", value) if isinstance(item, torch.Tensor))
+    return found
+
+
+def replaced(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """Operands with every tensor changed, in nested lists, tuples and dicts too."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if type(value) is list:
+        return [replaced(item, change) for item in cast("list[Any]", value)]
+    if type(value) is tuple:
+        return tuple([replaced(item, change) for item in cast("tuple[Any, ...]", value)])
+    if type(value) is dict:
+        return {key: replaced(item, change) for key, item in cast("dict[Any, Any]", value).items()}
+    return value
+
+
+def shown(tensor: torch.Tensor) -> str:
+    """A tensor in a few words: ``float32[2, 3]``."""
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
+def short(name: str) -> str:
+    """An operation's name as people write it: ``aten::add.Tensor`` is ``add``."""
+    return name.removeprefix("aten::").partition(".")[0]
+
+
+def plain(value: Any) -> Any:
+    """A comparable form of an operand: numbers by value, tensors by type and shape, other things by type."""
+    if isinstance(value, torch.Tensor):
+        return (value.dtype, tuple(value.shape))
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, (bool, int, str, complex, torch.dtype, torch.device, type(None))):
+        return (type(value).__name__, value)
+    if isinstance(value, (list, tuple)):
+        return tuple([plain(item) for item in cast("list[Any]", value)])
+    return type(value).__name__

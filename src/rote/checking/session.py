@@ -1,0 +1,254 @@
+"""One check from the first run to the findings, in the process that was forked for it.
+
+The callable runs twice, as a capture would meet it after a warm-up: what only the first call does (lazy
+initialisation, calibration) is no hazard. The second call's operations, operands, Python state, random
+generators and result are compared with the first's; where they differ, a third call tells whether they go on
+to differ, and a fourth at which line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import torch
+
+from ..base.errors import MisuseError
+from ..base.location import Site, is_internal, traceback_site
+from ..hazards import rules
+from ..hazards.finding import Finding
+from ..hazards.rules import Rule
+from ..hazards.rules import trial as trial_rules
+from ..recording.run import HostRandom
+from ..signature.ambient import Ambient, explain_ambient, read_ambient
+from ..signature.leaves import Spec, flatten, paths, unflatten
+from ..signature.state import Snapshot, StateWalk
+from . import compare
+from .isolation import TimeUp
+from .notes import Note, Notes
+from .places import Place
+from .watched import WatchedCode
+
+Work = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+RETRIES = 6
+"""Runs with other truth values when the callable raised after one was invented."""
+
+
+@dataclass
+class Outcome:
+    """What a check has to say.
+
+    Attributes:
+        findings: The findings.
+        incomplete: Why it ended early, empty if it did not.
+        operations: Operations of one call.
+    """
+
+    findings: list[Finding] = field(default_factory=list[Finding])
+    incomplete: str = ""
+    operations: int = 0
+
+
+@dataclass
+class Run:
+    """One call.
+
+    Attributes:
+        notes: What it met.
+        trace: Its operations.
+        before: The state before it.
+        after: The state after it.
+        random: The host's generators before it, and after.
+        value: Leaves of what it returned that are no tensors.
+        effects: What it did to its arguments' containers and to modes.
+    """
+
+    notes: Notes
+    trace: list[tuple[str, Any]]
+    before: Snapshot
+    after: Snapshot
+    random: tuple[HostRandom, HostRandom]
+    value: list[Any]
+    effects: list[tuple[Rule, str]]
+
+
+class FailedError(Exception):
+    """The callable raised; ``__cause__`` is what."""
+
+
+class Session:
+    """Runs a callable several times on one stage.
+
+    Args:
+        stage: Fake tensors, or real ones on the host.
+        work: The callable and its arguments.
+    """
+
+    def __init__(self, stage: Any, work: Work) -> None:
+        self._stage = stage
+        self._function, args, kwargs = work
+        self._executed = WatchedCode()
+        self._executed.add_function(inspect.unwrap(getattr(self._function, "__func__", self._function)))
+        leaves: list[Any] = []
+        self._spec: Spec = flatten((args, kwargs), leaves)
+        self._leaves = leaves
+        shape_args, shape_kwargs = self._spec[3]
+        self._names = paths(shape_args, "args") + paths(shape_kwargs, "kwargs")
+        self._codes: list[CodeType] = []
+        self._last: Notes | None = None
+
+    def outcome(self) -> Outcome:
+        """Run, compare, and say what was found."""
+        found = Outcome()
+        try:
+            self._leaves = self._stage.prepare(self._walk(), self._leaves, self._names)
+            runs = self._runs()
+            found.operations = len(runs[-1].trace)
+            notes = self._compared(runs)
+        except FailedError as failure:
+            notes = self._last or Notes()
+            found.incomplete = _failure(notes, failure.__cause__ or failure)
+        except TimeUp as error:
+            notes = self._last or Notes()
+            found.incomplete = f"the time limit was reached at {traceback_site(error.__traceback__)}"
+        found.findings = [note.finding() for note in notes.found.values()]
+        return found
+
+    # ------------------------------------------------------------------ runs
+
+    def _runs(self) -> list[Run]:
+        runs = [self._run(first=True), self._run()]
+        if runs[0].trace != runs[1].trace:
+            runs.append(self._run())
+        return runs
+
+    def _run(self, first: bool = False, wanted: int = -1) -> Run:
+        for left in reversed(range(RETRIES + 1)):
+            try:
+                return self._attempt(first, wanted)
+            except (Exception, KeyboardInterrupt, SystemExit) as error:
+                if isinstance(error, MisuseError) or not left or not self._stage.flip_last():
+                    raise FailedError from error
+        raise AssertionError
+
+    def _attempt(self, first: bool, wanted: int) -> Run:
+        before = self._walk()
+        self._stage.begin(wanted)
+        self._last = self._stage.notes
+        args, kwargs = unflatten(self._spec, iter(self._leaves))
+        random, ambient = HostRandom.read(), read_ambient()
+        watching = self._executed if first else _Unwatched()
+        with watching, self._stage.modes():
+            value = run_once(self._function, args, kwargs)
+        effects = self._effects(args, kwargs, ambient, value)
+        after_random = HostRandom.read()
+        self._codes = list(self._executed.globals)
+        leaves: list[Any] = []
+        flatten(value, leaves)
+        plain = [leaf for leaf in leaves if isinstance(leaf, (bool, int, float, str, complex))]
+        after = self._walk()
+        if first:
+            before = after  # the globals of code that had not run were not known before
+        notes, trace = self._stage.notes, self._stage.trace
+        return Run(notes, trace, before, after, (random, after_random), plain, effects)
+
+    def _effects(self, args: Any, kwargs: Any, ambient: Ambient, value: Any) -> list[tuple[Rule, str]]:
+        """What a call did to the containers among its arguments, and to modes."""
+        found: list[tuple[Rule, str]] = []
+        leaves: list[Any] = []
+        spec = flatten((args, kwargs), leaves)
+        if spec != self._spec or any(a is not b for a, b in zip(leaves, self._leaves, strict=True)):
+            found.append((rules.ARGUMENT_CHANGED, "the call stores something in one of its arguments"))
+        if isinstance(value, Iterator):
+            text = f"the call returns a {type(value).__name__}, which runs when the call is over"
+            found.append((rules.OPAQUE_OUTPUT, text))
+        changed = explain_ambient(ambient, read_ambient())
+        if changed is not None:
+            found.append((rules.AMBIENT_CHANGES, f"the call leaves another mode: {changed}"))
+        return found
+
+    def _walk(self) -> Snapshot:
+        opaque = [
+            (name, leaf)
+            for name, leaf in zip(self._names, self._leaves, strict=True)
+            if not isinstance(leaf, torch.Tensor)
+        ]
+        is_function = inspect.isfunction(self._function) or inspect.ismethod(self._function)
+        kind: type = type(self._function)
+        root = "" if is_function else kind.__name__
+        return StateWalk(self._executed).take([(root, self._function), *opaque])
+
+    # ------------------------------------------------------------------ comparison
+
+    def _compared(self, runs: list[Run]) -> Notes:
+        last, earlier = runs[-1], runs[-2]
+        notes = last.notes
+        notes.silent = False
+        line = self._line()
+        compare.state(notes, last.before, last.after, self._codes, line)
+        compare.random_numbers(notes, last.random, self._stage.drawn, line)
+        for rule, text in {text: (rule, text) for run in runs for rule, text in run.effects}.values():
+            notes.add(rule, text, place=line)
+        compare.results(notes, earlier.value, last.value, line)
+        index = compare.first_difference(earlier.trace, last.trace)
+        if index is not None:
+            self._stage_difference(notes, earlier, last, index, line)
+        return notes
+
+    def _stage_difference(self, notes: Notes, earlier: Run, last: Run, index: int, line: Place) -> None:
+        explained = any(note.rule.code in compare.EXPLAINING for note in notes.found.values())
+        with contextlib.suppress(FailedError):
+            self._run(wanted=index)
+        place = self._stage.place or line
+        compare.traces(notes, earlier.trace, last.trace, index, place, explained)
+
+    def _line(self) -> Place:
+        """Where the callable is defined."""
+        target = inspect.unwrap(getattr(self._function, "__func__", self._function))
+        if isinstance(target, torch.nn.Module):
+            target = type(target).forward
+        code = getattr(target, "__code__", None)
+        if code is None:
+            call: Any = vars(type(target)).get("__call__")
+            code = getattr(call, "__code__", None)
+        site = Site(code.co_filename, code.co_firstlineno, code.co_name) if code is not None else None
+        return Place(site or Site("<unknown>", 0, "<unknown>"), 0, ())
+
+
+class _Unwatched:
+    """Stands for the watch over executed code where it is not needed."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+
+def run_once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the callable; call paths begin below this frame."""
+    return function(*args, **kwargs)
+
+
+def _failure(notes: Notes, error: BaseException) -> str:
+    """The callable raised: a note at its line, and a sentence."""
+    site = traceback_site(error.__traceback__)
+    frames = [
+        Site(frame.f_code.co_filename, line, frame.f_code.co_name)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    path = tuple(frame for frame in frames if not is_internal(frame.file))
+    text = str(error).strip().splitlines()
+    message = f"{type(error).__name__}: {text[0] if text else 'no message'}"
+    note = Note(
+        trial_rules.RAISES, Place(site, 0, path), f"the callable raises {message}",
+        trial_rules.RAISES.severity, trial_rules.RAISES.remedy, "",
+    )  # fmt: skip
+    notes.found.setdefault(note.key, note)
+    return f"the callable raised {message} at {site}"

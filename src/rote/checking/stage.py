@@ -1,0 +1,313 @@
+"""``torch.cuda`` and other doors to the device, as the callable finds them in a check.
+
+Runs in a process of its own, so functions are replaced in place and never put back. What a capture refuses
+takes a note; what is harmless answers as one large GPU would.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch.amp import autocast_mode
+from torch.utils import _device
+
+from ..hazards import rules
+from ..hazards.finding import Severity
+from ..hazards.rules import trial as trial_rules
+from .compat import PRETENDED
+from .mask import to_cuda, to_pretended
+from .trial import Trial
+
+MEMORY = 80 * 1024**3
+
+_REFUSED = {
+    "synchronize": rules.SYNCHRONIZE,
+    "empty_cache": rules.EMPTY_CACHE,
+    "ipc_collect": rules.EMPTY_CACHE,
+}
+_ANSWERS: dict[str, Any] = {
+    "is_available": True,
+    "is_initialized": True,
+    "device_count": 1,
+    "current_device": 0,
+    "get_device_name": "pretended GPU",
+    "get_device_capability": (9, 0),
+    "is_bf16_supported": True,
+    "mem_get_info": (MEMORY, MEMORY),
+    "memory_allocated": 0,
+    "max_memory_allocated": 0,
+    "memory_reserved": 0,
+    "max_memory_reserved": 0,
+    "memory_stats": {},
+    "get_arch_list": ["sm_90"],
+    "init": None,
+    "_lazy_init": None,
+    "set_device": None,
+    "reset_peak_memory_stats": None,
+    "reset_max_memory_allocated": None,
+    "seed": None,
+}
+
+
+class Event:
+    """A CUDA event that nothing waits for."""
+
+    trial: Trial | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def record(self, *args: Any) -> None:
+        """Nothing happens."""
+
+    def wait(self, *args: Any) -> None:
+        """Nothing happens."""
+
+    def query(self) -> bool:
+        """It is always over; a capture refuses the question."""
+        _note(Event.trial, rules.SYNCHRONIZE, "an event is asked whether it is over")
+        return True
+
+    def synchronize(self) -> None:
+        """A capture refuses to wait."""
+        _note(Event.trial, rules.SYNCHRONIZE, "the host waits for an event")
+
+    def elapsed_time(self, other: Any) -> float:
+        """A capture has no times."""
+        _note(Event.trial, rules.SYNCHRONIZE, "the time between two events is asked for")
+        return 1.0
+
+
+class Stream:
+    """A CUDA stream with nothing on it."""
+
+    trial: Trial | None = None
+    current: Any = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.device, self.cuda_stream, self.stream_id, self.device_index = torch.device("cuda", 0), 0, 0, 0
+        if Stream.trial is not None and Stream.current is not None:
+            _note(Stream.trial, rules.STREAM_INSIDE, "a stream is made at every call", Severity.SPEED)
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def is_capturing(self) -> bool:
+        """A call is checked as if it were captured."""
+        return Stream.trial is not None and not Stream.trial.building
+
+    def wait_stream(self, other: Any) -> None:
+        """Nothing happens."""
+
+    def wait_event(self, event: Any) -> None:
+        """Nothing happens."""
+
+    def record_event(self, event: Any = None) -> Event:
+        """An event that is over."""
+        return event or Event()
+
+    def query(self) -> bool:
+        """It is always done; a capture refuses the question."""
+        _note(Stream.trial, rules.SYNCHRONIZE, "a stream is asked whether it is done")
+        return True
+
+    def synchronize(self) -> None:
+        """A capture refuses to wait."""
+        _note(Stream.trial, rules.SYNCHRONIZE, "the host waits for a stream")
+
+
+class _Inert:
+    """A context manager, or an object to hold, that does nothing."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+
+def _note(trial: Trial | None, rule: rules.Rule, text: str, severity: Severity | None = None) -> None:
+    if trial is not None and not trial.building:
+        trial.notes.add(rule, text, severity=severity)
+
+
+def install(trial: Trial) -> None:
+    """Replace ``torch.cuda``'s functions in this process."""
+    cuda: Any = torch.cuda
+    for name, value in _ANSWERS.items():
+        setattr(cuda, name, _answering(value))
+    for name, rule in _REFUSED.items():
+        setattr(cuda, name, _refusing(trial, rule, f"torch.cuda.{name}() is called"))
+    Event.trial = Stream.trial = trial
+    Stream.current = Stream()
+    cuda.Event, cuda.Stream, cuda.ExternalStream = Event, Stream, Stream
+    torch.Event, torch.Stream = Event, Stream  # pyright: ignore[reportAttributeAccessIssue]
+    for name in ("current_stream", "default_stream"):
+        setattr(cuda, name, _answering(Stream.current))
+    cuda.stream, cuda.device, cuda.device_of = _Inert, _Inert, _Inert
+    cuda.is_current_stream_capturing = lambda: not trial.building
+    cuda.get_device_properties = _answering(
+        SimpleNamespace(
+            name="pretended GPU", major=9, minor=0, total_memory=MEMORY, multi_processor_count=132,
+            warp_size=32, max_threads_per_multi_processor=2048, shared_memory_per_block_optin=232448,
+        )
+    )  # fmt: skip
+    cuda.get_rng_state = lambda *args, **kwargs: torch.get_rng_state()
+    cuda.graph = _refusing_context(trial)
+    _install_seeds(trial)
+    _install_devices()
+    _install_autocast()
+    _install_modules()
+    _install_optimizers(trial)
+    _install_launches(trial)
+
+
+def _answering(value: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: value
+
+
+def _refusing(trial: Trial, rule: rules.Rule, text: str) -> Callable[..., Any]:
+    return lambda *args, **kwargs: _note(trial, rule, text)
+
+
+def _refusing_context(trial: Trial) -> type:
+    class Graph(_Inert):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            _note(trial, rules.NESTED_CAPTURE, "a graph is captured inside the call")
+
+    return Graph
+
+
+def _install_seeds(trial: Trial) -> None:
+    """Setting the random state inside the call takes a note."""
+    text = "the random state is set, while a replay goes on from where the generator is"
+    for name in ("manual_seed", "seed", "set_rng_state"):
+        setattr(torch, name, _noting(trial, rules.RANDOM_STATE_SET, text, getattr(torch, name)))
+    torch.cuda.manual_seed_all = _answering(None)  # torch.manual_seed calls it
+    for name in ("manual_seed", "set_rng_state", "set_rng_state_all"):
+        setattr(torch.cuda, name, _noting(trial, rules.RANDOM_STATE_SET, text, _answering(None)))
+
+
+def _noting(trial: Trial, rule: rules.Rule, text: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        _note(trial, rule, text)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _install_devices() -> None:
+    """Devices that do not pass the function mode: contexts, defaults, the accelerator."""
+    context: Any = _device.DeviceContext
+    make, default = context.__init__, torch.get_default_device
+    context.__init__ = lambda self, device: make(self, to_pretended(torch.device(device)))
+    torch.get_default_device = lambda: to_cuda(default())
+    accelerator: Any = torch.accelerator
+    accelerator.is_available = _answering(True)
+    accelerator.current_accelerator = _answering(torch.device("cuda"))
+    accelerator.device_count = _answering(1)
+    accelerator.synchronize = lambda *args: torch.cuda.synchronize()
+    accelerator.current_stream = _answering(Stream.current)
+
+
+def _install_autocast() -> None:
+    """``torch.autocast("cuda")`` is autocast of the pretended device."""
+    kind: Any = autocast_mode.autocast
+    make = kind.__init__
+
+    def begin(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+        make(self, _named(device_type), *args, **kwargs)
+
+    kind.__init__ = begin
+    torch.set_autocast_dtype(PRETENDED, torch.float16)
+    for name in ("is_autocast_enabled", "get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype"):
+        original = getattr(torch, name)
+        setattr(torch, name, _renaming(original, ("cuda",) if name == "is_autocast_enabled" else ()))
+
+
+def _named(device_type: str) -> str:
+    return PRETENDED if device_type == "cuda" else device_type
+
+
+def _renaming(function: Callable[..., Any], default: tuple[str, ...]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        args = args or default
+        return function(*[_named(arg) if isinstance(arg, str) else arg for arg in args])
+
+    return call
+
+
+def _install_modules() -> None:
+    """``module.to(device)`` puts fake tensors into the module; PyTorch's own refuses to swap them."""
+
+    def apply(self: torch.nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
+        memo: dict[int, Any] = {}
+        for module in self.modules() if recurse else (self,):
+            for name, parameter in module._parameters.items():
+                if parameter is not None:
+                    module._parameters[name] = _converted(parameter, fn, memo)
+            for name, buffer in module._buffers.items():
+                if buffer is not None:
+                    if id(buffer) not in memo:
+                        memo[id(buffer)] = (buffer, fn(buffer))
+                    module._buffers[name] = memo[id(buffer)][1]
+            flatten = getattr(module, "_init_flat_weights", None)  # recurrent layers keep lists of them
+            if flatten is not None:
+                flatten()
+        return self
+
+    torch.nn.Module._apply = apply  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _converted(parameter: Any, fn: Callable[[torch.Tensor], torch.Tensor], memo: dict[int, Any]) -> Any:
+    if id(parameter) not in memo:
+        with torch.no_grad():
+            value = fn(parameter)
+        made: Any = parameter if value is parameter else torch.nn.Parameter(value, parameter.requires_grad)
+        if parameter.grad is not None and made is not parameter:
+            made.grad = fn(parameter.grad)
+        memo[id(parameter)] = (parameter, made)
+    return memo[id(parameter)][1]
+
+
+def _install_optimizers(trial: Trial) -> None:
+    """An optimizer that refuses to be captured takes a note instead of raising."""
+
+    def check(self: Any) -> None:
+        groups: list[dict[str, Any]] = self.param_groups
+        if not trial.building and not all(group.get("capturable", True) for group in groups):
+            name = type(self).__name__
+            text = f"{name}.step() refuses to be captured without capturable=True"
+            trial.notes.add(
+                rules.OPTIMIZER_COUNT,
+                text,
+                severity=Severity.STOPS,
+                remedy=f"{name}(params, ..., capturable=True)",
+            )
+
+    kind: Any = torch.optim.Optimizer
+    for name in ("_cuda_graph_capture_health_check", "_accelerator_graph_capture_health_check"):
+        setattr(kind, name, check)
+
+
+def _install_launches(trial: Trial) -> None:
+    """Triton kernels that are launched by hand run nothing."""
+    jit: Any = getattr(sys.modules.get("triton.runtime.jit"), "JITFunction", None)
+    if jit is None:
+        return
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> None:
+        name = getattr(self, "__name__", "a kernel")
+        _note(trial, trial_rules.FOREIGN_KERNEL, f"the Triton kernel {name} is launched; it was not run")
+
+    jit.run = run

@@ -1,0 +1,392 @@
+"""The trial: every operation of a call passes here, those on the device without being computed.
+
+Operations on the pretended device run on fake tensors, which have a shape and a type and no memory.
+Operations on host tensors run for real, as they do while a graph is captured, so that what the host computes
+from its own data (time steps, lengths, tables) has its true values. Where a capture would fail or freeze a
+value, a note is taken and the call goes on with something that could have been: a hazard hides no other.
+
+What this does not see: kernels launched past PyTorch's dispatcher; what a kernel does inside, apart from the
+list in :mod:`.synchronous`; and code on branches that the invented values do not take (the source scan reads
+those).
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..base.location import user_site
+from ..hazards import rules
+from ..hazards.finding import Severity
+from ..hazards.rules import trial as trial_rules
+from ..partition.facts import Facts, facts_of, written_operands
+from ..recording.compat import composite_call
+from ..recording.optimizers import count_reason, stepping
+from .compat import PRETENDED, FakeTensor, FakeTensorMode, depends_on_data, lacks_fake
+from .dynamic import is_mask, largest, without_masks
+from .invented import LARGEST, Inventor, host_copy
+from .notes import Notes
+from .operands import plain, replaced, short, shown, tensors_in
+from .places import here
+from .standins import StandIns
+from .synchronous import why_it_waits
+
+_aten = torch.ops.aten
+_COPIES = frozenset({_aten._to_copy.default, _aten.copy_.default})
+_SMALL = 1 << 16
+"""Elements up to which a host tensor is made for real."""
+
+
+class Trial(TorchDispatchMode):
+    """Dispatch mode for the runs of one check.
+
+    Args:
+        standins: Real tensors and the fake ones that stand for them.
+        inventor: Answers what the host reads.
+
+    Attributes:
+        notes: What the current run has met.
+        trace: Name and plain operands of the operations of the current run.
+        building: Tensors are being made for the callable: nothing is noted, and large host tensors are fake.
+        wanted: Position in the trace whose place is to be kept.
+        place: That place.
+        inside: How deep in PyTorch the call is; 0 in the callable's own code, where devices are ``cuda``.
+    """
+
+    def __init__(self, standins: StandIns, inventor: Inventor) -> None:
+        super().__init__()
+        self.fake = standins.fake
+        self.device = torch.device(PRETENDED, 0)
+        self.standins = standins
+        self.inventor = inventor
+        self.building = False
+        self.inside = 1
+        self.begin()
+
+    def begin(self, wanted: int = -1) -> None:
+        """A new run begins."""
+        self.notes = Notes()
+        self.trace: list[tuple[str, Any]] = []
+        self.made: set[int] = set()
+        self._numbers: set[int] = set()
+        self.pinned: set[int] = set()
+        self.wanted = wanted
+        self.place: Any = None
+        self.inventor.begin()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.inside += 1
+        try:
+            return self._dispatch(func, args, kwargs or {})
+        finally:
+            self.inside -= 1
+
+    def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not isinstance(func, torch._ops.OpOverload):
+            return self._higher_order(func, args, kwargs)
+        parts = composite_call(func) if torch.is_inference_mode_enabled() else None
+        if parts is not None:
+            with self:  # they come back here, one by one
+                return parts(*args, **kwargs)
+        facts = facts_of(func)
+        if facts.hidden:
+            return func(*args, **kwargs)
+        tensors = tensors_in(args, kwargs)
+        if self.standins.adopting and not all(isinstance(tensor, FakeTensor) for tensor in tensors):
+            operands: Any = self._adopted(args)
+            args, kwargs = operands, cast("dict[str, Any]", self._adopted(kwargs))
+            tensors = tensors_in(args, kwargs)
+        target = kwargs.get("device")
+        if any(self.on_device(tensor) for tensor in tensors) or _is_pretended(target):
+            return self._on_device(facts, func, args, kwargs, tensors)
+        return self._on_host(facts, func, args, kwargs, tensors)
+
+    def on_device(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor lies on the pretended device."""
+        return isinstance(tensor, FakeTensor) and cast("Any", tensor).fake_device.type == PRETENDED
+
+    def _adopted(self, value: Any) -> Any:
+        return replaced(value, lambda tensor: self.standins.adopt(tensor, self.made))
+
+    # ------------------------------------------------------------------ host
+
+    def _on_host(
+        self,
+        facts: Facts,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: list[torch.Tensor],
+    ) -> Any:
+        fake = any(isinstance(tensor, FakeTensor) for tensor in tensors)
+        if fake and facts.reads:
+            return self.read_value(tensors[0])
+        if facts.written and not self.building:
+            self._note_host_writes(facts, args, kwargs)
+        if not fake and tensors:
+            return self._keep(func(*args, **kwargs))
+        out = self._faked(facts, func, args, kwargs)
+        if fake or any(part.numel() > _SMALL for part in tensors_in((out,), {})):
+            return self._keep(out)
+        return self._keep(func(*args, **kwargs))
+
+    def _keep(self, out: Any) -> Any:
+        if not self.building:
+            for part in tensors_in(out if isinstance(out, tuple) else (out,), {}):
+                if part.layout is torch.strided:
+                    self.made.add(part.untyped_storage()._cdata)
+        return out
+
+    def _note_host_writes(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for tensor in written_operands(facts, args, kwargs):
+            if tensor.layout is torch.strided and tensor.untyped_storage()._cdata not in self.made:
+                running = stepping()
+                why = count_reason(running, tensor, user_site()) if running is not None else None
+                if why is not None:
+                    self.notes.add(
+                        rules.OPTIMIZER_COUNT, why.message, remedy=why.remedy, severity=Severity.WRONG
+                    )
+                    return
+                text = f"{short(facts.name)} changes a host tensor, which a replay does not repeat"
+                self.notes.add(rules.HOST_OPERATION, text, evidence=shown(tensor), severity=Severity.WRONG)
+
+    # ------------------------------------------------------------------ device
+
+    def _on_device(
+        self,
+        facts: Facts,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: list[torch.Tensor],
+    ) -> Any:
+        if facts.reads:
+            self._note_read(tensors[0], facts)
+            return self.read_value(tensors[0]) if func is not _aten.equal.default else True
+        if not self.building:
+            self._trace(facts, args, kwargs)
+        if func in _COPIES:
+            copied = self._copy(func, args, kwargs, tensors)
+            if copied is not None:
+                return copied
+        if facts.written:
+            self._note_writes(facts, args, kwargs)
+        if any(not self.on_device(tensor) for tensor in tensors):
+            args, kwargs = self._with_host_operands(facts, args, kwargs, tensors)
+        if facts.indexed and any(is_mask(index) for index in args[1]):
+            return self._masked(facts, func, args, kwargs)
+        if facts.dynamic and not facts.indexed and kwargs.get("output_size") is None:
+            self._note_dynamic(facts, tensors)
+            with self.fake:
+                return largest(func, args, kwargs)
+        waits = why_it_waits(facts.name)
+        if waits is not None:
+            text = f"{short(facts.name)} waits for the device: {waits}"
+            shapes = ", ".join(shown(tensor) for tensor in tensors[:2])
+            self.notes.add(rules.REFUSED, text, evidence=shapes, severity=Severity.STOPS)
+        out = self._faked(facts, func, args, kwargs)
+        self.inventor.meet(facts.name, tensors, out)
+        if func is _aten.scalar_tensor.default:
+            self._numbers.add(out.untyped_storage()._cdata)
+        return out
+
+    def _trace(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if len(self.trace) == self.wanted:
+            self.place = here()
+        self.trace.append((facts.name, (plain(args), plain(tuple(kwargs.items())))))
+
+    def _faked(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if kwargs.get("generator") is not None:  # a generator of the host; nothing is drawn anyway
+            kwargs = {**kwargs, "generator": None}
+        try:
+            with self.fake:
+                return func(*args, **kwargs)
+        except Exception as error:
+            if depends_on_data(error):
+                self._note_dynamic(facts, tensors_in(args, kwargs))
+                with self.fake:
+                    return largest(func, args, kwargs)
+            if not lacks_fake(error):
+                raise
+        return self._without_fake(facts, func, args, kwargs)
+
+    def _without_fake(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Nobody said what an operator returns: ask its host kernel, or guess."""
+        tensors = tensors_in(args, kwargs)
+        found = None
+        if sum(tensor.numel() for tensor in tensors) <= LARGEST:
+            try:
+                host = [replaced(value, host_copy) for value in (args, {**kwargs})]
+                if "device" in host[1]:
+                    host[1]["device"] = torch.device("cpu")
+                found = func(*host[0], **host[1])
+            except Exception:  # it has no host kernel, or not for ones
+                found = None
+        if func.namespace != "aten":
+            guessed = "" if found is not None else "; its result is taken to be like its first operand"
+            text = f"{facts.name} has no fake implementation: nobody can say what a capture does{guessed}"
+            self.notes.add(trial_rules.NO_FAKE, text, evidence=", ".join(shown(t) for t in tensors[:3]))
+        with self.fake:
+            if found is not None:
+                return replaced(found, lambda made: self._like(made))
+            return largest(func, args, kwargs)
+
+    def _like(self, made: torch.Tensor) -> torch.Tensor:
+        return torch.empty_strided(made.shape, made.stride(), dtype=made.dtype, device=self.device)
+
+    def _higher_order(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        text = f"{func} takes Python functions: what it runs is not looked into"
+        self.notes.add(rules.UNSUPPORTED_TENSOR, text, severity=Severity.UNKNOWN)
+        with self.fake:
+            return func(*args, **kwargs)
+
+    # ------------------------------------------------------------------ reads
+
+    def _note_read(self, tensor: torch.Tensor, facts: Facts) -> None:
+        if self.notes.silent or self.building:
+            return
+        running = stepping()
+        why = count_reason(running, tensor, user_site()) if running is not None else None
+        if why is not None:
+            self.notes.add(rules.OPTIMIZER_COUNT, why.message, remedy=why.remedy, severity=Severity.STOPS)
+            return
+        what = "two tensors are compared on the host" if "equal" in facts.name else "the host reads a tensor"
+        self.notes.add(rules.HOST_READ, f"{what}, which waits for the device", evidence=shown(tensor))
+
+    def read_value(self, tensor: torch.Tensor) -> Any:
+        """The value of a tensor of one element: the true one if it is known."""
+        known = self.standins.value_of(tensor)
+        return known.item() if known is not None else self.inventor.scalar(tensor, user_site())
+
+    # ------------------------------------------------------------------ copies
+
+    def _copy(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
+    ) -> Any:
+        """A copy between host and device; None for one that stays on the device."""
+        source = args[1] if func is _aten.copy_.default else args[0]
+        blocking = not _operand(args, kwargs, 2, "non_blocking")
+        if func is _aten.copy_.default:
+            if not self.on_device(args[0]):
+                self._note_to_host(source, blocking)
+                return args[0].fill_(1) if not isinstance(args[0], FakeTensor) else args[0]
+            if self.on_device(source):
+                return None
+            if source.dim() or args[0].numel() != 1:
+                self._note_to_device(source, blocking)
+            self._note_writes(facts_of(func), args, kwargs)
+            self.standins.forget_value(args[0])
+            return args[0]
+        target = kwargs.get("device")
+        if self.on_device(source):
+            if target is None or _is_pretended(target):
+                return None
+            self._note_to_host(source, blocking)
+            return self.to_host(source, kwargs.get("dtype") or source.dtype)
+        self._note_to_device(source, blocking)
+        out = self._faked(facts_of(func), func, args, kwargs)
+        if not isinstance(source, FakeTensor):
+            self.standins.know_value(out, source.to(out.dtype))
+        return out
+
+    def to_host(self, source: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """What a copy to the host gives: the true values if they are known, invented ones else."""
+        known = self.standins.value_of(source)
+        if known is not None:
+            return self._keep(known.to(dtype, copy=True))
+        if source.numel() <= LARGEST:
+            return self._keep(host_copy(source).to(dtype))
+        with self.fake:
+            return self._keep(torch.empty(source.shape, dtype=dtype, device="cpu"))
+
+    def _note_to_host(self, source: torch.Tensor, blocking: bool) -> None:
+        if self.building or not source.numel():
+            return
+        text = "a tensor is copied to the host"
+        text += ", which waits for the device" if blocking else "; the host reads it before it is written"
+        self.notes.add(rules.DEVICE_COPY, text, evidence=shown(source))
+
+    def _note_to_device(self, source: torch.Tensor, blocking: bool) -> None:
+        if self.building or not source.numel():
+            return
+        pinned = source.layout is torch.strided and source.untyped_storage()._cdata in self.pinned
+        if blocking:
+            text = "a host tensor is copied to the device, which waits for the copy"
+            self.notes.add(rules.DEVICE_COPY, text, evidence=shown(source))
+        elif not pinned:
+            text = "a replay copies from the same host memory again, whatever lies there by then"
+            self.notes.add(rules.PAGEABLE_COPY, text, evidence=shown(source))
+
+    # ------------------------------------------------------------------ operands, shapes, writes
+
+    def _with_host_operands(
+        self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
+    ) -> tuple[Any, Any]:
+        """Host tensors among the operands of a device operation: noted, then taken to lie on the device."""
+        for tensor in tensors:
+            if self.on_device(tensor):
+                continue
+            if tensor.dim() == 0:
+                if self.standins.is_host_argument(tensor):
+                    text = f"{short(facts.name)} takes the value that a host argument has while capturing"
+                    self.notes.add(trial_rules.FROZEN_HOST_VALUE, text, evidence=repr(tensor))
+            elif facts.indexed:
+                text = "an index on the host is copied to the device, which waits for the copy"
+                self.notes.add(rules.DEVICE_COPY, text, evidence=shown(tensor))
+            elif not self.building:
+                text = f"{short(facts.name)} has operands on the device and on the host, which raises"
+                self.notes.add(trial_rules.MIXED_DEVICES, text, evidence=f"{shown(tensor)} is on the host")
+        if any(tensor.dim() and not self.on_device(tensor) for tensor in tensors):
+            return replaced(args, self._moved), replaced(kwargs, self._moved)
+        return args, kwargs
+
+    def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self.on_device(tensor) or not tensor.dim():
+            return tensor
+        with self.fake:
+            return self._like(tensor)
+
+    def _masked(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        masks = [index for index in args[1] if is_mask(index)]
+        if facts.stores:
+            value = args[2]
+            number = value.numel() == 1 and value.untyped_storage()._cdata in self._numbers
+            if not number:  # one number is stored by masked_fill
+                text = "a store through a mask counts the elements on the host"
+                self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"mask {shown(masks[0])}")
+            with self.fake:
+                return args[0] if facts.mutable else args[0].clone()
+        self._note_dynamic(facts, masks, "a mask selects elements, and the host has to know how many")
+        with self.fake:
+            return func(args[0], without_masks(args[1]))
+
+    def _note_dynamic(self, facts: Facts, tensors: list[torch.Tensor], text: str = "") -> None:
+        text = text or f"the shape of what {short(facts.name)} returns depends on values"
+        shapes = ", ".join(shown(tensor) for tensor in tensors[:2])
+        if not self.building:
+            self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"of {shapes}")
+
+    def _note_writes(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for tensor in written_operands(facts, args, kwargs):
+            self.standins.forget_value(tensor)
+            name = self.standins.argument_name(tensor)
+            if name is not None and not self.building:
+                text = f"{short(facts.name)} changes {name} in place"
+                self.notes.add(rules.ARGUMENT_MUTATED, text, evidence=shown(tensor))
+
+
+def _operand(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str) -> Any:
+    return args[position] if position < len(args) else kwargs.get(name)
+
+
+def _is_pretended(device: Any) -> bool:
+    return device is not None and torch.device(device).type == PRETENDED
+
+
+def make_fake_mode() -> Any:
+    """A fake mode that takes real host tensors as operands."""
+    return FakeTensorMode(allow_non_fake_inputs=True)

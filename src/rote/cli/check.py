@@ -1,0 +1,116 @@
+"""``rote check``: what cannot be captured, found without a GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..base.errors import MisuseError
+from ..checking.check import LIMIT_S, check_work
+from ..hazards import baseline
+from ..hazards.finding import Finding
+from ..hazards.findings import Findings
+from ..hazards.ignores import without_ignored
+from ..hazards.scan import scan
+from .failures import UNABLE, told
+from .target import load
+
+
+def check(
+    target: Annotated[
+        list[str],
+        typer.Argument(help="file.py:function or package.module:function; with --static files and folders."),
+    ],
+    real: Annotated[
+        bool, typer.Option("--real", help="Run on real CPU tensors, where branches depend on values.")
+    ] = False,
+    static: Annotated[bool, typer.Option("--static", help="Only read the source.")] = False,
+    json: Annotated[Path | None, typer.Option(help="Write the findings there as JSON.")] = None,
+    sarif: Annotated[Path | None, typer.Option(help="Write the findings there as SARIF.")] = None,
+    known: Annotated[
+        Path | None, typer.Option("--baseline", help="Report only what this file does not know.")
+    ] = None,
+    write_baseline: Annotated[
+        bool, typer.Option("--write-baseline", help="Write the findings to the baseline, and accept them.")
+    ] = False,
+    arg: Annotated[list[str] | None, typer.Option(help="name=value, an argument of the target.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds that a target may take.")] = LIMIT_S,
+    remedies: Annotated[bool, typer.Option(help="Show source, evidence and remedy.")] = True,
+) -> None:
+    """Find everything in a callable that a CUDA graph cannot hold.
+
+    The exit status is 1 if there are errors, and 2 if the check could not be made or ended early.
+    """
+    with told():
+        if write_baseline and known is None:
+            raise MisuseError("--write-baseline needs --baseline FILE")
+        if static and real:
+            raise MisuseError("--static only reads the source, --real runs it: give one of them")
+        checked = [_static(target)] if static else [_trial(name, arg or [], real, timeout) for name in target]
+        found = [finding for findings in checked for finding in findings]
+        if write_baseline and known is not None:
+            baseline.write(known, found)
+            typer.echo(f"{len(found)} findings written to {known}")
+        if known is not None:
+            found = baseline.unknown(known, found)
+        reported = Findings(
+            found,
+            target=" ".join(target),
+            incomplete="; ".join(findings.incomplete for findings in checked if findings.incomplete),
+            operations=sum(findings.operations for findings in checked),
+            printed=sum(findings.printed for findings in checked),
+        )
+        if json is not None:
+            json.write_text(reported.to_json() + "\n")
+        if sarif is not None:
+            sarif.write_text(reported.to_sarif_json() + "\n")
+    _show(reported, remedies)
+    if reported.errors:
+        raise typer.Exit(1)
+    if reported.incomplete:
+        raise typer.Exit(UNABLE)
+
+
+def _static(paths: list[str]) -> Findings:
+    return Findings(without_ignored(scan([Path(path) for path in paths])), target=" ".join(paths))
+
+
+def _trial(name: str, arguments: list[str], real: bool, limit_s: float) -> Findings:
+    def build() -> tuple[object, tuple[object, ...], dict[str, object]]:
+        made = load(name, arguments)
+        return made.function, made.args, made.kwargs
+
+    return check_work(build, target=name, real=real, limit_s=limit_s)  # pyright: ignore[reportArgumentType]
+
+
+def _show(findings: Findings, remedies: bool) -> None:
+    for finding in findings:
+        typer.echo(str(finding))
+        if remedies:
+            for line in _details(finding):
+                typer.echo(f"    {line}")
+    if findings.printed:
+        typer.echo(f"the target printed {findings.printed} characters, which are not shown", err=True)
+    if findings.incomplete:
+        typer.echo(f"rote: the check ended early: {findings.incomplete}", err=True)
+    typer.echo(_summary(findings))
+
+
+def _details(finding: Finding) -> list[str]:
+    lines = [finding.source] if finding.source else []
+    if len(finding.path) > 1:
+        lines.append("from " + ", ".join(str(site) for site in finding.path[:-1][-4:]))
+    if finding.evidence:
+        lines.append(f"evidence: {finding.evidence}")
+    lines.append(f"instead: {finding.remedy}")
+    return lines
+
+
+def _summary(findings: Findings) -> str:
+    counted = Counter(finding.severity for finding in findings)
+    parts = [f"{number} {severity}" for severity, number in counted.items()]
+    ran = f" in {findings.operations} operations" if findings.operations else ""
+    return f"{findings.target}: {', '.join(parts) or 'nothing found'}{ran}"

@@ -1,0 +1,39 @@
+"""``rote explain``: a rule, why it matters, and what to write instead."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..base.errors import MisuseError
+from ..hazards.rules import RULES, Rule
+from ..hazards.rules.trial import TRIAL_RULES
+from .failures import told
+
+
+def explain(code: Annotated[str, typer.Argument(help="The code of a rule, as in RT101.")]) -> None:
+    """Explain a rule."""
+    with told():
+        typer.echo(_text(_rule(code)))
+
+
+def _rule(code: str) -> Rule:
+    known = {**RULES, **TRIAL_RULES}
+    found = known.get(code.upper())
+    if found is None:
+        near = sorted(known, key=lambda other: (other[:3] != code.upper()[:3], other))[:6]
+        raise MisuseError(f"there is no rule {code!r}; there are {', '.join(near)} and others")
+    return found
+
+
+def _text(rule: Rule) -> str:
+    """The rule as text for a terminal."""
+    parts = rule.documentation
+    lines = [f"{rule.code}: {rule.title}", f"{rule.severity.capitalize()} ({rule.group.value})."]
+    lines += ["", parts.what] if parts.what else []
+    lines += ["", f"Why: {parts.why}"] if parts.why else []
+    lines += ["", f"Limits: {parts.limits}"] if parts.limits else []
+    for title, code in (("Bad", parts.bad), ("Good", parts.good)):
+        lines += ["", f"{title}:", *(f"    {line}" for line in code.splitlines())] if code else []
+    return "\n".join([*lines, "", f"Instead: {rule.remedy}"])

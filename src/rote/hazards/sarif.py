@@ -1,0 +1,64 @@
+"""Findings as SARIF 2.1.0, the format in which editors and code hosts read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from .finding import Finding, Severity
+from .rules import RULES, Rule
+from .rules.trial import TRIAL_RULES
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS = {
+    Severity.STOPS: "error",
+    Severity.WRONG: "error",
+    Severity.ISLAND: "warning",
+    Severity.UNKNOWN: "warning",
+    Severity.SPEED: "note",
+}
+
+
+def to_sarif(findings: Iterable[Finding]) -> dict[str, Any]:
+    """A log with one run."""
+    found = list(findings)
+    known: dict[str, Rule] = {**RULES, **TRIAL_RULES}
+    codes = sorted({finding.code for finding in found})
+    driver = {
+        "name": "rote",
+        "rules": [_rule(known[code]) if code in known else {"id": code} for code in codes],
+    }
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": [_result(finding) for finding in found]}],
+    }
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    return {"id": rule.code, "shortDescription": {"text": rule.title}, "help": {"text": rule.remedy}}
+
+
+def _result(finding: Finding) -> dict[str, Any]:
+    text = finding.message if not finding.evidence else f"{finding.message} ({finding.evidence})"
+    result: dict[str, Any] = {
+        "ruleId": finding.code,
+        "level": _LEVELS[finding.severity],
+        "message": {"text": f"{text}. {finding.severity.capitalize()}. {finding.remedy}"},
+        "locations": [_location(finding.where.file, finding.where.line, finding.column)],
+    }
+    if len(finding.path) > 1:
+        steps = [{"location": _location(site.file, site.line, 0)} for site in finding.path]
+        result["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
+    return result
+
+
+def _location(file: str, line: int, column: int) -> dict[str, Any]:
+    path = Path(file)
+    try:
+        uri = path.relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        uri = path.as_uri() if path.is_absolute() else path.as_posix()
+    region = {"startLine": max(line, 1)} | ({"startColumn": column} if column else {})
+    return {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}

@@ -1,0 +1,519 @@
+"""Callables with planted hazards.
+
+``# RT101`` on a line states a finding of that code with that line; lines without a code have none.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+import re
+import time
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+CODE = re.compile(r"#((?: RT\d{3})+)")
+
+
+class Program(NamedTuple):
+    """A function that makes a callable and its arguments."""
+
+    build: Callable[[], tuple[Any, ...]]
+    real: bool
+
+    @property
+    def name(self) -> str:
+        return self.build.__name__
+
+    def expected(self) -> set[tuple[str, int]]:
+        """Codes and lines in its comments."""
+        lines, start = inspect.getsourcelines(self.build)
+        return {
+            (code, number)
+            for number, line in enumerate(lines, start)
+            for found in CODE.finditer(line)
+            for code in found.group(1).split()
+        }
+
+
+PROGRAMS: list[Program] = []
+
+
+def program(build: Callable[[], tuple[Any, ...]]) -> Callable[[], tuple[Any, ...]]:
+    PROGRAMS.append(Program(build, False))
+    return build
+
+
+def on_real_tensors(build: Callable[[], tuple[Any, ...]]) -> Callable[[], tuple[Any, ...]]:
+    """The same is found with ``--real``."""
+    PROGRAMS.append(Program(build, True))
+    return program(build)
+
+
+# ---------------------------------------------------------------------- reads
+
+
+@on_real_tensors
+def reads():
+    def fn(x):
+        total = x.sum().item()  # RT101
+        if x.mean() > 0:  # RT101
+            x = x + 1
+        first = float(x[0, 0])  # RT101
+        rows = x[0].tolist()  # RT102
+        return x * total * first * rows[0]
+
+    return fn, torch.randn(3, 4)
+
+
+@on_real_tensors
+def a_loop_that_waits():
+    def fn(x):
+        while x.abs().max() > 1:  # RT101
+            x = x / 2
+        return x
+
+    return fn, torch.randn(4)
+
+
+@program
+def a_loop_that_waits_for_a_truth_that_is_not_hoped_for():
+    def fn(x):
+        done = False
+        while not done:
+            x = x / 2
+            done = bool((x < 1).any())  # RT101
+        return x
+
+    return fn, torch.randn(4)
+
+
+@program
+def a_check_that_raises():
+    def fn(x):
+        if x.isnan().any():  # RT101
+            raise ValueError("the input has a NaN")
+        if not torch.isfinite(x).all():  # RT101
+            raise ValueError("the input is infinite")
+        assert not (x > 1e30).any()  # RT101
+        return x * 2
+
+    return fn, torch.randn(4)
+
+
+@program
+def a_check_that_wants_the_other_answer():
+    def fn(x):
+        if not (x > 0).any():  # RT101
+            raise ValueError("nothing is positive")
+        return x * 2
+
+    return fn, torch.randn(4)
+
+
+@on_real_tensors
+def printed():
+    def fn(x):
+        print(x)  # RT104
+        return x * 2
+
+    return fn, torch.randn(4)
+
+
+@program
+def through_numpy():
+    def fn(x):
+        array = numpy.sort((x * 2).cpu().numpy())  # RT121
+        return torch.from_numpy(array.copy()).to(x.device) + x  # RT121
+
+    return fn, torch.randn(4)
+
+
+@on_real_tensors
+def shapes():
+    def fn(x):
+        positive = x[x > 0]  # RT111
+        where = (x > 0).nonzero()  # RT111
+        kinds = x.unique()  # RT111
+        y = x.clone()
+        y[y > 2] = 0.0
+        y = y.masked_fill(y > 1, 3.0)
+        return positive.sum() + where.sum() + kinds.sum() + y
+
+    return fn, torch.randn(3, 4)
+
+
+@program
+def stored_through_a_mask():
+    def fn(x):
+        y = x.clone()
+        y[x > 2] = x[x > 2] * 10  # RT111
+        return y
+
+    return fn, torch.randn(3, 4)
+
+
+@program
+def a_loop_bound():
+    def fn(x, steps):
+        for _ in range(int(steps.item())):  # RT101
+            x = x - 0.1 * x.tanh()
+        return x
+
+    return fn, torch.randn(4), torch.tensor(3)
+
+
+@program
+def linear_algebra():
+    def fn(x):
+        return torch.linalg.inv(x @ x.T) + torch.linalg.cholesky(x @ x.T)  # RT131
+
+    return fn, torch.randn(4, 4)
+
+
+# ---------------------------------------------------------------------- host data
+
+
+@on_real_tensors
+def data_built_on_the_host():
+    def fn(x):
+        weights = torch.tensor([1.0, 2.0, 3.0, 4.0], device=x.device)  # RT124
+        half = torch.full((), 0.5, device=x.device)
+        return x * weights * half * torch.tensor(2.0)
+
+    return fn, torch.randn(4)
+
+
+@program
+def copies_of_host_tensors():
+    def fn(x):
+        table = torch.arange(4.0)
+        y = x + table.to(x.device)  # RT121
+        y = y + table.to(x.device, non_blocking=True)  # RT125
+        return y + torch.zeros(4).pin_memory().to(x.device, non_blocking=True)  # RT182
+
+    return fn, torch.randn(4)
+
+
+@program
+def a_table_that_does_not_move():
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+            self.table = torch.arange(4.0)
+            self.half = torch.tensor(0.5)
+
+        def forward(self, x):
+            return self.linear(x) * self.half + self.table  # RT143
+
+    return Layer(), torch.randn(2, 4)
+
+
+@program
+def a_host_tensor_among_device_tensors():
+    def fn(x, factor):
+        return x * factor  # RT141
+
+    return fn, torch.randn(4, device="cuda"), torch.tensor(2.0)
+
+
+# ---------------------------------------------------------------------- state
+
+
+@on_real_tensors
+def scale_stored_on_the_module():
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x):
+            self._act_scale = x.abs().amax() / 127  # RT212
+            return self.linear((x / self._act_scale).round()) * self._act_scale
+
+    return Layer(), torch.randn(2, 4)
+
+
+@on_real_tensors
+def scale_in_a_buffer():
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+            self.register_buffer("scale", torch.ones(()))
+
+        def forward(self, x):
+            self.scale.copy_(x.abs().amax() / 127)
+            return self.linear((x / self.scale).round()) * self.scale
+
+    return Layer(), torch.randn(2, 4)
+
+
+@program
+def made_at_the_first_call():
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = None
+
+        def forward(self, x):
+            if self.scale is None:
+                self.scale = float(x.abs().amax())
+            return x / self.scale
+
+    return Layer(), torch.randn(2, 4)
+
+
+@on_real_tensors
+def counters():
+    seen = types.SimpleNamespace(calls=0, names=[])
+
+    def fn(x):
+        seen.calls += 1  # RT201
+        seen.names.append("call")  # RT201
+        return x * 2
+
+    return fn, torch.randn(4)
+
+
+@program
+def a_counter_that_scales():
+    o = types.SimpleNamespace(step=0)
+
+    def fn(x):
+        o.step += 1  # RT201
+        return x * o.step  # RT202
+
+    return fn, torch.randn(4)
+
+
+@program
+def results_kept_in_a_list():
+    kept = []
+
+    def fn(x):
+        y = x * 2
+        kept.append(y)  # RT205
+        return y
+
+    return fn, torch.randn(4)
+
+
+@program
+def results_put_into_an_argument():
+    def fn(x, table):  # RT207
+        table["y"] = x * 2
+        return x
+
+    return fn, torch.randn(4), {}
+
+
+@program
+def argument_written():
+    def fn(x, cache):
+        cache[0].copy_(x)  # RT333
+        return cache.sum()
+
+    return fn, torch.randn(4), torch.zeros(2, 4)
+
+
+# ---------------------------------------------------------------------- host random numbers, time, seeds
+
+
+@on_real_tensors
+def host_random_numbers():
+    def fn(x):
+        return x * random.random()  # RT202 RT204
+
+    return fn, torch.randn(4)
+
+
+@program
+def numpy_random_numbers():
+    def fn(x):
+        start = numpy.random.randint(0, 1000)  # RT204
+        return x + int(start)  # RT202
+
+    return fn, torch.randn(6)
+
+
+@program
+def a_clock():
+    def fn(x):
+        return x + time.perf_counter()  # RT202
+
+    return fn, torch.randn(4)
+
+
+@program
+def seeded():
+    def fn(x):
+        torch.manual_seed(3)  # RT208
+        return x + torch.randn(4, device=x.device)
+
+    return fn, torch.randn(4)
+
+
+@program
+def dropout():
+    def fn(x):
+        return F.dropout(x, 0.5) + torch.rand_like(x) + torch.randn(4, device=x.device)
+
+    return fn, torch.randn(4)
+
+
+# ---------------------------------------------------------------------- the device
+
+
+@program
+def streams():
+    def fn(x):
+        stream = torch.cuda.Stream()  # RT134
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            y = x * 2
+        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.synchronize()  # RT133
+        torch.cuda.empty_cache()  # RT181
+        return y
+
+    return fn, torch.randn(4)
+
+
+@program
+def an_address():
+    def fn(x):
+        return x + x.data_ptr() % 2  # RT149
+
+    return fn, torch.randn(4)
+
+
+@program
+def devices_asked_for():
+    def fn(x):
+        assert x.device.type == "cuda" and x.is_cuda and not x.is_cpu and x.get_device() == 0
+        assert torch.cuda.is_available() and torch.cuda.current_device() == 0
+        y = torch.zeros(4, device="cuda") + torch.ones(4, device=x.device)
+        y = y + torch.arange(4).cuda().float()  # RT121
+        with torch.device("cuda"):
+            y = y + torch.ones(4)
+        return y.to("cuda:0") + x.new_zeros(4)
+
+    return fn, torch.randn(4)
+
+
+# ---------------------------------------------------------------------- training
+
+
+@program
+def a_training_step():
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 2))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=torch.tensor(1e-3), capturable=True)
+
+    def step(x, target):
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = F.cross_entropy(model(x), target)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    return step, torch.randn(8, 4), torch.randint(0, 2, (8,))
+
+
+@program
+def an_optimizer_that_counts():
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()  # RT411
+        return loss
+
+    return step, torch.randn(8, 4)
+
+
+@program
+def a_read_in_a_backward():
+    class Clip(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient / gradient.norm().item()  # RT101
+
+    weight = torch.randn(4, requires_grad=True)
+
+    def step(x):
+        weight.grad = None
+        Clip.apply(x * weight).sum().backward()
+        return weight.grad
+
+    return step, torch.randn(4)
+
+
+@program
+def a_scheduler_inside():
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).sum()
+        loss.backward()
+        optimizer.step()  # RT202
+        scheduler.step()  # RT413
+        return loss
+
+    return step, torch.randn(8, 4)
+
+
+# ---------------------------------------------------------------------- nothing wrong
+
+
+@on_real_tensors
+def a_transformer_layer():
+    return nn.TransformerEncoderLayer(16, 2, batch_first=True).eval(), torch.randn(2, 5, 16)
+
+
+@program
+def a_recurrent_layer():
+    return nn.LSTM(4, 8, batch_first=True), torch.randn(2, 3, 4)
+
+
+@on_real_tensors
+def convolutions():
+    layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
+    return layers, torch.randn(2, 3, 8, 8)
+
+
+@program
+def autocast_and_inference_mode():
+    model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 4))
+
+    def fn(x):
+        with torch.inference_mode(), torch.autocast("cuda", dtype=torch.bfloat16):
+            y = model(x)
+        assert y.dtype is torch.bfloat16
+        return y.float().softmax(-1)
+
+    return fn, torch.randn(2, 4)
+
+
+@program
+def compiled():
+    return torch.compile(lambda x: x.sin() + 1), torch.randn(4)
