@@ -162,7 +162,7 @@ def candidates(m: int, n: int, k: int, units: int) -> Iterator[Tile]:
         ):  # fmt: skip
             for split in (1, 2, 4):
                 tile = Tile(bm, bn, 1, split, stages, warps)
-                if tile.fits(n) and (split == 1 or tile.tiles(m, n) * split <= 2 * units):
+                if split == 1 or tile.tiles(m, n) * split <= 2 * units:
                     yield tile
         return
     rows = {1: (8, 16), 16: (16,)}.get(bucket(m), (32, 64))
@@ -174,7 +174,7 @@ def candidates(m: int, n: int, k: int, units: int) -> Iterator[Tile]:
                 tile = Tile(bm, bn, unroll, split, stages, warps)
                 programs = tile.tiles(m, n) * split
                 enough = programs >= min(0.45 * units, steps / unroll * tile.tiles(m, n) / 4)
-                if tile.fits(n) and enough and programs <= 4.5 * units and steps // unroll >= 2 * split:
+                if enough and programs <= 4.5 * units and steps // unroll >= 2 * split:
                     yield tile
 
 

@@ -98,7 +98,7 @@ def integer_product(
     """
     x, x_scale, x_zero, total = rows
     out, groups = scale.shape
-    weight = codes_of(codes, out, x.shape[1])
+    weight = codes_of(codes, x.shape[1])
     columns = x.shape[1] // groups
     result = x_scale.new_zeros(x.shape[0], out)
     for group in range(groups):
@@ -126,7 +126,7 @@ def float_product(rows: Tensor, codes: Tensor, scale: Tensor, zero: Tensor | Non
 def dense_weight(codes: Tensor, scale: Tensor, zero: Tensor | None, columns: int) -> Tensor:
     """What the codes of a weight stand for, float32, of shape ``(out, columns)``."""
     out, groups = scale.shape
-    parts = codes_of(codes, out, columns).float().reshape(out, groups, -1)
+    parts = codes_of(codes, columns).float().reshape(out, groups, -1)
     if zero is not None:
         parts = parts - zero.float()[:, :, None]
     return (parts * scale[:, :, None]).reshape(out, -1)

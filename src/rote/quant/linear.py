@@ -215,7 +215,7 @@ class DuQuantLinear(FixedTypes):
             raise OptionError("the weight of this layer has 16 bits, and no codes")
         if self._is_plain:
             return unpack(self.weight_codes, self.weight_bits)
-        return codes_of(self.weight_codes, self._rows, self.transform.width)
+        return codes_of(self.weight_codes, self.transform.width)
 
     def weight_values(self) -> Tensor:
         """The transformed weight that the codes stand for, float32; one that is not quantized as it is."""

@@ -7,8 +7,8 @@ In memory there is what the kernels read (:func:`layout`, :func:`codes_of`). The
 into blocks of 128, and the blocks are the outermost dimension, so that the rows of any tile are one piece of
 memory::
 
-    (ceil(K / 128), N padded to 128, 64)     up to 4 bits: byte j holds column j below and column j + 64 above
-    (ceil(K / 128), N padded to 128, 128)    more: one column in a byte
+    (ceil(K / 128), N, 64)     up to 4 bits: byte j holds column j below and column j + 64 above
+    (ceil(K / 128), N, 128)    more: one column in a byte
 
 Padding is zero. A weight is in memory once, in that format; state dicts convert it on their way out and in.
 """
@@ -20,7 +20,7 @@ from torch import Tensor
 
 PACKED_BITS = 4
 BLOCK = 128
-"""Columns in a block, and the multiple that rows are padded to."""
+"""Columns in a block."""
 
 
 def pack(codes: Tensor, bits: int) -> Tensor:
@@ -50,25 +50,25 @@ def unpack(stored: Tensor, bits: int) -> Tensor:
 
 def layout_shape(rows: int, columns: int, bits: int) -> tuple[int, int, int]:
     """The shape of a weight in memory."""
-    return -(-columns // BLOCK), -(-rows // BLOCK) * BLOCK, BLOCK // 2 if bits <= PACKED_BITS else BLOCK
+    return -(-columns // BLOCK), rows, BLOCK // 2 if bits <= PACKED_BITS else BLOCK
 
 
 def layout(codes: Tensor, bits: int) -> Tensor:
     """Codes, int8 of shape ``(rows, columns)``, as they are in memory."""
     rows, columns = codes.shape
-    padded = torch.nn.functional.pad(codes, (0, -columns % BLOCK, 0, -rows % BLOCK))
-    blocks = padded.reshape(padded.shape[0], -1, BLOCK).transpose(0, 1).contiguous()
+    padded = torch.nn.functional.pad(codes, (0, -columns % BLOCK))
+    blocks = padded.reshape(rows, -1, BLOCK).transpose(0, 1).contiguous()
     if bits > PACKED_BITS:
         return blocks
     low, high = blocks[..., : BLOCK // 2], blocks[..., BLOCK // 2 :]
     return (low & 0xF) | (high << 4)
 
 
-def codes_of(packed: Tensor, rows: int, columns: int) -> Tensor:
+def codes_of(packed: Tensor, columns: int) -> Tensor:
     """The codes, int8, of shape ``(rows, columns)``; the inverse of :func:`layout`."""
     if stored_bits(packed) == PACKED_BITS:
         packed = torch.cat([(packed << 4) >> 4, packed >> 4], dim=-1)
-    return packed.transpose(0, 1).reshape(packed.shape[1], -1)[:rows, :columns]
+    return packed.transpose(0, 1).reshape(packed.shape[1], -1)[:, :columns]
 
 
 def stored_bits(packed: Tensor) -> int:

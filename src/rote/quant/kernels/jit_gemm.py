@@ -42,13 +42,14 @@ def _halves(packed, ASM: tl.constexpr):
 
 
 @triton.jit
-def _prefetch(weight, first, last, column, padded, BN: tl.constexpr, BYTES: tl.constexpr):
+def _prefetch(weight, first, last, column, N, BN: tl.constexpr, BYTES: tl.constexpr):
     """Ask for a program's part of the weight in L2, line by line."""
-    lines = column.to(tl.int64) * BYTES + tl.arange(0, BN * BYTES // 128) * 128
+    step = N.to(tl.int64) * BYTES
+    lines = tl.minimum(column.to(tl.int64) * BYTES + tl.arange(0, BN * BYTES // 128) * 128, step - 1)
     for block in range(first, last):
         tl.inline_asm_elementwise(
             "prefetch.global.L2 [$1]; mov.u32 $0, 0;",
-            "=r,l", [weight + block * padded.to(tl.int64) * BYTES + lines], dtype=tl.int32,
+            "=r,l", [weight + block * step + lines], dtype=tl.int32,
             is_pure=False, pack=1,
         )  # fmt: skip
 
@@ -94,29 +95,30 @@ def _tile(
     BYTES: tl.constexpr = 16 * BITS  # of a row in a block of 128 columns
     rows = row + tl.arange(0, BM)
     columns = column + tl.arange(0, BN)
-    padded = tl.cdiv(N, 128) * 128
     steps = tl.cdiv(tl.cdiv(K, 128), UNROLL)
     share = tl.cdiv(steps, SPLIT)
     first = part * share
     last = tl.minimum(first + share, steps)
     if PDL:
-        _prefetch(weight, first * UNROLL, last * UNROLL, column, padded, BN, BYTES)
+        _prefetch(weight, first * UNROLL, tl.minimum(last * UNROLL, tl.cdiv(K, 128)), column, N, BN, BYTES)
         gdc_wait()
 
     length = tl.arange(0, BYTES)
-    step = padded.to(tl.int64) * BYTES
-    w_at = weight + (first * UNROLL) * step + columns[:, None] * BYTES + length[None, :]
-    x_rows = tl.where(rows < M, rows, 0).to(tl.int64)  # rows outside are calculated and dropped
+    step = N.to(tl.int64) * BYTES
+    w_rows = tl.where(columns < N, columns, 0)  # rows outside are calculated and dropped
+    w_at = weight + (first * UNROLL) * step + w_rows[:, None] * BYTES + length[None, :]
+    x_rows = tl.where(rows < M, rows, 0).to(tl.int64)
     half = tl.arange(0, 64) if BITS == 4 else tl.arange(0, 128)
     x_at = x + x_rows[:, None] * K + first * (UNROLL * 128) + half[None, :]
     acc = tl.zeros((BN, BM), dtype=tl.float32 if FLOAT else tl.int32)
     for index in tl.range(first, last, num_stages=STAGES):
         for inner in tl.static_range(UNROLL):
-            packed = tl.load(w_at + inner * step)
             if EVEN_K:
+                packed = tl.load(w_at + inner * step)
                 x_low = tl.load(x_at + inner * 128)
             else:
                 room = K - (index * UNROLL + inner) * 128
+                packed = tl.load(w_at + inner * step, mask=room > 0, other=0)
                 x_low = tl.load(x_at + inner * 128, mask=half[None, :] < room, other=0)
             if BITS == 4:
                 if EVEN_K:

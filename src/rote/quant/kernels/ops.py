@@ -157,7 +157,7 @@ def product_torch(
 ) -> Tensor:  # fmt: skip
     """Codes times a weight, by torch."""
     if dtype == torch.int32:
-        return arithmetic.int_matmul(x, codes_of(codes, w_scale.shape[0], x.shape[1]))
+        return arithmetic.int_matmul(x, codes_of(codes, x.shape[1]))
     y = arithmetic.integer_product((x, scale, zero, total), codes, w_scale, w_zero, w_sum)
     return arithmetic.restore_rows(y, None, bias, w_scale.shape[0]).to(dtype)
 

@@ -49,10 +49,6 @@ class Tile:
         """How many int32 zeros the products need: sums, and a counter for each tile."""
         return m * sum(n) + self.tiles(m, *n) if self.split > 1 else 0
 
-    def fits(self, *n: int) -> bool:
-        """Whether the padding of weights of ``n`` rows is enough for the tile."""
-        return all((-(-rows // 128) * 128) % self.bn == 0 for rows in n)
-
     def alone(self) -> Tile:
         """The same for a product that follows no transform."""
         return replace(self, pdl=False) if self.pdl else self
@@ -88,9 +84,7 @@ def choose(gpu: str, units: int, kind: str, m: int, rows: tuple[int, ...], k: in
     stored = _table(slug(gpu)).get(kind, {}).get(f"{n}x{k}", {})
     nearest = min((int(size) for size in stored if int(size) >= m), default=None)
     if nearest is not None and nearest <= 2 * max(m, 8):
-        tile = Tile(**stored[str(nearest)])
-        if tile.fits(*rows):
-            return tile
+        return Tile(**stored[str(nearest)])
     return rule(units, kind, m, n, k)
 
 
