@@ -107,12 +107,12 @@ def _show(report: BenchReport) -> None:
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, width=PIPED_WIDTH)
     table = Table(box=None, pad_edge=False)
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for title in bench_table.columns(report):
-        table.add_column(title, justify="right", no_wrap=True)
+        table.add_column(title, justify="right")
     for row in report.rows:
         found = bench_table.cells(report, row)
-        table.add_row(row.title, *(found or [row.status]))
+        table.add_row(row.name, *(found or [row.status]))
     console.print(bench_table.headline(report))
     console.print(table)
     for remark in bench_table.remarks(report):

@@ -102,7 +102,7 @@ class Bench:
     # ------------------------------------------------------------------ the stages
 
     def _start(self) -> None:
-        """Start all processes at once: importing takes seconds."""
+        """Start all processes at once: to import and to build takes seconds, and is not timed."""
         has_gpu = torch.cuda.is_available()
         self.report.rows = [Row(each.name, each.title) for each in self._plan.contenders]
         self._say("starting")
@@ -111,20 +111,18 @@ class Bench:
                 self._row(contender).fail("there is no GPU", NO_GPU)
             else:
                 self._spawn(contender)
-        for contender in list(self._plan.contenders):
-            if contender.name in self._living:
-                self._attempt(contender, self._living[contender.name].wait_until_ready)
 
     def _prepare(self) -> list[Contender]:
-        """Build and make the first calls, one contender after the other; returns those that lacked memory."""
+        """Build everywhere, then make the first calls in turn; returns those that lacked memory."""
         waiting: list[Contender] = []
-        for contender in self._plan.contenders:
-            if contender.needs_gpu and not self.report.on_gpu and contender.name in self._living:
-                self._drop(contender).fail("the target is on the CPU", NO_GPU)
-            elif contender.name in self._living:
-                failure = self._attempt(contender, lambda each=contender: self._warm(each))
-                if failure is not None and failure.memory and contender is not EAGER:
-                    waiting.append(contender)
+        for stage in (self._await_target, self._warm):
+            for contender in self._plan.contenders:
+                if contender.needs_gpu and not self.report.on_gpu and contender.name in self._living:
+                    self._drop(contender).fail("the target is on the CPU", NO_GPU)
+                elif contender.name in self._living:
+                    failure = self._attempt(contender, lambda run=stage, each=contender: run(each))
+                    if failure is not None and failure.memory:
+                        waiting.append(contender)
         return waiting
 
     def _measure(self) -> None:
@@ -166,7 +164,7 @@ class Bench:
             self._stop()
 
     def _measure_alone(self, contender: Contender) -> None:
-        self._living[contender.name].wait_until_ready()
+        self._await_target(contender)
         self._warm(contender)
         seconds = self._plan.seconds / len(self._plan.contenders)
         self._row(contender).time([self._turn(contender, seconds)])
@@ -179,27 +177,30 @@ class Bench:
             return
         self._say("rote differs from eager: does eager repeat itself?")
         self._spawn(EAGER)
-        process = self._living[EAGER.name]
         try:
-            process.wait_until_ready()
-            process.ask({"do": "build"})
-            self.report.repeats = process.ask(_first_calls(keep=False))["equality"]
+            self._await_target(EAGER)
+            answer = self._living[EAGER.name].ask(_first_calls(keep=False))
+            self.report.repeats = answer["equality"]
         except WorkerFailure as failure:
             rote.notes.append(f"eager could not be run once more: {failure.reason}")
 
     # ------------------------------------------------------------------ one contender
 
-    def _warm(self, contender: Contender) -> None:
-        process, row = self._living[contender.name], self._row(contender)
+    def _await_target(self, contender: Contender) -> None:
+        process, report = self._living[contender.name], self.report
         self._say(f"{contender.title}: building the target")
-        built = process.ask({"do": "build"})
-        if contender is EAGER:
-            self.report.device = built["device"]
-            self.report.device_name = built["gpu"] or bench_machine.processor()
-            self.report.versions = bench_machine.versions(self.report.on_gpu)
-            self.report.machine["before"] = bench_machine.state(self.report.on_gpu)
-            self.report.first_calls = FIRST_CALLS
-        answer = process.ask(_first_calls(keep=contender is EAGER))
+        process.wait_until_ready()
+        built = process.receive()
+        if contender is EAGER and not report.device_name:
+            report.device = built["device"]
+            report.device_name = built["gpu"] or bench_machine.processor()
+            report.versions = bench_machine.versions(report.on_gpu)
+            report.machine["before"] = bench_machine.state(report.on_gpu)
+
+    def _warm(self, contender: Contender) -> None:
+        row = self._row(contender)
+        self.report.first_calls = FIRST_CALLS
+        answer = self._living[contender.name].ask(_first_calls(keep=contender is EAGER))
         row.first_calls_s, row.equality = answer["seconds"], answer["equality"]
         row.held_bytes, row.peak_bytes = answer["held_bytes"], answer["peak_bytes"]
         if contender is EAGER:
@@ -239,6 +240,7 @@ class Bench:
             self._plan.limit_s,
             lambda text: self._say(f"{contender.title}: {text}"),
         )
+        self._living[contender.name].send({"do": "build"})
 
     def _row(self, which: Contender | str) -> Row:
         row = self.report.row(which if isinstance(which, str) else which.name)

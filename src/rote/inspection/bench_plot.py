@@ -40,6 +40,7 @@ def draw(report: BenchReport, path: Path) -> None:
     right.barh(names, firsts, color=colours)
     if any(firsts):
         right.set_xscale("log")
+        right.set_xlim(left=min(filter(None, firsts)) / 3)
     right.set_xlabel(f"{unit} until a call was fast (logarithmic)", fontsize=8)
     for axis in (left, right):
         axis.tick_params(labelsize=8)

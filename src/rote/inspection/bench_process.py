@@ -89,6 +89,15 @@ class Process:
         Raises:
             WorkerFailure: The answer is an error, or the process died or took too long; it is stopped then.
         """
+        self.send(question)
+        return self.receive()
+
+    def send(self, question: dict[str, Any]) -> None:
+        """Ask, and let it work.
+
+        Raises:
+            WorkerFailure: The process was stopped before.
+        """
         assert self._process.stdin is not None
         self._at = question["do"]
         if self._stopped:
@@ -96,6 +105,9 @@ class Process:
         with contextlib.suppress(BrokenPipeError):  # reading says how it died
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
             self._process.stdin.flush()
+
+    def receive(self) -> dict[str, Any]:
+        """Wait for the answer; see :meth:`ask`."""
         answer = self._read(self._limit_s)
         if "error" in answer:
             self.stop()

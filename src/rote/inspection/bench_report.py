@@ -19,8 +19,8 @@ class Row:
     """One contender.
 
     Attributes:
-        name: How the command line calls it.
-        title: How the table calls it.
+        name: How the command line and the table call it.
+        title: How a picture calls it.
         status: ``"measured"``, ``"failed"`` or ``"needs a GPU"``.
         why: For one that was not measured, why.
         first_fast_call_s: Seconds from the beginning of the first call to the end of the first fast one,

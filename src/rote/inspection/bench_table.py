@@ -10,7 +10,9 @@ from ..memory.sizes import format_size
 from .bench_report import MEASURED, BenchReport, Row
 
 NONE = "-"
-GPU_COLUMNS = ("first fast call", "median", "p99", "host", "launches", "peak", "held", "copied", "results")
+GPU_COLUMNS = (
+    "first fast call", "median", "p99", "host", "launches", "graphs", "peak", "held", "copied", "results"
+)  # fmt: skip
 CPU_COLUMNS = ("first fast call", "median", "p99", "peak", "held", "results")
 
 
@@ -29,7 +31,7 @@ def cells(report: BenchReport, row: Row) -> list[str]:
     times = [None if first is None else first * 1e6, row.median_us, row.p99_us]
     found = [_time(value, unit) for value in times]
     if report.on_gpu:
-        found += [_time(row.host_us, None), _launches(row)]
+        found += [_time(row.host_us, None), *(_count(row, what) for what in ("total", "graphs"))]
     found += [_size(row.peak_bytes), _size(row.held_bytes)]
     if report.on_gpu:
         found.append(_size(row.copied_bytes))
@@ -38,11 +40,11 @@ def cells(report: BenchReport, row: Row) -> list[str]:
 
 def remarks(report: BenchReport) -> list[str]:
     """What the table has no room for: why contenders failed, what differs, what holds for all."""
-    lines = [f"{row.title}: {row.status}: {row.why}" for row in report.rows if row.status != MEASURED]
+    lines = [f"{row.name}: {row.status}: {row.why}" for row in report.rows if row.status != MEASURED]
     for row in report.rows:
         if row.equality is not None and not row.equality["bitwise"]:
-            lines.append(f"{row.title}: {row.equality['what']}")
-        lines += [f"{row.title}: {note}" for note in row.notes]
+            lines.append(f"{row.name}: {row.equality['what']}")
+        lines += [f"{row.name}: {note}" for note in row.notes]
     if report.draws:
         lines.append("The target draws random numbers; those of compiled code are not eager's.")
     if report.repeats is not None and not report.repeats["bitwise"]:
@@ -78,11 +80,8 @@ def _size(nbytes: float | None) -> str:
     return f"-{format_size(-int(nbytes))}" if nbytes < 0 else format_size(int(nbytes))
 
 
-def _launches(row: Row) -> str:
-    if row.launches is None:
-        return NONE
-    graphs = row.launches["graphs"]
-    return f"{row.launches['total']:g}" + (f" ({graphs:g} graphs)" if graphs else "")
+def _count(row: Row, what: str) -> str:
+    return NONE if row.launches is None else f"{row.launches[what]:g}"
 
 
 def _results(row: Row) -> str:

@@ -28,7 +28,7 @@ class Contender:
 
     Attributes:
         name: How the command line and results call it.
-        title: How the table calls it.
+        title: How a picture calls it.
         make: Turns the target's callable into one that is called in its place. What takes long may be left to
             its first call: both count as time to the first fast call.
         notes: What is to be said of it after the calls, in one line each.
