@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+BENCH = ("rote", "bench")
+"""The command that measures most of them."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -26,7 +29,7 @@ class Row:
     target: str
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     package: str | None = None
-    runner: tuple[str, ...] = ("rote", "bench")
+    runner: tuple[str, ...] = BENCH
 
     @property
     def full_target(self) -> str:

@@ -111,35 +111,23 @@ def _times(entries: dict[str, dict[str, Any]]) -> str:
 
 
 def _costs(entries: dict[str, dict[str, Any]]) -> str:
-    """What else rote costs, beside the graph that was written by hand."""
-    header = [
-        "program",
-        "first fast call",
-        "host time",
-        "by hand",
-        "launches",
-        "eager",
-        "held",
-        "copied",
-        "equal",
-    ]
-    table = [header]
-    for key, entry in entries.items():
-        ours, hand, eager = (_row(entry, way) or {} for way in ("rote", "by-hand", "eager"))
-        first = ours.get("first_fast_call_s")
-        equal = ours.get("equality")
-        table.append([
-            _title(key),
-            "" if first is None else f"{first:.2f} s",
-            _time(ours.get("host_us")),
-            _time(hand.get("host_us")),
-            _launches(ours),
-            _launches(eager),
-            _bytes(ours.get("held_bytes")),
-            _bytes(ours.get("copied_bytes")),
-            "" if equal is None else "yes" if equal["bitwise"] else _difference(equal),
-        ])  # fmt: skip
-    return "What else rote costs, per call unless said otherwise:\n\n" + _table(table)
+    """What else there is to say of rote, beside eager and the graph that was written by hand."""
+    columns = {
+        "device idle in eager": lambda entry: _profiled(entry, "idle_share"),
+        "gain at best": lambda entry: _profiled(entry, "gain"),
+        "first fast call": lambda entry: _seconds(_of(entry, "rote", "first_fast_call_s")),
+        "host time": lambda entry: _time(_of(entry, "rote", "host_us")),
+        "by hand": lambda entry: _time(_of(entry, "by-hand", "host_us")),
+        "launches": lambda entry: _launches(_of(entry, "rote", "launches")),
+        "eager": lambda entry: _launches(_of(entry, "eager", "launches")),
+        "held": lambda entry: _bytes(_of(entry, "rote", "held_bytes")),
+        "copied": lambda entry: _bytes(_of(entry, "rote", "copied_bytes")),
+        "equal": lambda entry: _whether_equal(_of(entry, "rote", "equality")),
+    }
+    table = [[_title(key), *(cell(entry) for cell in columns.values())] for key, entry in entries.items()]
+    used = [at for at in range(len(columns) + 1) if any(row[at] for row in table)]
+    rows = [[row[at] for at in used] for row in (["program", *columns], *table)]
+    return "What rote costs besides, per call unless said otherwise:\n\n" + _table(rows)
 
 
 def _losses(entries: dict[str, dict[str, Any]]) -> str:
@@ -227,9 +215,29 @@ def _difference(equality: dict[str, Any]) -> str:
     return "differs" if largest is None else f"differs by {largest:.2g}"
 
 
-def _launches(row: dict[str, Any]) -> str:
-    launches = row.get("launches")
+def _whether_equal(equality: dict[str, Any] | None) -> str:
+    if equality is None:
+        return ""
+    return "yes" if equality["bitwise"] else _difference(equality)
+
+
+def _of(entry: dict[str, Any], way: str, figure: str) -> Any:
+    return (_row(entry, way) or {}).get(figure)
+
+
+def _launches(launches: dict[str, Any] | None) -> str:
     return "" if launches is None else f"{launches['total']:g}"
+
+
+def _profiled(entry: dict[str, Any], figure: str) -> str:
+    found = entry.get("profile")
+    if not found:
+        return ""
+    return f"{found[figure]:.0%}" if figure == "idle_share" else f"{found[figure]:.2f}x"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:.2f} s"
 
 
 def _time(us: float | None) -> str:

@@ -23,11 +23,16 @@ from typing import Any
 import torch
 
 from . import common, set_page
-from .set import ROWS, Row
+from .set import BENCH, ROWS, Row
 
 ROOT = Path(__file__).resolve().parents[1]
 LEAST_S = 30.0
 """A program is not begun with less time than this left."""
+
+TIME_IS_UP = "not done in"
+
+PROFILED = ("verdict", "idle_share", "gain", "total_us", "host_us", "busy_us", "operations", "kernels")
+"""What is kept of a profile."""
 
 GOODBYE_S = 20.0
 """For a benchmark to stop its processes when its time is up."""
@@ -66,33 +71,34 @@ def main(argv: list[str] | None = None) -> int:
 
 def measure(row: Row, options: argparse.Namespace, left: float) -> dict[str, Any]:
     """One program's report, or why there is none, with versions and the machine's state."""
-    before = common.machine_state()
+    end, before = time.monotonic() + left, common.machine_state()
     arguments = {**row.arguments, **({"small": True} if options.small else {})}
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.json"
-        command = [
-            sys.executable,
-            "-m",
-            *row.command(),
-            "--json",
-            str(report),
-            "--seconds",
-            str(options.seconds),
-        ]
-        command += [part for name, value in arguments.items() for part in ("--arg", f"{name}={value}")]
-        command += ["--only", options.ways] if options.ways else []
-        status, words = run(command, left)
-        found = json.loads(report.read_text()) if report.exists() else None
-    made = {"finished": datetime.now(UTC).isoformat(timespec="seconds"), "small": options.small}
-    entry = {
-        **made,
+    given = [part for name, value in arguments.items() for part in ("--arg", f"{name}={value}")]
+    ways = ["--only", options.ways] if options.ways else []
+    entry: dict[str, Any] = {}
+    if options.profile and row.runner == BENCH:
+        found, _ = figures(["rote", "profile", row.full_target, *given], left)
+        entry["profile"] = found and {name: found[name] for name in PROFILED}
+    asked = [*row.command(), *given, "--seconds", str(options.seconds), *ways]
+    found, why = figures(asked, end - time.monotonic())
+    entry |= {"report": found} if found else {"skipped": why}
+    return {
+        **entry,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "small": options.small,
         "versions": common.versions(),
         "machine": {"before": before, "after": common.machine_state()},
     }
-    if found is None:
-        why = f"not done in {left:.0f} s" if status is None else f"exit status {status}: {words}"
-        return {**entry, "skipped": why}
-    return {**entry, "report": found}
+
+
+def figures(module: list[str], limit: float) -> tuple[dict[str, Any] | None, str]:
+    """What a module writes with ``--json``; if it writes nothing, why."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "figures.json"
+        status, words = run([sys.executable, "-m", *module, "--json", str(path)], limit)
+        if path.exists():
+            return json.loads(path.read_text()), ""
+    return None, f"{TIME_IS_UP} {limit:.0f} s" if status is None else f"exit status {status}: {words}"
 
 
 def run(command: list[str], limit: float) -> tuple[int | None, str]:
@@ -123,12 +129,14 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def merge(path: Path, header: dict[str, Any], row: Row, entry: dict[str, Any]) -> None:
-    """Put one program's entry into the result file."""
+    """Put one program's entry into the result file. That the time was up replaces no figures."""
     path.parent.mkdir(parents=True, exist_ok=True)
     old = json.loads(path.read_text()) if path.exists() else {}
     same = all(old.get(key) == value for key, value in header.items())
     rows = old.get("rows", {}) if same else {}
-    rows[row.key(entry["versions"])] = entry
+    key = row.key(entry["versions"])
+    stopped = entry.get("skipped", "").startswith(TIME_IS_UP)
+    rows[key] = rows[key] if stopped and "report" in rows.get(key, ()) else entry
     path.write_text(json.dumps({**header, "rows": rows}, indent=1) + "\n")
 
 
@@ -163,6 +171,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--ways", metavar="A,B", help="as --only of rote bench: eager, rote, by-hand, ...")
     parser.add_argument("--limit", type=float, default=3 * 3600, help="seconds for the whole run")
     parser.add_argument("--seconds", type=float, default=10.0, help="of timed calls for each program")
+    parser.add_argument("--profile", action="store_true", help="run rote profile on each program, too")
     parser.add_argument(
         "--small", action="store_true", help="small sizes: whether everything works, not a result"
     )

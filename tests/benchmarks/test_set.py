@@ -58,7 +58,12 @@ def test_without_results_the_page_says_so(tmp_path: Path) -> None:
 
 def test_times_ratios_and_losses(tmp_path: Path) -> None:
     rows = {
-        "chain-10": entry(row("eager", 100.0), row("by-hand", 20.0), row("rote", 30.0, host_us=6.0)),
+        "chain-10": entry(
+            row("eager", 100.0),
+            row("by-hand", 20.0),
+            row("rote", 30.0, host_us=6.0, launches={"total": 3.0}, copied_bytes=4096),
+            profile={"idle_share": 0.82, "gain": 5.6},
+        ),
         "pi0-2views transformers 5.17.0": entry(
             row("eager", 120e3),
             row("by-hand", None, status="failed", why="RuntimeError: a | b"),
@@ -80,6 +85,7 @@ def test_times_ratios_and_losses(tmp_path: Path) -> None:
     )
     assert "U-Net" not in losses and "eager" not in losses
     assert "- PI0, 2 views (transformers 5.17.0), `torch.cuda.graph` by hand: `RuntimeError: a / b`" in text
+    assert "| chain of 10 tiny kernels | 82% | 5.60x |  | 6.0 us | 3 | 4 KiB | yes |" in text
     assert "0.42 s" in text and text.index("chain of 10") < text.index("U-Net")
 
 
@@ -135,6 +141,12 @@ def test_results_are_merged(tmp_path: Path) -> None:
     set_run.merge(out, header, first, {"versions": VERSIONS, "small": True})
     rows = json.loads(out.read_text())["rows"]
     assert list(rows) == ["one", "two transformers 5.17.0"] and rows["one"]["small"]
+    late = {"versions": VERSIONS, "skipped": "not done in 60 s"}
+    set_run.merge(out, header, second, {"versions": VERSIONS, "report": {}})
+    set_run.merge(out, header, second, late)
+    set_run.merge(out, header, first, late)
+    rows = json.loads(out.read_text())["rows"]
+    assert "report" in rows["two transformers 5.17.0"] and "skipped" in rows["one"]
     set_run.merge(out, header | {"date": "2026-11-22"}, first, {"versions": VERSIONS})
     assert list(json.loads(out.read_text())["rows"]) == ["one"]
 
@@ -148,7 +160,7 @@ def test_a_command_that_fails_or_hangs_is_told() -> None:
 
 
 def test_what_fails_is_skipped_with_its_reason() -> None:
-    options = argparse.Namespace(small=True, seconds=1.0, ways=None)
+    options = argparse.Namespace(small=True, seconds=1.0, ways=None, profile=False)
     broken = Row("broken", "Broken", "chains:no_such_function", runner=("benchmarks.stream",))
     found = set_run.measure(broken, options, 120)["report"]
     whys = {each["name"]: each["why"] for each in found["rows"] if each["status"] == "failed"}
@@ -166,6 +178,19 @@ def test_batches_of_many_sizes_side_by_side(tmp_path: Path) -> None:
     assert (eager["name"], ours["name"]) == ("eager", "rote") and found["small"]
     assert ours["equality"] == {"calls": 8 * stream.FIRST, "bitwise": True, "largest": 0.0}
     assert ours["samples"] >= 8 and len(ours["first_calls_s"]) == stream.FIRST
+
+
+def test_a_program_through_the_command_line(tmp_path: Path) -> None:
+    out = tmp_path / "set.json"
+    arguments = ["--only", "chain-10", "--small", "--ways", "rote", "--seconds", "0.2", "--profile"]
+    assert set_run.main([*arguments, "--out", str(out)]) == 0
+    (found,) = json.loads(out.read_text())["rows"].values()
+    eager, ours = found["report"]["rows"]
+    assert (eager["name"], ours["name"]) == ("eager", "rote")
+    assert ours["equality"]["bitwise"] and ours["median_us"] > 0
+    assert found["profile"]["operations"] == 10 and found["versions"]["torch"]
+    write(tmp_path / "results", "host", {"chain-10": found | {"small": False}})
+    assert "| chain of 10 tiny kernels | 1.00 |" in page(tmp_path / "results")
 
 
 @pytest.mark.parametrize("only", ["nothing"])

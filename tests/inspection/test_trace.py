@@ -8,6 +8,7 @@ import pytest
 
 from rote.base.location import Site
 from rote.inspection.profile_costs import PAST, sums
+from rote.inspection.profile_inside import by_name, in_marked, inside
 from rote.inspection.profile_mode import Asked, AskingMode
 from rote.inspection.trace import Trace, covered, outermost, read
 
@@ -71,7 +72,7 @@ def test_costs_by_line_and_operation(trace):
         Asked("aten::mul", Site("model.py", 9, "f"), 40, 10),
     ]
     mode.rest_us = 10
-    found = sums(trace, mode, host_us=50, on_gpu=True)
+    found = sums(trace, mode, in_marked(trace, 3), host_us=50, on_gpu=True)
     lines = {cost.name: (cost.operations, cost.kernels, cost.busy_us, cost.host_us) for cost in found.by_line}
     assert lines == {
         "model.py:9": (1, 1, 4, 25),
@@ -85,3 +86,20 @@ def test_costs_by_line_and_operation(trace):
     }  # fmt: skip
     assert found.inside_us == 8 + 6 + 6
     assert found.labels[1] == "model.py:3 aten::relu"
+
+
+def test_times_inside_are_those_of_plain_calls_where_they_can_be_found(trace):
+    plain = read([
+        event("cpu_op", "aten::linear", 0, 30, 1),
+        event("cpu_op", "aten::addmm", 1, 5, 2),
+        event("cpu_op", "aten::relu", 2, 1, 3),  # inside of another
+        event("cpu_op", "aten::relu", 10, 4, 4),
+        event("cpu_op", "aten::mul", 15, 1, 5),
+        event("cpu_op", "aten::mul", 20, 1, 6),  # one more than in the marked call
+    ])  # fmt: skip
+    names = ["aten::addmm", "aten::relu", "aten::mul"]
+    assert by_name(plain, set(names)) == {"aten::addmm": [5], "aten::relu": [4], "aten::mul": [1, 1]}
+    asked = [Asked(name, Site("model.py", 3, "f"), 0, 0) for name in names]
+    assert in_marked(trace, 3) == [8, 6, 6]
+    assert inside([plain], trace, asked) == [5, 4, 6]
+    assert inside([plain, trace], trace, asked) == [5, 4, 6]

@@ -31,6 +31,7 @@ from torch.profiler import ProfilerActivity, record_function
 from ..base.errors import MisuseError, OptionError
 from .compat import profiler_is_running
 from .profile_costs import Sums, sums
+from .profile_inside import inside
 from .profile_mode import AskingMode
 from .profile_result import Profile, with_lines
 from .trace import CALL, DONE, MARKED, Trace, covered, outermost, read
@@ -42,7 +43,7 @@ CALLS = 20
 """Plain calls that are timed."""
 
 WATCHED = 2
-"""Calls under the profiler, plain and marked each. The last of each is used: the first warms the profiler."""
+"""Calls under the profiler, plain and marked each. The first of each warms the profiler and its caches."""
 
 Call = Callable[[], object]
 
@@ -169,9 +170,10 @@ def _wait(devices: list[torch.device]) -> None:
 def _profile(name: str, devices: list[torch.device], timed: _Timed, watched: _Watched) -> Profile:
     total, host = (statistics.median(seconds) * 1e6 for seconds in (timed.total, timed.host))
     trace = read(watched.events["traceEvents"])
-    plain, marked = _last(trace, CALL), _last(trace, MARKED)
+    calls, marked = _calls(trace, CALL), _calls(trace, MARKED)[-1]
+    plain = calls[-1]
     on_gpu = bool(plain.device)
-    found = sums(marked, watched.mode, host, on_gpu)
+    found = sums(marked, watched.mode, inside(calls, marked, watched.mode.asked), host, on_gpu)
     busy = covered(plain.device) if on_gpu else found.inside_us
     waits = [wait for wait in plain.waits if wait.start <= plain.named(CALL)[0].end]
     return Profile(
@@ -194,11 +196,11 @@ def _profile(name: str, devices: list[torch.device], timed: _Timed, watched: _Wa
     )
 
 
-def _last(trace: Trace, name: str) -> Trace:
-    """The last call of a kind, up to the moment when the device was done."""
-    call = trace.named(name)[-1]
-    done = next(span for span in trace.named(DONE) if span.start >= call.end)
-    return trace.window(call.start, done.end)
+def _calls(trace: Trace, name: str) -> list[Trace]:
+    """The calls of a kind, each up to the moment when the device was done."""
+    ends = trace.named(DONE)
+    spans = [(call, next(end for end in ends if end.start >= call.end)) for call in trace.named(name)]
+    return [trace.window(call.start, done.end) for call, done in spans]
 
 
 def _spans(plain: Trace) -> dict[str, list[tuple[float, float]]]:

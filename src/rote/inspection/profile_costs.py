@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..base.location import NOWHERE, Site
-from .profile_mode import MARK, Asked, AskingMode
+from .profile_mode import Asked, AskingMode
 from .profile_result import Cost
-from .trace import Trace, outermost
+from .trace import Trace
 
 AFTER = "after the last operation"
 PAST = "past the dispatcher"
@@ -41,17 +41,17 @@ class _Sum:
     host_us: float = 0.0
 
 
-def sums(marked: Trace, mode: AskingMode, host_us: float, on_gpu: bool) -> Sums:
+def sums(marked: Trace, mode: AskingMode, inside: list[float], host_us: float, on_gpu: bool) -> Sums:
     """Add up a marked call.
 
     Args:
         marked: Its trace.
         mode: What it asked for.
+        inside: Microseconds inside each operation on the host.
         host_us: Host time of a plain call: host times are scaled to sum up to it.
         on_gpu: Whether the device's time counts, or that of the operations on the host.
     """
     owners = marked.owners()
-    inside = _inside(marked, owners, len(mode.asked))
     busy, kernels = list(inside), [0] * len(mode.asked)
     if on_gpu:
         busy = [0.0] * len(mode.asked)
@@ -83,16 +83,6 @@ def sums(marked: Trace, mode: AskingMode, host_us: float, on_gpu: bool) -> Sums:
     labels = [f"{_place(each.site)} {each.name}" for each in mode.asked]
     by_operation = grouped(lambda each: each.name)
     return Sums(sum(inside), labels, _sorted(by_operation, on_gpu), _sorted(lines, on_gpu))
-
-
-def _inside(marked: Trace, owners: dict[int, int], number: int) -> list[float]:
-    """Time inside each marked operation: that of the operations right below its range."""
-    found = [0.0] * number
-    marks = {span.id for span in marked.ranges if span.name.startswith(MARK)}
-    within = [span for span in marked.operations if span.id in owners and span.id not in marks]
-    for span in outermost(within):
-        found[owners[span.id]] += span.length
-    return found
 
 
 def _sorted(found: dict[str, _Sum], on_gpu: bool) -> tuple[Cost, ...]:

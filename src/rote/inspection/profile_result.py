@@ -175,9 +175,8 @@ class Profile:
 def with_lines(event: dict[str, Any], names: list[str]) -> dict[str, Any]:
     """A trace event with a marked range named after the user's line."""
     name = event.get("name", "")
-    if not name.startswith(MARK):
-        return event
-    return event | {"name": names[int(name.removeprefix(MARK))]}
+    number = int(name.removeprefix(MARK)) if name.startswith(MARK) else len(names)
+    return event | {"name": names[number]} if number < len(names) else event
 
 
 def _times(factor: float) -> str:
