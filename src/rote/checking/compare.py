@@ -10,8 +10,8 @@ from ..base.location import Site
 from ..hazards import rules
 from ..recording.pinpoint import line_that_calls, line_that_changes
 from ..recording.run import HostRandom
-from ..signature.guards import Difference, differences, show
 from ..signature.marks import TensorMark
+from ..signature.slots import Difference, differences, show
 from ..signature.state import LENGTH, Entry, Snapshot
 from .notes import Notes
 from .operands import short
