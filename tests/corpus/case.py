@@ -1,8 +1,9 @@
 """What a case of the corpus is: a callable with its arguments, and labels on its lines.
 
 A line that ends in ``# stops`` fails a capture by hand; one that ends in ``# wrong`` captures, and the replay
-then gives something else than the plain call. Lines without a label do neither. The labels are what really
-happens on a GPU: :mod:`.truth` captures every case there and compares.
+then gives something else than the plain call: both the line whose effect on Python is lost (``self.n += 1``)
+and the one whose operation has the old value in it (``x / self.n``). Lines without a label do neither. The
+labels are what really happens on a GPU: :mod:`.truth` captures every case there and compares.
 """
 
 from __future__ import annotations

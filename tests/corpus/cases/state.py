@@ -53,7 +53,7 @@ def a_python_counter(device):
 
         def forward(self, x):
             self.steps += 1  # wrong
-            return x / self.steps
+            return x / self.steps  # wrong
 
     return Annealed().to(device), (rand(device, 8, 4),)
 
@@ -67,7 +67,7 @@ def cache_that_grows(device):
 
         def forward(self, x):
             self.keys.append(x * 2)  # wrong
-            return torch.cat(self.keys).sum(0)
+            return torch.cat(self.keys).sum(0)  # wrong
 
     return Cache().to(device), (rand(device, 1, 4),)
 
@@ -95,7 +95,7 @@ def alternating_paths(device):
 
         def forward(self, x):
             self.flip = not self.flip  # wrong
-            return x * 2 if self.flip else x * 3
+            return x * 2 if self.flip else x * 3  # wrong
 
     return PingPong().to(device), (rand(device, 8),)
 
@@ -121,7 +121,7 @@ def global_list(device):
 
     def fn(x):
         history.append(float(len(history)))  # wrong
-        return x + history[-1]
+        return x + history[-1]  # wrong
 
     return fn, (rand(device, 8),)
 
@@ -130,7 +130,7 @@ def global_list(device):
 def mutable_default(device):
     def fn(x, seen=[]):  # noqa: B006
         seen.append(1)  # wrong
-        return x * len(seen)
+        return x * len(seen)  # wrong
 
     return fn, (rand(device, 8),)
 
@@ -143,7 +143,7 @@ def learning_rate_from_python(device):
     def fn(x):
         with torch.no_grad():
             rate = next(schedule)  # wrong
-            return model(x) * rate
+            return model(x) * rate  # wrong
 
     return fn, (rand(device, 8, 4),)
 

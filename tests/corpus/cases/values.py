@@ -175,7 +175,7 @@ def python_random_scale(device):
 @group
 def numpy_noise(device):
     def fn(x):
-        noise = numpy.random.randn(8).astype("float32")
+        noise = numpy.random.randn(8).astype("float32")  # wrong
         return x + torch.from_numpy(noise).to(x.device)  # stops
 
     return fn, (rand(device, 8),)
