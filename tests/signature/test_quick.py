@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import collections
 import contextvars
+import gc
 import types
+import weakref
 
 import pytest
 import torch
@@ -217,3 +219,16 @@ def test_a_dict_that_is_watched_has_a_new_number_after_a_change():
     found["a"] = 2
     assert version(found) != first
     assert isinstance(numbers_watched_dicts(), bool)
+
+
+def test_it_goes_without_a_collection():
+    world = make_world()
+    checked = QuickGuard(make_guard(world))
+    assert checked.holds()
+    gone = weakref.ref(checked)
+    gc.disable()
+    try:
+        del checked
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -85,15 +85,15 @@ class QuickGuard:
         self._order_values = [entry.value.value for entry in orders]
         for entry in guard.slow:
             self._sort_slow(entry, covered)
-        checks = (
-            (self._rest, self._rest_same),
-            (self._slot_ids, self._slots_same),
-            (self._length_values, self._lengths_same),
-            (self._order_values, self._orders_same),
-            (self._cells, self._cells_same),
-            (self._tensor_cells, self._tensor_cells_same),
-            (self._owners, self._attributes_same),
-            (self._slow, self._slow_same),
+        checks = (  # functions: methods would be a cycle, and keep alive what the guard looks at
+            (self._rest, QuickGuard._rest_same),
+            (self._slot_ids, QuickGuard._slots_same),
+            (self._length_values, QuickGuard._lengths_same),
+            (self._order_values, QuickGuard._orders_same),
+            (self._cells, QuickGuard._cells_same),
+            (self._tensor_cells, QuickGuard._tensor_cells_same),
+            (self._owners, QuickGuard._attributes_same),
+            (self._slow, QuickGuard._slow_same),
         )
         self._checks = [check for parts, check in checks if parts]
 
@@ -209,7 +209,7 @@ class QuickGuard:
             return False
         try:
             for check in self._checks:
-                if not check():
+                if not check(self):
                     return False
         except (KeyError, IndexError, ValueError, AttributeError):  # a slot is gone
             return False
