@@ -50,6 +50,7 @@ class QuickGuard:
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
         self._version_of = dict_version()
+        self._read_epoch = EPOCH.reader()
         self._busy: set[int] = set()  # dicts that change and yet hold what is under guard
         self._versions: list[int] | None = None  # not known: the plain guard is asked
         self._epoch: int | None = None
@@ -161,7 +162,7 @@ class QuickGuard:
 
     def holds(self) -> bool:
         """Whether everything is as it was."""
-        return self.tensors_hold() and self.values_hold()
+        return (self._tensors_same() and self._values_same()) or self._ask()
 
     def tensors_hold(self) -> bool:
         """Whether the tensors that are read in place are alive, at the same addresses and look the same.
@@ -216,7 +217,7 @@ class QuickGuard:
         return True
 
     def _dicts_same(self) -> bool:
-        epoch = EPOCH.read()
+        epoch = self._read_epoch() if self._read_epoch is not None else None
         if epoch is not None and epoch == self._epoch:
             return True
         if self._read_versions() != self._versions:
