@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import contextvars
 import gc
 import types
@@ -171,7 +172,8 @@ def test_the_quick_guard_agrees_with_the_plain_one(versions, names, grad):
         plain, checked = make_guard(world), QuickGuard(make_guard(world))
         assert checked.holds()
         for name in names:
-            CHANGES[name](world)
+            with contextlib.suppress(RuntimeError):  # no integers that require gradients
+                CHANGES[name](world)
             assert checked.holds() == plain.holds(), name
             assert checked.holds() == plain.holds(), f"the second time after {name}"
     patch.undo()
