@@ -47,6 +47,7 @@ from .paths import Paths
 from .recordings import recording_reports
 from .report import Report, Tally, explain
 from .shapes import ShapePolicy
+from .strictness import refusal
 
 
 class Graphed:
@@ -281,20 +282,7 @@ class Graphed:
             if variant is not None and not reasons:
                 return
         self._tally.add(reasons)
-        listed = "\n  ".join(str(why) for why in [*reasons, *self._other_reasons(reasons)])
-        raise NotReplayedError(
-            f"{self._name} would not be replayed wholly from graphs (strict mode, "
-            f"call {self._counts.calls} at {site}):\n  {listed}"
-        )
-
-    def _other_reasons(self, known: list[Reason]) -> list[str]:
-        codes = {why.code for why in known}
-        return [
-            f"earlier: {found.code} at {found.where or 'an unknown line'}: {found.message}. {found.remedy} "
-            f"({found.count} calls)"
-            for found in self._tally.reports()
-            if found.code not in codes
-        ]
+        raise refusal(self._name, self._counts.calls, site, reasons, self._tally)
 
     # ------------------------------------------------------------------ reporting
 

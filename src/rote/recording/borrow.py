@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import weakref
 from operator import is_
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -33,6 +33,17 @@ _ESCAPING = frozenset({"as_subclass", "set_", "data", "numpy", "__array__", "__d
 """Functions whose result would be an alias without a lease: they get a copy."""
 
 
+class Overwritten(NamedTuple):
+    """Why a lease ended: a later call wrote there. Made at every call, and hardly ever read."""
+
+    call: int
+    owner: str
+    site: Site
+
+    def __str__(self) -> str:
+        return f"call {self.call} of {self.owner} at {self.site} overwrote it"
+
+
 class Lease:
     """How long an output may be read.
 
@@ -44,12 +55,12 @@ class Lease:
     def __init__(self, owner: str, site: Site) -> None:
         self.owner = owner
         self.site = site
-        self.ended: str | None = None
+        self.ended: object | None = None
         with _register:
             _open.add(self)
 
-    def end(self, why: str) -> None:
-        """From now on reading raises, naming ``why``."""
+    def end(self, why: object) -> None:
+        """From now on reading raises, naming ``why`` (its text)."""
         if self.ended is None:
             self.ended = why
 

@@ -6,7 +6,7 @@ written that does for this key, this state and this result what the general path
 arguments and the surroundings (:mod:`..signature.admission`), check the guard (:mod:`..signature.quick`),
 place the inputs, launch, hand out. It says NOT_MINE wherever the general path would not have replayed this
 recording, or might not; then the general path decides and explains. It never decides anything itself, and
-what it does not know how to write (host reads, lent outputs, gradients that are replaced) it leaves to
+what it does not know how to write (host reads, gradients that are replaced) it leaves to
 :meth:`.entry.Entry.replay_variant` once the guard has held.
 
 What is written into the function may change by a lesson of its key (a new path, a new guard, another
@@ -24,14 +24,16 @@ from collections.abc import Callable
 from typing import Any
 
 from ..backends.base import Lock
+from ..base.location import user_site
 from ..signature.admission import Admission
 from ..signature.key import Call
 from ..signature.leaves import Spec
 from ..signature.quick import QuickGuard
 from ..signature.source import NOT_MINE, Source
+from .borrow import Lease, Overwritten, lend
 from .compat import copy_all, in_bad_fork, saving_is_hooked
 from .entry import Entry
-from .outputs import EXTERNAL_SAME, OWN, PASSED, VALUE, OutputLeaf, Template, copy_of
+from .outputs import EXTERNAL_SAME, OWN, PASSED, VALUE, OutputLeaf, copy_of
 from .replay import result_of
 from .result import REPLAYED, Result
 from .run import tracing
@@ -99,6 +101,8 @@ class HotPath:
         inputs = variant.inputs
         if not variant.recorded or inputs is None or variant.guard is None or not Admission.possible(call):
             return False
+        if call.borrowed and not _is_chained(entry, variant, call):
+            return False
         if entry.choice.guesses.enabled and any(
             group.members[0] in inputs.written for group in inputs.groups
         ):
@@ -164,8 +168,8 @@ class _Writer:
         return (
             root.branch is None
             and root.template is not None
-            and not self._entry.limits.borrow
             and not (variant.effects or root.effects)
+            and (not self._entry.limits.borrow or _is_inline(self._entry, variant))
         )
 
     # ------------------------------------------------------------------ may it be replayed?
@@ -175,7 +179,9 @@ class _Writer:
         source, variant, constant = self._source, self._variant, self._source.constant
         name, entry = constant(variant), constant(self._entry)
         source.refuse(f"{constant(variant.root)}.steps is not {constant(variant.root.steps)}")
-        source.refuse(f"{entry}.lessons != {self._entry.lessons} or {entry}.dead")
+        for position, _ in self._call.borrowed:  # another thread may have replayed the producer meanwhile
+            source.line(f"lent{position}.lease.check(lent{position}.made)")
+        source.refuse(f"{entry}.lessons != {constant(self._entry.lessons)} or {entry}.dead")
         if variant.keeps_graph or variant.root.backward is not None or variant.root.edges:
             source.refuse(f"{name}.busy")
         if variant.keeps_gradients:
@@ -202,7 +208,7 @@ class _Writer:
                 self._source.refuse(f"{leaves[position]}.untyped_storage()._cdata in {state}")
 
     def _starts_early(self) -> bool:
-        return self._variant.starts_early and self._is_plain()
+        return self._variant.starts_early and self._is_plain() and not self._call.borrowed
 
     def _leaves(self) -> str:
         leaves = self._admission.leaves
@@ -216,9 +222,21 @@ class _Writer:
         steps = self._variant.root.steps or []
         if first:
             source.line(f"{constant(self._backend.enter_call)}()")
+            self._end_lease()
             self._place()
         for step in steps[:1] if first else steps[1:]:
             source.line(f"{constant(step.replay)}()")
+
+    def _end_lease(self) -> None:
+        """The memory that was lent is about to be written."""
+        if not self._entry.limits.borrow:
+            return
+        source, constant = self._source, self._source.constant
+        variant, entry = constant(self._variant), constant(self._entry)
+        source.line(f"site = {constant(user_site)}({constant(sys._getframe)}(2))")
+        source.line(f"lease, {variant}.lease = {variant}.lease, None")
+        why = f"{constant(Overwritten)}({entry}.calls, {constant(self._entry.name)}, site)"
+        source.line(f"if lease is not None: lease.end({why})")
 
     def _place(self) -> None:
         source, constant, leaves = self._source, self._source.constant, self._admission.leaves
@@ -250,6 +268,9 @@ class _Writer:
             source.line("except BaseException:")
             source.line(f"    {copy_back}")
             source.line("    raise")
+        if self._entry.limits.borrow:
+            lease = f"{constant(Lease)}({constant(self._entry.name)}, site)"
+            source.line(f"lease = {constant(variant)}.lease = {lease}")
         source.line(f"value = {self._result()}")
         if variant.writes:
             source.line(f"{constant(variant.note_writes)}()")
@@ -283,7 +304,7 @@ class _Writer:
         root, constant = self._variant.root, self._source.constant
         template = root.template
         assert template is not None
-        if root.backward is None and _is_inline(template) and not self._inputs.written:
+        if _is_inline(self._entry, self._variant):
             parts = iter([self._part(leaf) for leaf in template.leaves])
             return self._put_together(template.spec, parts)
         given = f"{constant(template)}, {constant(self._inputs)}, {self._as_call()}"
@@ -295,6 +316,8 @@ class _Writer:
             return self._admission.leaves[leaf.index]
         if leaf.kind != OWN:
             return constant(leaf.value)
+        if self._entry.limits.borrow:
+            return f"{constant(lend)}({constant(leaf.value)}, lease, {constant(leaf.made)})"
         if leaf.value.is_contiguous():
             return f"{constant(leaf.value.clone)}()"
         return f"{constant(copy_of)}({constant(leaf.value)})"
@@ -313,16 +336,33 @@ class _Writer:
         return f"[{listed}]" if kind == "list" else f"({listed}{',' if members else ''})"
 
 
-def _is_inline(template: Template) -> bool:
-    """Whether a result consists of copies with memory of their own, of arguments and of constants."""
+def _is_inline(entry: Entry, variant: Variant) -> bool:
+    """Whether the result can be written out: plain tensors, arguments and constants, nothing to do beside.
+
+    Copies are made one by one, so no two of them may share memory.
+    """
+    template, inputs = variant.root.template, variant.inputs
+    if template is None or variant.root.backward is not None or inputs is None or inputs.written:
+        return False
     own = [leaf for leaf in template.leaves if leaf.kind == OWN]
     storages = {leaf.value.untyped_storage()._cdata for leaf in own}
     return (
         all(leaf.kind in _INLINE for leaf in template.leaves)
-        and len(storages) == len(own)
+        and (entry.limits.borrow or len(storages) == len(own))
         and not any(leaf.spent or leaf.tracked for leaf in own)
         and _is_simple(template.spec)
     )
+
+
+def _is_chained(entry: Entry, variant: Variant, call: Call) -> bool:
+    """Whether all borrowed arguments are used in place, and nothing of the result looks at them."""
+    root = variant.root
+    in_place = {member for spot in variant.spots for member in spot.members}
+    if root.branch is not None or variant.effects or not _is_inline(entry, variant):
+        return False
+    assert root.template is not None
+    own = all(leaf.kind in (OWN, VALUE) for leaf in root.template.leaves)
+    return own and in_place.issuperset(position for position, _ in call.borrowed)
 
 
 def _is_simple(spec: Spec) -> bool:

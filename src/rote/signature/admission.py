@@ -34,7 +34,8 @@ class Admission:
         sorts: The order of the keywords does not matter; they are sorted in the call.
 
     Attributes:
-        leaves: Names of the variables that hold the leaves, in order.
+        leaves: Names of the variables that hold the leaves, in order; those of borrowed leaves as they came
+            are ``lent`` and their position.
     """
 
     def __init__(self, source: Source, call: Call, *, sorts: bool) -> None:
@@ -46,8 +47,8 @@ class Admission:
 
     @staticmethod
     def possible(call: Call) -> bool:
-        """Whether a check can be written: no memory is shared, no leaf is borrowed, known containers only."""
-        if call.foreign is not None or call.borrowed or call.key[2] or call.key[3][5] is not None:
+        """Whether a check can be written: no memory is shared, known containers only."""
+        if call.foreign is not None or call.key[2] or call.key[3][5] is not None:
             return False
         return _is_known(call.spec)
 
@@ -57,6 +58,7 @@ class Admission:
         self._unpack(args, "args", given=True)
         self._keywords(kwargs)
         self._values()
+        self._unwrap()
         self._tensors()
         self._surroundings(self._call.key[3])
 
@@ -132,6 +134,14 @@ class Admission:
             return f"{name} is not {same} and (type({name}) is not float or {name}.hex() != {token[1]!r})"
         expected = source.constant((PLAIN, token))
         return f"{source.constant(describe)}({name}) != {expected}"
+
+    def _unwrap(self) -> None:
+        """Outputs that another callable has lent: the plain tensors; a stale one raises, as always."""
+        source, plain = self._source, "__rote_plain__"
+        for position, _ in self._call.borrowed:
+            name = self.leaves[position]
+            source.refuse(f"not {source.constant(hasattr)}({name}, {plain!r})")
+            source.line(f"lent{position}, {name} = {name}, {name}.{plain}()")
 
     def _tensors(self) -> None:
         """Class and metadata of all tensors; that no two share memory."""

@@ -9,6 +9,10 @@ Threads may read at once: what is late then makes the next reading differ, never
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from .compat import dict_version, numbers_watched_dicts
 
 
@@ -19,11 +23,14 @@ class Epoch:
         self._number = 0
         self._next = -1
 
-    def read(self) -> int | None:
-        """A number that stays the same while no watched dict changes; None where that cannot be told."""
+    def reader(self) -> Callable[[], int] | None:
+        """Reads a number that stays while no watched dict changes; None where that cannot be told."""
         version = dict_version()
         if version is None or not numbers_watched_dicts():
             return None
+        return partial(self._read, version)
+
+    def _read(self, version: Callable[[dict[Any, Any]], int]) -> int:
         seen = version({})
         if seen != self._next:
             self._number += 1

@@ -50,6 +50,7 @@ class QuickGuard:
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
         self._version_of = dict_version()
+        self._read_epoch = EPOCH.reader()
         self._busy: set[int] = set()  # dicts that change and yet hold what is under guard
         self._versions: list[int] | None = None  # not known: the plain guard is asked
         self._epoch: int | None = None
@@ -62,6 +63,8 @@ class QuickGuard:
         self._empties: list[Any] = []
         self._cells: list[Any] = []
         self._cell_values: list[Any] = []
+        self._tensor_cells: list[Any] = []
+        self._tensor_cell_ids: list[int] = []
         self._owners: list[Any] = []
         self._names: list[str] = []
         self._attributes: list[Any] = []
@@ -83,8 +86,17 @@ class QuickGuard:
         self._order_values = [entry.value.value for entry in orders]
         for entry in guard.slow:
             self._sort_slow(entry, covered)
-        others = self._rest, self._slot_ids, self._length_values, self._order_values, self._cells
-        self._all_seen = not any((*others, self._owners, self._slow))
+        checks = (  # functions: methods would be a cycle, and keep alive what the guard looks at
+            (self._rest, QuickGuard._rest_same),
+            (self._slot_ids, QuickGuard._slots_same),
+            (self._length_values, QuickGuard._lengths_same),
+            (self._order_values, QuickGuard._orders_same),
+            (self._cells, QuickGuard._cells_same),
+            (self._tensor_cells, QuickGuard._tensor_cells_same),
+            (self._owners, QuickGuard._attributes_same),
+            (self._slow, QuickGuard._slow_same),
+        )
+        self._checks = [check for parts, check in checks if parts]
 
     def _cover(self) -> set[int]:
         """Find the containers that can be asked as a whole; returns their identities."""
@@ -109,7 +121,10 @@ class QuickGuard:
         plain = not isinstance(value, (Content, TensorMark)) and read(entry) is value
         if entry.kind == BULK and id(entry.container) in covered:
             return
-        if plain and entry.kind == CELL:
+        if entry.kind == CELL and isinstance(value, TensorMark) and self._is_watched(value):
+            self._tensor_cells.append(entry.container)
+            self._tensor_cell_ids.append(value.identity)
+        elif plain and entry.kind == CELL:
             self._cells.append(entry.container)
             self._cell_values.append(value)
         elif plain and entry.kind == ATTRIBUTE:
@@ -118,6 +133,14 @@ class QuickGuard:
             self._attributes.append(value)
         else:
             self._slow.append(entry)
+
+    def _is_watched(self, mark: TensorMark) -> bool:
+        """Whether a tensor is read in place, so that it is asked for its address anyway."""
+        guard = self._guard
+        return any(
+            address == mark.address and id(reference()) == mark.identity
+            for reference, address in zip(guard.references, guard.addresses, strict=True)
+        )
 
     def _look(self) -> None:
         """Note how the tensors are now."""
@@ -139,7 +162,7 @@ class QuickGuard:
 
     def holds(self) -> bool:
         """Whether everything is as it was."""
-        return self.tensors_hold() and self.values_hold()
+        return (self._tensors_same() and self._values_same()) or self._ask()
 
     def tensors_hold(self) -> bool:
         """Whether the tensors that are read in place are alive, at the same addresses and look the same.
@@ -183,10 +206,18 @@ class QuickGuard:
         return self._metadata is not None and self._metadata(*tensors)
 
     def _values_same(self) -> bool:
-        return not any(self._empties) and self._dicts_same() and (self._all_seen or self._others_same())
+        if any(self._empties) or not self._dicts_same():
+            return False
+        try:
+            for check in self._checks:
+                if not check(self):
+                    return False
+        except (KeyError, IndexError, ValueError, AttributeError):  # a slot is gone
+            return False
+        return True
 
     def _dicts_same(self) -> bool:
-        epoch = EPOCH.read()
+        epoch = self._read_epoch() if self._read_epoch is not None else None
         if epoch is not None and epoch == self._epoch:
             return True
         if self._read_versions() != self._versions:
@@ -194,29 +225,31 @@ class QuickGuard:
         self._epoch = epoch  # read before the versions: what changes from now on changes it
         return True
 
-    def _others_same(self) -> bool:
-        """What few guards have: lists, ordered mappings, closures, attributes, content."""
-        try:
-            if not all(map(is_, map(getitem, self._rest_containers, self._rest_keys), self._rest_values)):
-                return False
-            if list(map(id, map(getitem, self._slot_containers, self._slot_keys))) != self._slot_ids:
-                return False
-        except (KeyError, IndexError):
-            return False
-        if self._length_containers and list(map(len, self._length_containers)) != self._length_values:
-            return False
-        if self._order_containers and list(map(tuple, self._order_containers)) != self._order_values:
-            return False
-        try:
-            if self._cells and not all(
-                map(is_, [cell.cell_contents for cell in self._cells], self._cell_values)
-            ):
-                return False
-            if self._owners and not all(map(is_, map(getattr, self._owners, self._names), self._attributes)):
-                return False
-        except (ValueError, AttributeError):  # the slot is gone
-            return False
-        return not self._slow or all(same(entry.value, now_in(entry)) for entry in self._slow)
+    # What few guards have: lists, ordered mappings, closures, attributes, what is compared by content.
+
+    def _rest_same(self) -> bool:
+        return all(map(is_, map(getitem, self._rest_containers, self._rest_keys), self._rest_values))
+
+    def _slots_same(self) -> bool:
+        return list(map(id, map(getitem, self._slot_containers, self._slot_keys))) == self._slot_ids
+
+    def _lengths_same(self) -> bool:
+        return list(map(len, self._length_containers)) == self._length_values
+
+    def _orders_same(self) -> bool:
+        return list(map(tuple, self._order_containers)) == self._order_values
+
+    def _cells_same(self) -> bool:
+        return all(map(is_, [cell.cell_contents for cell in self._cells], self._cell_values))
+
+    def _tensor_cells_same(self) -> bool:
+        return [id(cell.cell_contents) for cell in self._tensor_cells] == self._tensor_cell_ids
+
+    def _attributes_same(self) -> bool:
+        return all(map(is_, map(getattr, self._owners, self._names), self._attributes))
+
+    def _slow_same(self) -> bool:
+        return all([same(entry.value, now_in(entry)) for entry in self._slow])
 
 
 def _namespace(proxy: Any) -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 NOT_MINE: Any = object()
@@ -51,6 +53,12 @@ class Source:
 
     def compile(self) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         """The function, of positional and keyword arguments."""
-        place = Path(__file__).with_name(f"<{self._name}>")  # a frame of it is one of ours
-        exec(compile(self.text, str(place), "exec"), self._namespace)
+        exec(_code(self.text, self._name), self._namespace)
         return self._namespace.pop(self._name)
+
+
+@lru_cache(maxsize=256)
+def _code(text: str, name: str) -> CodeType:
+    """Recordings that are alike in everything but their objects share the code."""
+    place = Path(__file__).with_name(f"<{name}>")  # a frame of it is one of ours
+    return compile(text, str(place), "exec")

@@ -1,0 +1,203 @@
+"""Hot paths: which calls they answer, what they count, and when they let go."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+import rote
+from rote.recording.entry import Entry
+from rote.testing import assert_pool_empty
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """From now on only hot paths may answer."""
+
+    def forbid():
+        monkeypatch.setattr(Entry, "run", lambda *_: pytest.fail("the general path was taken"))
+
+    return forbid
+
+
+def warmed(fn, *args, calls=6, **options):
+    g = rote.graph(fn, **options)
+    for _ in range(calls):
+        g(*args)
+    return g
+
+
+def layers(device):
+    return nn.Sequential(nn.Linear(4, 4), nn.ReLU()).to(device).requires_grad_(False)
+
+
+@pytest.mark.parametrize("outputs", ["safe", "borrow"])
+def test_a_replay_needs_no_general_path(device, alone, outputs):
+    m, x = layers(device), torch.randn(2, 4, device=device)
+    g = warmed(m, x, outputs=outputs)
+    alone()
+    x = torch.randn(2, 4, device=device)
+    assert torch.equal(g(x).clone(), m(x))
+
+
+def test_results_of_every_form(device, alone):
+    w = torch.ones(3, device=device)
+
+    def fn(x, *, box):
+        y = x + box["a"][0]
+        return {"y": y, "x": x, "w": w, "n": [1, (y * 2, None)], "t": (y + 1).t() if y.dim() > 1 else y + 1}
+
+    x, box = torch.rand(3, 3, device=device), {"a": (torch.rand(3, 3, device=device), 2)}
+    g = rote.graph(fn)
+    for _ in range(6):
+        g(x, box=box)
+    alone()
+    x = torch.rand(3, 3, device=device)
+    found, right = g(x, box=box), fn(x, box=box)
+    assert list(found) == list(right) and found["x"] is x and found["w"] is w
+    assert torch.equal(found["y"], right["y"]) and torch.equal(found["n"][1][0], right["n"][1][0])
+    assert found["n"][0] == 1 and found["n"][1][1] is None
+    assert torch.equal(found["t"], right["t"]) and found["t"].stride() == right["t"].stride()
+
+
+def test_results_are_the_callers_own(device):
+    g = warmed(lambda x: x * 2, torch.ones(3, device=device))
+    held = [g(torch.full((3,), float(n), device=device)) for n in range(4)]
+    assert [int(y[0]) for y in held] == [0, 2, 4, 6]
+
+
+def test_counts(device):
+    x = torch.ones(3, device=device)
+    g = warmed(lambda x: x * 2, x, calls=10)
+    report = g.report()
+    assert (report.calls, report.replayed) == (10, 8)
+    assert sum(recording.replays for recording in report.recordings) == 8
+
+
+def test_shapes_in_turn(device, alone):
+    g = rote.graph(lambda x: x.sum() + 1)
+    inputs = [torch.ones(n, device=device) for n in (2, 3, 4)]
+    for _ in range(6):
+        for x in inputs:
+            g(x)
+    alone()
+    assert [int(g(x)) for x in inputs] == [3, 4, 5]
+
+
+def test_a_changed_value_is_not_its_own(device):
+    m = nn.Linear(2, 2, bias=False).to(device).requires_grad_(False)
+    m.factor = 2.0
+    g = warmed(lambda x: m(x) * m.factor, torch.ones(2, device=device), calls=8)
+    x = torch.ones(2, device=device)
+    m.factor = 3.0
+    assert torch.equal(g(x), m(x) * 3)
+    m.factor = 2.0
+    assert torch.equal(g(x), m(x) * 2)
+    m.weight.data = torch.zeros(2, 2, device=device)
+    assert torch.equal(g(x), torch.zeros(2, device=device))
+
+
+def test_a_new_way_through_the_call_is_known(device):
+    """The path learned last reads a tensor that the first one did not."""
+    m = nn.ParameterList([torch.full((2,), float(n), device=device) for n in (1, 2)]).requires_grad_(False)
+    g = rote.graph(lambda x: x + m[0] if x.sum() > 0 else x + m[1])
+    yes, no = torch.ones(2, device=device), -torch.ones(2, device=device)
+    for _ in range(6):
+        g(yes)
+    for _ in range(6):
+        assert torch.equal(g(no), no + m[1])
+    m[1].data = torch.zeros(2, device=device)
+    for _ in range(6):
+        assert torch.equal(g(no), no)
+        assert torch.equal(g(yes), yes + m[0])
+
+
+def test_a_wrapper_goes_without_a_collection(device):
+    g = warmed(layers(device), torch.ones(2, 4, device=device))
+    assert g._paths.known
+    gone = weakref.ref(g)
+    gc.disable()
+    try:
+        del g
+        assert gone() is None
+        assert_pool_empty()
+    finally:
+        gc.enable()
+
+
+def test_a_released_recording_is_let_go(device):
+    x = torch.ones(2, 4, device=device)
+    g = warmed(layers(device), x)
+    (path,) = g._paths.known
+    output = weakref.ref(next(iter(g._entries.values())).variants[0].root.template.leaves[0].value)
+    next(iter(g._entries.values())).variants[0].evict("for the test")
+    assert output() is None
+    assert g(x) is not None and g.report().calls == 7
+    assert g._paths.known != (path,)
+    g.reset()
+    assert not g._paths.known
+
+
+def test_modes_are_looked_at(device):
+    m = nn.Linear(4, 4).to(device)
+    x = torch.ones(2, 4, device=device)
+    g = rote.graph(m)
+    with torch.no_grad():
+        for _ in range(6):
+            assert not g(x).requires_grad
+    assert g(x).requires_grad
+    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16):
+        assert g(x).dtype is torch.bfloat16
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        g(x)
+    assert counter.get_total_flops() > 0
+
+
+def test_threads(device):
+    m = layers(device)
+    g = warmed(m, torch.ones(2, 4, device=device))
+    before, wrong = g.report().calls, []
+
+    def work(seed):
+        for n in range(50):
+            x = torch.full((2, 4), float(seed + n), device=device)
+            if not torch.equal(g(x), m(x)):
+                wrong.append((seed, n))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert g.report().calls == before + 200
+
+
+def test_chained(device, alone):
+    first, second = layers(device), layers(device)
+    x = torch.randn(2, 4, device=device)
+    f, g = rote.graph(first, outputs="borrow"), rote.graph(second, outputs="borrow")
+    for _ in range(10):
+        g(f(x))
+    alone()
+    x = torch.randn(2, 4, device=device)
+    y = f(x)
+    assert torch.equal(g(y).clone(), second(first(x)))
+    f(x)
+    with pytest.raises(rote.StaleOutputError, match="overwrote it"):
+        g(y)
+
+
+def test_strict_mode_goes_on_refusing_islands(device):
+    x = torch.ones(4, device=device)
+    g = rote.graph(lambda x: x[x > 0].sum() + 1, strict=True)
+    with pytest.raises(rote.NotReplayedError):
+        for _ in range(8):
+            g(x)
+    assert not g._paths.known
