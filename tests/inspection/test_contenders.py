@@ -102,8 +102,18 @@ def test_failures_are_answers(tmp_path):
     }
     memory = worker(EAGER, lambda x: [][0], (torch.zeros(1),), {}, tmp_path)
     assert memory.answer({"do": "nonsense"})["error"] == "ValueError: no such question: nonsense"
-    assert first_line(KeyboardInterrupt()) == "KeyboardInterrupt"
     assert lacks_memory(RuntimeError("CUDA error: out of memory")) and not lacks_memory(ValueError("no"))
+
+
+def test_errors_in_one_line():
+    assert first_line(KeyboardInterrupt()) == "KeyboardInterrupt"
+    assert first_line(RuntimeError("raised:\nTypeError: no\nmore")) == "RuntimeError: raised: TypeError: no"
+    with pytest.raises(RuntimeError) as raised:
+        try:
+            raise ValueError("not permitted when stream is capturing")
+        finally:
+            raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+    assert first_line(raised.value) == "ValueError: not permitted when stream is capturing"
 
 
 @CUDA

@@ -39,6 +39,7 @@ LOOP_S = 2e-3
 fewer than the thousand or so after which the host would have to wait."""
 
 MOST_IN_LOOP = 50
+AFTERMATH = "previous error during capture"
 LEAD_CALLS = 2
 """Untimed calls at the beginning of a turn, in which caches and clocks recover from the others' turns."""
 
@@ -224,9 +225,15 @@ def seed_all(seed: int) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The error's kind and first line: what a table has room for."""
+    """The error's kind and first line: what a table has room for.
+
+    The end of a failed capture raises an error of its own, which hides the one that says why.
+    """
+    while AFTERMATH in str(error) and error.__context__ is not None:
+        error = error.__context__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
+    text = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])
+    return f"{type(error).__name__}: {text}".rstrip(": ")
 
 
 def lacks_memory(error: BaseException) -> bool:
