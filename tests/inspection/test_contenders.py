@@ -138,6 +138,15 @@ def test_peers_on_a_gpu(name, tmp_path):
 
 @CUDA
 @pytest.mark.cuda
+def test_a_target_that_hides_its_gpu(tmp_path):
+    asked = worker(EAGER, lambda x: x.cuda() + 1, (torch.zeros(2),), {}, tmp_path)
+    assert asked.answer({"do": "build"})["device"] == "cpu"
+    answer = asked.answer({"do": "warm", "calls": 1, "keep": True})
+    assert "has nothing there when it is built" in answer["error"]
+
+
+@CUDA
+@pytest.mark.cuda
 @pytest.mark.parametrize("kind", [HandWritten, MadeGraphed])
 def test_graphs_take_nested_arguments(kind):
     device = torch.device("cuda")

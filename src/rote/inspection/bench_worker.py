@@ -28,6 +28,7 @@ from typing import IO, Any, NamedTuple
 import numpy
 import torch
 
+from ..signature.leaves import flatten
 from . import bench_launches, bench_memory
 from .bench_inputs import PLACES, Inputs
 from .bench_results import Equality, Results
@@ -98,10 +99,11 @@ class Worker:
 
     def _build(self) -> dict[str, Any]:
         empty = bench_memory.held(bench_memory.CPU) or 0
+        allocations = _allocations()
         seed_all(SEED)
         subject = self._load()
         self._function = subject.function
-        self._device = _device()
+        self._device = _device(subject, allocations)
         if self._device.type == "cuda":
             torch.cuda.set_device(self._device)
             empty = 0
@@ -112,6 +114,7 @@ class Worker:
     def _warm(self, calls: int, keep: bool) -> dict[str, Any]:
         results, equality = Results(self._folder), Equality()
         before = bench_memory.held(self._device)
+        allocations = _allocations()
         seconds: list[float] = []
         drew, peak = False, 0
         start = time.perf_counter()
@@ -133,6 +136,8 @@ class Worker:
                 results.keep(number, value, written)
             results.compare(number, value, written, equality)
             del value, written
+        if keep and self._device.type == "cpu" and sum(_allocations()) > sum(allocations):
+            raise RuntimeError("it uses the GPU in its calls, but has nothing there when it is built")
         self._calls = calls
         after = bench_memory.held(self._device)
         seconds[0] += setup
@@ -241,13 +246,24 @@ def lacks_memory(error: BaseException) -> bool:
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "out of memory" in str(error)
 
 
-def _device() -> torch.device:
-    """The GPU if the target has put anything there, else the CPU."""
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        sizes = [torch.cuda.memory_allocated(i) for i in range(torch.cuda.device_count())]
-        if any(sizes):
-            return torch.device("cuda", sizes.index(max(sizes)))
-    return torch.device("cpu")
+def _device(subject: Subject, before: list[int]) -> torch.device:
+    """The GPU if an argument is there, or anything was put there while the target was built; else the CPU."""
+    leaves: list[Any] = []
+    flatten((subject.args, subject.kwargs), leaves)
+    found = [leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_cuda]
+    if found:
+        return found[0]
+    now = _allocations()
+    more = [each - then for each, then in zip(now, before or [0] * len(now), strict=True)]
+    return torch.device("cuda", more.index(max(more))) if any(more) else torch.device("cpu")
+
+
+def _allocations() -> list[int]:
+    """How often memory was taken, on each GPU; empty if none was used so far."""
+    if not torch.cuda.is_available() or not torch.cuda.is_initialized():
+        return []
+    count = torch.cuda.device_count()
+    return [torch.cuda.memory_stats(i).get("allocation.all.allocated", 0) for i in range(count)]
 
 
 def _gpu(device: torch.device) -> str | None:
