@@ -5,6 +5,7 @@
     {"do": "warm", "calls": 8,          seconds of each of the first calls, and how their results compare with
      "keep": true}                      those that are kept; these are kept, if they shall be
     {"do": "turn", "seconds": 0.5}      microseconds of single calls, and of the host in short loops
+    {"do": "again", "calls": 8}         how these calls compare, made once more
     {"do": "notes"}                     what is to be said of the contender
     {"do": "count"}                     launches per call, on a GPU
 
@@ -84,6 +85,8 @@ class Worker:
                     return self._build()
                 case "warm":
                     return self._warm(question["calls"], question["keep"])
+                case "again":
+                    return self._again(question["calls"])
                 case "turn":
                     return self._turn(question["seconds"])
                 case "notes":
@@ -148,6 +151,16 @@ class Worker:
             "held_bytes": None if after is None or before is None else after - before,
             "peak_bytes": None if before is None else self._target_bytes + max(0, peak - before),
         }
+
+    def _again(self, calls: int) -> dict[str, Any]:
+        """The first calls once more, by now from whatever was recorded."""
+        results, equality = Results(self._folder), Equality()
+        for number in range(calls):
+            args, kwargs = self._inputs.fresh(number)
+            seed_all(SEED + 1 + number)
+            value = self._call(*args, **kwargs)
+            results.compare(number, value, self._inputs.written(number), equality)
+        return {"equality": asdict(equality)}
 
     def _turn(self, seconds: float) -> dict[str, Any]:
         for _ in range(LEAD_CALLS):
