@@ -100,7 +100,7 @@ def test_side_by_side(bench):
         "after",
     }
     assert not figures["draws"] and not figures["rote_differs"] and figures["repeats"] is None
-    assert row["equality"] == {"calls": 8, "bitwise": True, "largest": None, "what": ""}
+    assert row["equality"] == {"calls": 16, "bitwise": True, "largest": None, "what": ""}
     assert row["samples"] > 0 and row["to_eager"] == row["median_us"] / done.rows["eager"]["median_us"]
     assert len(row["first_calls_s"]) == 8 and row["launches"] is None
     assert any(note.endswith("calls replayed") for note in row["notes"])

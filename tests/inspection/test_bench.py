@@ -47,6 +47,7 @@ def test_everything_goes_well(bench):
     [
         ("compile dies at warm", "the process died: SIGKILL, after 'a last word' (work)"),
         ("compile fails at build", "RuntimeError: no"),
+        ("compile fails at again", "RuntimeError: no"),
         ("compile dies at turn", "the process died: SIGKILL, after 'a last word' (work)"),
     ],
 )
@@ -88,6 +89,26 @@ def test_rote_differs(bench):
 def test_rote_differs_no_more_than_eager_from_itself(bench):
     report = bench("rote differs as eager does")
     assert report.row("rote").differs and not report.repeats["bitwise"] and not report.rote_differs
+
+
+def test_rote_that_differs_late(bench):
+    report = bench("rote differs at last")
+    assert report.rote_differs and report.compared_again
+    assert report.row("compile").equality == {"calls": 16, "bitwise": True, "largest": None, "what": ""}
+    late = {"calls": 16, "bitwise": False, "largest": 0.5}
+    assert report.row("rote").equality == late | {"what": "after the timed calls, call 3: result differs"}
+
+
+def test_what_keeps_state_is_compared_at_first_only(bench):
+    report = bench("eager has state")
+    assert not report.compared_again and not report.rote_differs
+    assert {row.equality["calls"] for row in report.rows} == {8}
+
+
+def test_first_calls_that_cannot_be_made_again(bench):
+    report = bench("eager fails at again")
+    assert not report.compared_again and report.row("rote").median_us == 120.0
+    assert report.row("eager").notes[0] == "its first calls could not be made again: RuntimeError: no"
 
 
 def test_rote_that_fails_differs(bench):

@@ -102,8 +102,18 @@ def test_failures_are_answers(tmp_path):
     }
     memory = worker(EAGER, lambda x: [][0], (torch.zeros(1),), {}, tmp_path)
     assert memory.answer({"do": "nonsense"})["error"] == "ValueError: no such question: nonsense"
-    assert first_line(KeyboardInterrupt()) == "KeyboardInterrupt"
     assert lacks_memory(RuntimeError("CUDA error: out of memory")) and not lacks_memory(ValueError("no"))
+
+
+def test_errors_in_one_line():
+    assert first_line(KeyboardInterrupt()) == "KeyboardInterrupt"
+    assert first_line(RuntimeError("raised:\nTypeError: no\nmore")) == "RuntimeError: raised: TypeError: no"
+    with pytest.raises(RuntimeError) as raised:
+        try:
+            raise ValueError("not permitted when stream is capturing")
+        finally:
+            raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+    assert first_line(raised.value) == "ValueError: not permitted when stream is capturing"
 
 
 @CUDA
@@ -124,6 +134,15 @@ def test_peers_on_a_gpu(name, tmp_path):
         assert launches["total"] > 0
     assert launches["graphs"] == (0 if name == "compile" else 1)
     torch._dynamo.reset()
+
+
+@CUDA
+@pytest.mark.cuda
+def test_a_target_that_hides_its_gpu(tmp_path):
+    asked = worker(EAGER, lambda x: x.cuda() + 1, (torch.zeros(2),), {}, tmp_path)
+    assert asked.answer({"do": "build"})["device"] == "cpu"
+    answer = asked.answer({"do": "warm", "calls": 1, "keep": True})
+    assert "has nothing there when it is built" in answer["error"]
 
 
 @CUDA

@@ -22,12 +22,11 @@ from .target import load
 def _notes(call: Any) -> list[str]:
     """How much was replayed, and if it was not all, why."""
     report = call.report()
-    first = report.calls - report.replayed
     notes = [f"{report.replayed} of {report.calls} calls replayed"]
     islands = [island for recording in report.recordings for island in recording.islands]
     if islands:
-        notes.append(f"{len(islands)} islands, one is {islands[0].operation} at {islands[0].where}")
-    if first > report.calls / 2 and report.reasons:
+        notes.append(f"islands: {len(islands)}, one is {islands[0].operation} at {islands[0].where}")
+    if report.calls - report.replayed > report.calls / 2 and report.reasons:
         worst = report.reasons[0]
         notes.append(f"{worst.code} {worst.message} ({worst.where}). {worst.remedy}")
     return notes

@@ -24,6 +24,7 @@ from ..base.errors import EnvironmentError_, MisuseError
 from . import bench_machine
 from .bench_process import Process, WorkerFailure
 from .bench_report import NO_GPU, BenchReport, Row
+from .bench_results import together
 from .contenders import EAGER, Contender
 
 FIRST_CALLS = 8
@@ -148,6 +149,10 @@ class Bench:
     def _finish(self) -> None:
         """What is only asked when no time is taken any more."""
         self.report.machine["after"] = bench_machine.state(self.report.on_gpu)
+        self._compare_eager_again()
+        for contender in self._plan.contenders:
+            if self.report.compared_again and contender is not EAGER and contender.name in self._living:
+                self._attempt(contender, lambda each=contender: self._compare_again(each))
         for contender in self._plan.contenders:
             if contender.name in self._living:
                 self._say(f"{contender.title}: counting launches")
@@ -168,6 +173,8 @@ class Bench:
         self._warm(contender)
         seconds = self._plan.seconds / len(self._plan.contenders)
         self._row(contender).time([self._turn(contender, seconds)])
+        if self.report.compared_again:
+            self._compare_again(contender)
         self._count(contender)
 
     def _check_eager(self) -> None:
@@ -206,6 +213,23 @@ class Bench:
         if contender is EAGER:
             self.report.draws = answer["draws"]
 
+    def _compare_eager_again(self) -> None:
+        """Whether the first calls can be made again: not where a target keeps state."""
+        try:
+            self.report.compared_again = self._compare_again(EAGER)["bitwise"]
+        except WorkerFailure as failure:
+            self._row(EAGER).notes.append(f"its first calls could not be made again: {failure.reason}")
+
+    def _compare_again(self, contender: Contender) -> dict[str, Any]:
+        """Compare what is given now, after so many calls: a recording that is wrong may be wrong late."""
+        self._say(f"{contender.title}: comparing once more")
+        found = self._living[contender.name].ask({"do": "again", "calls": FIRST_CALLS})["equality"]
+        row = self._row(contender)
+        assert row.equality is not None
+        if contender is not EAGER or found["bitwise"]:
+            row.equality = together(row.equality, found)
+        return found
+
     def _turn(self, contender: Contender, seconds: float) -> dict[str, Any]:
         return self._living[contender.name].ask({"do": "turn", "seconds": seconds})
 
@@ -218,7 +242,7 @@ class Bench:
         except WorkerFailure as failure:
             row.notes.append(f"launches could not be counted: {failure.reason}")
 
-    def _attempt(self, contender: Contender, work: Callable[[], None]) -> WorkerFailure | None:
+    def _attempt(self, contender: Contender, work: Callable[[], object]) -> WorkerFailure | None:
         """Do something that only this contender may fail at; without eager there is nothing to compare."""
         try:
             work()

@@ -16,7 +16,7 @@ from typing import Any
 from ..base.settings import ENVIRONMENT
 
 ROOT = Path(__file__).resolve().parents[2]
-"""The folder that ``rote`` lies in: the worker finds it there too."""
+"""The folder that ``rote`` lies in."""
 
 START_S = 180.0
 """Seconds that a process has for its imports, whatever the limit for its answers is."""
@@ -37,6 +37,14 @@ class WorkerFailure(Exception):  # noqa: N818  (a result of the measurement)
         super().__init__(reason)
         self.reason = reason
         self.memory = memory
+
+
+def _own_path() -> str:
+    """Where the worker finds ``rote``, if it would not by itself.
+
+    Packages that are installed must not come before the standard library, which is where ``PYTHONPATH`` is.
+    """
+    return "" if ROOT.name in ("site-packages", "dist-packages") else str(ROOT)
 
 
 class Process:
@@ -64,7 +72,7 @@ class Process:
         self._at = "starting"
         self._pending = b""
         self._stopped = False
-        paths = os.pathsep.join(filter(None, [str(ROOT), ENVIRONMENT.get("PYTHONPATH", "")]))
+        paths = os.pathsep.join(filter(None, [_own_path(), ENVIRONMENT.get("PYTHONPATH", "")]))
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 list(command),

@@ -36,8 +36,8 @@ class Row:
             time on top of that. On a CPU it is resident memory, with what the comparison needs.
         held_bytes: Memory after the first calls, less that before them.
         launches: Counts per call, see :class:`~rote.inspection.bench_launches.Launches`. On a GPU only.
-        equality: How the results of the first calls compare with eager's, see
-            :class:`~rote.inspection.bench_results.Equality`.
+        equality: How the results of the first calls compare with eager's, those of the same calls made once
+            more at the end included; see :class:`~rote.inspection.bench_results.Equality`.
         notes: What else there is to say, in one line each.
     """
 
@@ -103,6 +103,8 @@ class BenchReport:
         seconds: What was to be spent on timed calls.
         rounds: How often each contender had its turn.
         first_calls: How many calls were compared with eager.
+        compared_again: Whether the first calls were made once more, and compared, after the timed ones. Not
+            for a target that keeps state (or is not deterministic): eager itself gives other results then.
         draws: Whether the target draws random numbers from PyTorch. Compilers draw others than eager does.
         repeats: Whether a second eager process gave the same results; None if none was asked, which is where
             rote's are the same.
@@ -118,6 +120,7 @@ class BenchReport:
     seconds: float = 0.0
     rounds: int = 0
     first_calls: int = 0
+    compared_again: bool = False
     draws: bool = False
     repeats: dict[str, Any] | None = None
     rows: list[Row] = field(default_factory=list[Row])

@@ -54,6 +54,17 @@ class Equality:
                 self.largest = max(self.largest or 0.0, largest)
 
 
+def together(first: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """What two comparisons found, as plain values; the second was made after the timed calls."""
+    sizes = [each["largest"] for each in (first, later) if each["largest"] is not None]
+    return {
+        "calls": first["calls"] + later["calls"],
+        "bitwise": first["bitwise"] and later["bitwise"],
+        "largest": max(sizes, default=None),
+        "what": first["what"] or (later["what"] and f"after the timed calls, {later['what']}"),
+    }
+
+
 class Results:
     """The results of the first calls, in files.
 

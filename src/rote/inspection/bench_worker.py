@@ -5,6 +5,7 @@
     {"do": "warm", "calls": 8,          seconds of each of the first calls, and how their results compare with
      "keep": true}                      those that are kept; these are kept, if they shall be
     {"do": "turn", "seconds": 0.5}      microseconds of single calls, and of the host in short loops
+    {"do": "again", "calls": 8}         how these calls compare, made once more
     {"do": "notes"}                     what is to be said of the contender
     {"do": "count"}                     launches per call, on a GPU
 
@@ -28,6 +29,7 @@ from typing import IO, Any, NamedTuple
 import numpy
 import torch
 
+from ..signature.leaves import flatten
 from . import bench_launches, bench_memory
 from .bench_inputs import PLACES, Inputs
 from .bench_results import Equality, Results
@@ -39,6 +41,7 @@ LOOP_S = 2e-3
 fewer than the thousand or so after which the host would have to wait."""
 
 MOST_IN_LOOP = 50
+AFTERMATH = "previous error during capture"
 LEAD_CALLS = 2
 """Untimed calls at the beginning of a turn, in which caches and clocks recover from the others' turns."""
 
@@ -82,6 +85,8 @@ class Worker:
                     return self._build()
                 case "warm":
                     return self._warm(question["calls"], question["keep"])
+                case "again":
+                    return self._again(question["calls"])
                 case "turn":
                     return self._turn(question["seconds"])
                 case "notes":
@@ -97,10 +102,11 @@ class Worker:
 
     def _build(self) -> dict[str, Any]:
         empty = bench_memory.held(bench_memory.CPU) or 0
+        allocations = _allocations()
         seed_all(SEED)
         subject = self._load()
         self._function = subject.function
-        self._device = _device()
+        self._device = _device(subject, allocations)
         if self._device.type == "cuda":
             torch.cuda.set_device(self._device)
             empty = 0
@@ -111,6 +117,7 @@ class Worker:
     def _warm(self, calls: int, keep: bool) -> dict[str, Any]:
         results, equality = Results(self._folder), Equality()
         before = bench_memory.held(self._device)
+        allocations = _allocations()
         seconds: list[float] = []
         drew, peak = False, 0
         start = time.perf_counter()
@@ -132,6 +139,8 @@ class Worker:
                 results.keep(number, value, written)
             results.compare(number, value, written, equality)
             del value, written
+        if keep and self._device.type == "cpu" and sum(_allocations()) > sum(allocations):
+            raise RuntimeError("it uses the GPU in its calls, but has nothing there when it is built")
         self._calls = calls
         after = bench_memory.held(self._device)
         seconds[0] += setup
@@ -142,6 +151,16 @@ class Worker:
             "held_bytes": None if after is None or before is None else after - before,
             "peak_bytes": None if before is None else self._target_bytes + max(0, peak - before),
         }
+
+    def _again(self, calls: int) -> dict[str, Any]:
+        """The first calls once more, by now from whatever was recorded."""
+        results, equality = Results(self._folder), Equality()
+        for number in range(calls):
+            args, kwargs = self._inputs.fresh(number)
+            seed_all(SEED + 1 + number)
+            value = self._call(*args, **kwargs)
+            results.compare(number, value, self._inputs.written(number), equality)
+        return {"equality": asdict(equality)}
 
     def _turn(self, seconds: float) -> dict[str, Any]:
         for _ in range(LEAD_CALLS):
@@ -224,9 +243,15 @@ def seed_all(seed: int) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The error's kind and first line: what a table has room for."""
+    """The error's kind and first line: what a table has room for.
+
+    The end of a failed capture raises an error of its own, which hides the one that says why.
+    """
+    while AFTERMATH in str(error) and error.__context__ is not None:
+        error = error.__context__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
+    text = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])
+    return f"{type(error).__name__}: {text}".rstrip(": ")
 
 
 def lacks_memory(error: BaseException) -> bool:
@@ -234,13 +259,24 @@ def lacks_memory(error: BaseException) -> bool:
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "out of memory" in str(error)
 
 
-def _device() -> torch.device:
-    """The GPU if the target has put anything there, else the CPU."""
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        sizes = [torch.cuda.memory_allocated(i) for i in range(torch.cuda.device_count())]
-        if any(sizes):
-            return torch.device("cuda", sizes.index(max(sizes)))
-    return torch.device("cpu")
+def _device(subject: Subject, before: list[int]) -> torch.device:
+    """The GPU if an argument is there, or anything was put there while the target was built; else the CPU."""
+    leaves: list[Any] = []
+    flatten((subject.args, subject.kwargs), leaves)
+    found = [leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_cuda]
+    if found:
+        return found[0]
+    now = _allocations()
+    more = [each - then for each, then in zip(now, before or [0] * len(now), strict=True)]
+    return torch.device("cuda", more.index(max(more))) if any(more) else torch.device("cpu")
+
+
+def _allocations() -> list[int]:
+    """How often memory was taken, on each GPU; empty if none was used so far."""
+    if not torch.cuda.is_available() or not torch.cuda.is_initialized():
+        return []
+    count = torch.cuda.device_count()
+    return [torch.cuda.memory_stats(i).get("allocation.all.allocated", 0) for i in range(count)]
 
 
 def _gpu(device: torch.device) -> str | None:
