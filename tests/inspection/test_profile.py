@@ -140,6 +140,8 @@ def test_an_exception_passes_unchanged_and_leaves_nothing_on(good_calls):
 def test_what_cannot_be_profiled():
     with pytest.raises(MisuseError, match=r"takes a callable and its arguments, not a Tensor"):
         rote.profile(torch.zeros(2))
+    with pytest.raises(MisuseError, match=r"give it the plain callable, __wrapped__"):
+        rote.profile(rote.graph(chain), torch.zeros(2))
     with pytest.raises(OptionError, match=r"calls=0: at least one"):
         profile_calls(chain, (), {}, calls=0)
     with (

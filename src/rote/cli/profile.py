@@ -16,7 +16,7 @@ from ..base.location import traceback_site
 from ..inspection.profile import CALLS, profile_calls
 from ..inspection.profile_result import Cost, Profile
 from . import target as targets
-from .failures import told
+from .failures import check_places, told
 
 
 def profile(
@@ -38,6 +38,7 @@ def profile(
     The callable is really called, --calls and 7 times more. What it prints goes to standard error.
     """
     with told(), redirect_stdout(sys.stderr):
+        check_places(json, plot, trace)
         found = _measured(targets.load(target, arg or ()), calls)
         if plot is not None:
             found.save_plot(plot)

@@ -29,6 +29,7 @@ import torch
 from torch.profiler import ProfilerActivity, record_function
 
 from ..base.errors import MisuseError, OptionError
+from ..signature.wrappers import is_graphed
 from .compat import profiler_is_running
 from .profile_costs import Sums, sums
 from .profile_inside import inside
@@ -63,7 +64,7 @@ def profile(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Profile:
         The figures, with a verdict in a sentence; ``print`` shows a table.
 
     Raises:
-        MisuseError: ``fn`` can't be called, or a profiler is already running.
+        MisuseError: ``fn`` can't be called or is graphed, or a profiler is already running.
     """
     return profile_calls(fn, args, kwargs)
 
@@ -86,11 +87,13 @@ def profile_calls(
         name: What to call it in the tables; the function's own name if None.
 
     Raises:
-        MisuseError: ``fn`` can't be called, or a profiler is already running.
+        MisuseError: ``fn`` can't be called or is graphed, or a profiler is already running.
         OptionError: ``calls`` is less than 1.
     """
     if not callable(fn):
         raise MisuseError(f"profile() takes a callable and its arguments, not a {type(fn).__name__}")
+    if is_graphed(fn):
+        raise MisuseError("profile() measures before recording: give it the plain callable, __wrapped__")
     if profiler_is_running():
         raise MisuseError("a profiler is running, and there can be only one: leave it before rote.profile()")
     if calls < 1:
