@@ -103,3 +103,16 @@ def test_times_inside_are_those_of_plain_calls_where_they_can_be_found(trace):
     assert in_marked(trace, 3) == [8, 6, 6]
     assert inside([plain], trace, asked) == [5, 4, 6]
     assert inside([plain, trace], trace, asked) == [5, 4, 6]
+
+
+def test_the_least_times_of_calls_that_ask_for_the_same():
+    def mode(rest, *asked):
+        found = AskingMode()
+        found.rest_us = rest
+        found.asked = [Asked(name, Site("model.py", 3, "f"), *times) for name, *times in asked]
+        return found
+
+    ours = mode(5, ("aten::add", 9, 2), ("aten::mul", 1, 8))
+    ours.take_least([mode(7, ("aten::add", 4, 3), ("aten::mul", 2, 6)), mode(0, ("aten::add", 0, 0))])
+    assert ours.rest_us == 5
+    assert [(each.waited_us, each.took_us) for each in ours.asked] == [(4, 2), (1, 6)]

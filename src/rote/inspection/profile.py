@@ -118,7 +118,7 @@ class _Timed:
 
 @dataclass(frozen=True)
 class _Watched:
-    """The profiler's events, and what the last marked call asked for."""
+    """The profiler's events, and what the marked calls asked for: names, lines and ranges of the last one."""
 
     events: dict[str, Any]
     mode: AskingMode
@@ -146,15 +146,14 @@ def _timed(call: Call, devices: list[torch.device], calls: int) -> _Timed:
 
 def _watched(call: Call, devices: list[torch.device]) -> _Watched:
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if devices else [])]
-    mode = AskingMode()
+    modes = [AskingMode() for _ in range(WATCHED)]
     with torch.profiler.profile(activities=activities) as profiler:
         for _ in range(WATCHED):
             with record_function(CALL):
                 call()
             with record_function(DONE):
                 _wait(devices)
-        for _ in range(WATCHED):
-            mode = AskingMode()
+        for mode in modes:
             with record_function(MARKED), mode:
                 call()
             with record_function(DONE):
@@ -162,7 +161,8 @@ def _watched(call: Call, devices: list[torch.device]) -> _Watched:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))
-        return _Watched(json.loads(path.read_text()), mode)
+        modes[-1].take_least(modes[:-1])
+        return _Watched(json.loads(path.read_text()), modes[-1])
 
 
 def _wait(devices: list[torch.device]) -> None:
