@@ -52,17 +52,20 @@ def main(argv: list[str] | None = None) -> int:
         options.out
         or ROOT / "benchmarks" / "results" / common.folder_name(device) / f"{header['date']}-set.json"
     )
-    differs = False
+    differs, undone = False, [row.name for row in rows]
     for number, row in enumerate(rows, 1):
         left = end - time.monotonic()
         if left < LEAST_S:
-            print(f"time is up; still to do: --only {','.join(each.name for each in rows[number - 1 :])}")
             break
         print(f"[{number}/{len(rows)}] {row.name}", flush=True)
         entry = measure(row, options, left)
         differs |= entry.get("report", {}).get("rote_differs", False)
         merge(out, header, row, entry)
         print(f"    {summary(entry)}", flush=True)
+        if not is_stopped(entry):
+            undone.remove(row.name)
+    if undone:
+        print(f"time is up; still to do: --only {','.join(undone)}")
     print(f"results in {out}" if out.exists() else "nothing measured")
     if options.out is None:
         set_page.main()
@@ -135,9 +138,13 @@ def merge(path: Path, header: dict[str, Any], row: Row, entry: dict[str, Any]) -
     same = all(old.get(key) == value for key, value in header.items())
     rows = old.get("rows", {}) if same else {}
     key = row.key(entry["versions"])
-    stopped = entry.get("skipped", "").startswith(TIME_IS_UP)
-    rows[key] = rows[key] if stopped and "report" in rows.get(key, ()) else entry
+    rows[key] = rows[key] if is_stopped(entry) and "report" in rows.get(key, ()) else entry
     path.write_text(json.dumps({**header, "rows": rows}, indent=1) + "\n")
+
+
+def is_stopped(entry: dict[str, Any]) -> bool:
+    """Whether a program was not measured because the time was up."""
+    return entry.get("skipped", "").startswith(TIME_IS_UP)
 
 
 def summary(entry: dict[str, Any]) -> str:

@@ -16,15 +16,21 @@ SYMBOLS = 3  # of one frame, at most
 def build(batch: int = 1, frames: int = 40, small: bool = False, device: str | None = None) -> Any:
     """From encoded frames of shape ``(batch, frames, width)`` to tokens; silence is 0."""
     at = place(device, small, torch.float16)
-    words, width, frames = (32, 16, 6) if small else (1024, 640, frames)
-    model = frozen(Transducer(words, width), at)
+    words, width, frames, blank = (32, 16, 6, 2.3) if small else (1024, 640, frames, 3.9)
+    model = frozen(Transducer(words, width, blank), at)
     return model, (at.randn(batch, frames, width),), {}
 
 
 class Transducer(nn.Module):
-    """Prediction network of two LSTM cells and a joint network, as in the Conformer transducers."""
+    """Prediction network of two LSTM cells and a joint network, as in the Conformer transducers.
 
-    def __init__(self, words: int, width: int) -> None:
+    Args:
+        words: Size of the vocabulary.
+        width: Of every layer.
+        blank: Bias of silence, such that about every third frame says something.
+    """
+
+    def __init__(self, words: int, width: int, blank: float) -> None:
         super().__init__()
         self.embed = nn.Embedding(words, width)
         self.cells = nn.ModuleList([nn.LSTMCell(width, width) for _ in range(2)])
@@ -32,7 +38,7 @@ class Transducer(nn.Module):
         self.joint = nn.Linear(width, words)
         with torch.no_grad():
             self.joint.weight *= 4
-            self.joint.bias[BLANK] += 3  # about every second answer of these random weights is a blank
+            self.joint.bias[BLANK] = blank
 
     def predict(self, tokens: Tensor, state: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
         """The state after a token."""

@@ -71,6 +71,11 @@ def test_a_target_that_needs_a_gpu(rote, target, name):
     assert "It needs a GPU, and PyTorch sees none here." in done.stderr
 
 
+def test_a_file_that_cannot_be_written(rote, target):
+    done = rote("profile", target("raising"), "--trace", "nowhere/trace.json")
+    assert done.exit_code == 2 and "there is no folder nowhere" in done.stderr
+
+
 def test_no_such_target(rote):
     done = rote("profile", "missing.py:build")
     assert done.exit_code == 2 and "there is no file missing.py" in done.stderr

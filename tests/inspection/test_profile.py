@@ -75,6 +75,16 @@ def test_a_wait_at_the_end_belongs_to_no_operation():
     assert rote.profile(waiting, torch.zeros(4)).by_line[0].name == "after the last operation"
 
 
+def test_inference_mode_runs_the_same_operations(device):
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).to(device)
+    found = [
+        rote.profile(mode()(lambda x: model(x)), torch.zeros(2, 4, device=device))
+        for mode in (torch.no_grad, torch.inference_mode)
+    ]
+    names = [sorted((cost.name, cost.operations) for cost in each.by_operation) for each in found]
+    assert names[0] == names[1] and found[0].operations == found[1].operations >= 2
+
+
 def test_no_operations():
     found = rote.profile(lambda: 3)
     assert found.operations == 0 and not found.launch_bound
@@ -140,6 +150,8 @@ def test_an_exception_passes_unchanged_and_leaves_nothing_on(good_calls):
 def test_what_cannot_be_profiled():
     with pytest.raises(MisuseError, match=r"takes a callable and its arguments, not a Tensor"):
         rote.profile(torch.zeros(2))
+    with pytest.raises(MisuseError, match=r"give it the plain callable, __wrapped__"):
+        rote.profile(rote.graph(chain), torch.zeros(2))
     with pytest.raises(OptionError, match=r"calls=0: at least one"):
         profile_calls(chain, (), {}, calls=0)
     with (

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rote.base.location import Site
 from rote.inspection.profile_costs import PAST, sums
 from rote.inspection.profile_inside import by_name, in_marked, inside
 from rote.inspection.profile_mode import Asked, AskingMode
-from rote.inspection.trace import Trace, covered, outermost, read
+from rote.inspection.trace import Span, Trace, covered, outermost, read
 
 
 def event(category: str, name: str, start: float, length: float, number: int, tid: int = 1) -> dict[str, Any]:
@@ -37,6 +40,16 @@ EVENTS = [
     event("kernel", "mul", 60, 4, 9, tid=7),
     event("kernel", "triton_poi", 70, 3, 1, tid=7),
 ]
+
+
+def test_a_kernel_that_only_knows_its_launch():
+    launch = event("cuda_runtime", "cudaLaunchKernel", 0, 1, 5)
+    launch["args"]["correlation"] = 77
+    kernel = event("kernel", "gemm", 2, 1, 0)
+    kernel["args"] = {"correlation": 77}
+    stray = event("kernel", "stray", 4, 1, 0)
+    stray["args"] = {}
+    assert [span.id for span in read([kernel, stray, launch]).device] == [5, 0]
 
 
 @pytest.fixture
@@ -103,3 +116,27 @@ def test_times_inside_are_those_of_plain_calls_where_they_can_be_found(trace):
     assert in_marked(trace, 3) == [8, 6, 6]
     assert inside([plain], trace, asked) == [5, 4, 6]
     assert inside([plain, trace], trace, asked) == [5, 4, 6]
+
+
+def test_the_least_times_of_calls_that_ask_for_the_same():
+    def mode(rest, *asked):
+        found = AskingMode()
+        found.rest_us = rest
+        found.asked = [Asked(name, Site("model.py", 3, "f"), *times) for name, *times in asked]
+        return found
+
+    ours = mode(5, ("aten::add", 9, 2), ("aten::mul", 1, 8))
+    ours.take_least([mode(7, ("aten::add", 4, 3), ("aten::mul", 2, 6)), mode(0, ("aten::add", 0, 0))])
+    assert ours.rest_us == 5
+    assert [(each.waited_us, each.took_us) for each in ours.asked] == [(4, 2), (1, 6)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=12))
+def test_covered_time_is_that_of_the_union(pairs):
+    spans = sorted(
+        (Span("k", float(start), float(start + length)) for start, length in pairs), key=lambda s: s.start
+    )
+    assert covered(spans) == len({at for start, length in pairs for at in range(start, start + length)})
+    apart = outermost(spans)
+    assert all(a.end <= b.start for a, b in pairwise(apart))
+    assert covered(apart) <= covered(spans)

@@ -20,7 +20,7 @@ from ..inspection.bench import Bench, Plan
 from ..inspection.bench_report import BenchReport
 from ..inspection.contenders import EAGER, Contender
 from .bench_worker import CONTENDERS
-from .failures import told
+from .failures import check_places, told
 
 PIPED_WIDTH = 160
 """Columns of the table where nobody says how wide the terminal is."""
@@ -57,7 +57,7 @@ def bench(
     """
     with told():
         arguments = tuple(arg or ())
-        _check_places(json_path, plot)
+        check_places(json_path, plot)
 
         def command(name: str, folder: Path) -> list[str]:
             wanted = {"target": target, "arguments": arguments, "contender": name, "folder": str(folder)}
@@ -82,13 +82,6 @@ def _chosen(only: str | None) -> tuple[Contender, ...]:
     if unknown:
         raise MisuseError(f"--only {', '.join(unknown)}: there is {', '.join(CONTENDERS)}")
     return tuple(contender for name, contender in CONTENDERS.items() if name in wanted)
-
-
-def _check_places(*paths: Path | None) -> None:
-    """Whether there is a folder for each file, before minutes are spent."""
-    for path in paths:
-        if path is not None and not path.resolve().parent.is_dir():
-            raise MisuseError(f"{path} cannot be written: there is no folder {path.parent}")
 
 
 @contextmanager

@@ -5,18 +5,22 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ..base.errors import MisuseError, RoteError
 from ..base.location import traceback_site
 from ..inspection.profile import CALLS, profile_calls
 from ..inspection.profile_result import Cost, Profile
 from . import target as targets
-from .failures import told
+from .failures import check_places, told
+
+LONGEST = 36
+"""Characters of a source line that are shown."""
 
 
 def profile(
@@ -38,6 +42,7 @@ def profile(
     The callable is really called, --calls and 7 times more. What it prints goes to standard error.
     """
     with told(), redirect_stdout(sys.stderr):
+        check_places(json, plot, trace)
         found = _measured(targets.load(target, arg or ()), calls)
         if plot is not None:
             found.save_plot(plot)
@@ -64,7 +69,7 @@ def _measured(target: targets.Target, calls: int) -> Profile:
 
 def _show(found: Profile, top: int) -> None:
     console = Console()
-    console.print(f"[bold]{found.name}[/bold] on {found.device}, {found.calls_made} calls", highlight=False)
+    console.print(Text.assemble((found.name, "bold"), f" on {found.device}, {found.calls_made} calls"))
     summary = Table(show_header=False, box=None, padding=(0, 2))
     summary.add_column()
     summary.add_column(justify="right")
@@ -79,20 +84,17 @@ def _show(found: Profile, top: int) -> None:
 
 def _table(title: str, costs: tuple[Cost, ...], found: Profile) -> Table:
     on_host = found.backend == "host"
-    numbers = [
-        "operations",
-        *(() if on_host else ("kernels",)),
-        "inside, us" if on_host else "device, us",
-        "host, us",
-    ]
-    table: Any = Table(title_justify="left", padding=(0, 1))
+    table = Table(padding=(0, 1))
     table.add_column(title, overflow="fold")
-    for number in numbers:
-        table.add_column(number, justify="right")
-    if title == "line":
-        table.add_column("source", no_wrap=True, overflow="ellipsis", max_width=36)
+    kernels = () if on_host else ("kernels",)
+    for number in ("operations", *kernels, "inside, us" if on_host else "device, us", "host, us"):
+        table.add_column(number, justify="right", no_wrap=True)
     for cost in costs:
-        kernels = [] if on_host else [f"{cost.kernels:,}"]
-        cells = [cost.name, f"{cost.operations:,}", *kernels, f"{cost.busy_us:,.1f}", f"{cost.host_us:,.1f}"]
-        table.add_row(*cells, *([cost.text.replace("[", r"\[")] if title == "line" else []))
+        name = Text.assemble(cost.name, *([("\n  " + _short(cost.text), "dim")] if cost.text else []))
+        counts = [f"{cost.operations:,}", *([] if on_host else [f"{cost.kernels:,}"])]
+        table.add_row(name, *counts, f"{cost.busy_us:,.1f}", f"{cost.host_us:,.1f}")
     return table
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

@@ -29,6 +29,7 @@ import torch
 from torch.profiler import ProfilerActivity, record_function
 
 from ..base.errors import MisuseError, OptionError
+from ..signature.wrappers import is_graphed
 from .compat import profiler_is_running
 from .profile_costs import Sums, sums
 from .profile_inside import inside
@@ -63,7 +64,7 @@ def profile(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Profile:
         The figures, with a verdict in a sentence; ``print`` shows a table.
 
     Raises:
-        MisuseError: ``fn`` can't be called, or a profiler is already running.
+        MisuseError: ``fn`` can't be called or is graphed, or a profiler is already running.
     """
     return profile_calls(fn, args, kwargs)
 
@@ -86,11 +87,13 @@ def profile_calls(
         name: What to call it in the tables; the function's own name if None.
 
     Raises:
-        MisuseError: ``fn`` can't be called, or a profiler is already running.
+        MisuseError: ``fn`` can't be called or is graphed, or a profiler is already running.
         OptionError: ``calls`` is less than 1.
     """
     if not callable(fn):
         raise MisuseError(f"profile() takes a callable and its arguments, not a {type(fn).__name__}")
+    if is_graphed(fn):
+        raise MisuseError("profile() measures before recording: give it the plain callable, __wrapped__")
     if profiler_is_running():
         raise MisuseError("a profiler is running, and there can be only one: leave it before rote.profile()")
     if calls < 1:
@@ -115,7 +118,7 @@ class _Timed:
 
 @dataclass(frozen=True)
 class _Watched:
-    """The profiler's events, and what the last marked call asked for."""
+    """The profiler's events, and what the marked calls asked for: names, lines and ranges of the last one."""
 
     events: dict[str, Any]
     mode: AskingMode
@@ -143,15 +146,14 @@ def _timed(call: Call, devices: list[torch.device], calls: int) -> _Timed:
 
 def _watched(call: Call, devices: list[torch.device]) -> _Watched:
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if devices else [])]
-    mode = AskingMode()
+    modes = [AskingMode() for _ in range(WATCHED)]
     with torch.profiler.profile(activities=activities) as profiler:
         for _ in range(WATCHED):
             with record_function(CALL):
                 call()
             with record_function(DONE):
                 _wait(devices)
-        for _ in range(WATCHED):
-            mode = AskingMode()
+        for mode in modes:
             with record_function(MARKED), mode:
                 call()
             with record_function(DONE):
@@ -159,7 +161,8 @@ def _watched(call: Call, devices: list[torch.device]) -> _Watched:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))
-        return _Watched(json.loads(path.read_text()), mode)
+        modes[-1].take_least(modes[:-1])
+        return _Watched(json.loads(path.read_text()), modes[-1])
 
 
 def _wait(devices: list[torch.device]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from ..base.location import NOWHERE, Site, user_site
+from ..recording.compat import composite_call
 
 MARK = "rote::operation "
 """Begins the name of an operation's range in the trace; the operation's number follows."""
@@ -69,7 +72,12 @@ class AskingMode(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         entered = time.perf_counter_ns()
-        name = func.name().partition(".")[0] if isinstance(func, torch._ops.OpOverload) else str(func)
+        plain = isinstance(func, torch._ops.OpOverload)  # others take Python functions, as torch.cond
+        parts = composite_call(func) if plain and torch.is_inference_mode_enabled() else None
+        if parts is not None:
+            with self._reentered():  # they come back here one by one, as they do outside of inference mode
+                return parts(*args, **(kwargs or {}))
+        name = func.name().partition(".")[0] if plain else str(func)
         if name.startswith(_UNSEEN):
             return func(*args, **(kwargs or {}))
         waited = (entered - self._left) / 1e3
@@ -86,6 +94,32 @@ class AskingMode(TorchDispatchMode):
                 self.devices.add(leaf.device)
         self._left = time.perf_counter_ns()
         return result
+
+    @contextmanager
+    def _reentered(self) -> Generator[None]:
+        """The mode on again inside of itself, its clock running on."""
+        super().__enter__()
+        try:
+            yield
+        finally:
+            super().__exit__(None, None, None)
+
+    def take_least(self, others: list[AskingMode]) -> None:
+        """Take the shorter times of other calls, where these asked for the same.
+
+        Args:
+            others: Modes of those calls.
+        """
+        for other in others:
+            if [each.name for each in other.asked] != [each.name for each in self.asked]:
+                continue
+            self.rest_us = min(self.rest_us, other.rest_us)
+            self.asked = [
+                replace(
+                    ours, waited_us=min(ours.waited_us, its.waited_us), took_us=min(ours.took_us, its.took_us)
+                )
+                for ours, its in zip(self.asked, other.asked, strict=True)
+            ]
 
     def _site(self) -> Site:
         """The user's line; in autograd's own threads the one that the calling thread stands at."""

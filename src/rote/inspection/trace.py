@@ -2,14 +2,14 @@
 
 The format is the one that is public and the same in every version. What is used of it: complete events
 (``"ph": "X"``) with a category, microseconds on one clock, and ``External id``, the number of the operation
-that launched a piece of device work.
+that launched a piece of device work (or ``correlation``, the number of the launch, which has it).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .profile_mode import MARK
@@ -100,17 +100,21 @@ def read(events: Iterable[dict[str, Any]]) -> Trace:
     Args:
         events: Its ``traceEvents``.
     """
-    trace = Trace()
-    for event in events:
-        if event.get("ph") != "X":
-            continue
+    trace, launched = Trace(), dict[int, int]()
+    complete = [event for event in events if event.get("ph") == "X"]
+    for event in complete:
+        about = event.get("args", {})
+        if event.get("cat") in _RUNTIME and "correlation" in about:
+            launched[about["correlation"]] = int(about.get("External id", 0))
+    for event in complete:
         category, name = event.get("cat", ""), event["name"]
         if category in _OPERATIONS:
             trace.operations.append(_span(event))
         elif category in _RANGES:
             trace.ranges.append(_span(event))
         elif category in _DEVICE:
-            trace.device.append(_span(event))
+            span, launch = _span(event), event.get("args", {}).get("correlation")
+            trace.device.append(span if span.id else replace(span, id=launched.get(launch, 0)))
         elif category in _RUNTIME and any(word in name for word in _WAITS):
             trace.waits.append(_span(event))
     for spans in vars(trace).values():
