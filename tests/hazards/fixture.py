@@ -1,13 +1,15 @@
 """The fixtures of the rules: for each one program that has the hazard and one that has not.
 
 A fixture is a file with ``program(device)``, which runs it. It returns the graphed callable, whose report is
-looked at, or the text of a refusal, or nothing where only the source scan is asked. ``NEEDS`` names what has
+looked at, the findings of a trial run, the text of a refusal, or nothing where only the source scan is
+asked. ``NEEDS`` names what has
 to be there to run it: ``cuda``, ``multi_gpu`` or a package. The rule's documentation quotes it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import io
 import re
@@ -21,7 +23,8 @@ import torch
 
 import rote
 from rote.hazards.finding import Finding
-from rote.hazards.rules import RULES, Rule
+from rote.hazards.findings import Findings
+from rote.hazards.rules import RULES, Finder, Rule
 from rote.hazards.scan import scan
 
 FOLDER = Path(__file__).parent / "fixtures"
@@ -55,19 +58,23 @@ class Fixture:
     def run(self, device: torch.device) -> list[str]:
         """Run the program; what was told about it, one text each, without what changes from run to run."""
         skip_without(self.needs)
-        name = f"tests.hazards.fixtures.{self.path.stem}"
-        spec = importlib.util.spec_from_file_location(name, self.path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # dataclasses look themselves up
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                spec.loader.exec_module(module)
-                torch.manual_seed(0)
-                found: Any = module.program(device)
-            return told(found)
-        finally:
-            del sys.modules[name]
+        return _run(self.path, device)
+
+
+@functools.cache
+def _run(path: Path, device: torch.device) -> list[str]:
+    name = f"tests.hazards.fixtures.{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look themselves up
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            spec.loader.exec_module(module)
+            torch.manual_seed(0)
+            return told(module.program(device))
+    finally:
+        del sys.modules[name]
 
 
 def skip_without(needs: str | None) -> None:
@@ -81,9 +88,11 @@ def skip_without(needs: str | None) -> None:
 
 
 def told(found: Any) -> list[str]:
-    """Reasons and islands of a graphed callable, or the text of a refusal."""
+    """Reasons and islands of a graphed callable, findings of a check, or the text of a refusal."""
     if isinstance(found, str):
         return [steady(found)]
+    if isinstance(found, Findings):
+        return [steady(str(each)) for each in found]
     if not isinstance(found, rote.Graphed):
         return []
     report = found.report()
@@ -102,6 +111,11 @@ def steady(text: str) -> str:
     text = re.sub(r"0x[0-9a-f]+", "0x...", text)
     text = re.sub(r"\d[\d.]* (bytes|B|KiB|MiB|GiB)\b", r"... \1", text)
     return re.sub(r"[\w/.-]*/((?:RT\d{3}_\w+|drive)\.py)", r"\1", text)
+
+
+def told_when_run(rule: Rule) -> bool:
+    """Whether running the bad program has to tell of it: the scan alone finds some, the trial others."""
+    return Finder.RUNTIME in rule.found_by or rule.found_by == Finder.TRIAL
 
 
 def both(rule: Rule) -> tuple[Fixture, Fixture]:

@@ -9,7 +9,7 @@ import torch
 
 from rote.hazards.rules import RULES, Finder, Rule
 
-from .fixture import FOLDER, Fixture, steady
+from .fixture import FOLDER, Fixture, steady, told_when_run
 
 
 def golden(rule: Rule) -> Path:
@@ -24,15 +24,15 @@ def said(rule: Rule) -> list[str]:
         for found in bad.scan():
             if found.code == rule.code:
                 lines += [f"scan: {steady(str(found))}", f"scan: {found.source}"]
-    return [*lines, *runtime(rule)]
+    return [*lines, *when_run(rule)]
 
 
-def runtime(rule: Rule) -> list[str]:
+def when_run(rule: Rule) -> list[str]:
     bad = Fixture(rule, "bad")
-    if Finder.RUNTIME not in rule.found_by or bad.needs is not None:
+    if not told_when_run(rule) or bad.needs is not None:
         return []
     texts = bad.run(torch.device("cpu"))
-    return [f"runtime: {text}" for text in texts if text.startswith(rule.code)]
+    return [f"run: {line}" for text in texts if rule.code in text for line in text.splitlines()]
 
 
 def main() -> None:

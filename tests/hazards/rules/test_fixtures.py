@@ -8,7 +8,7 @@ import torch
 from rote.hazards import pages
 from rote.hazards.rules import RULES, Finder, Group
 
-from ..fixture import ALL, FOLDER, both, codes
+from ..fixture import ALL, FOLDER, both, codes, told_when_run
 from ..golden import golden, said
 
 
@@ -53,7 +53,7 @@ def test_the_scan_finds_the_bad_one_only(rule):
 @pytest.mark.parametrize("rule", ALL)
 def test_the_bad_one_runs(rule):
     told = both(rule)[0].run(_device(both(rule)[0].needs))
-    if Finder.RUNTIME in rule.found_by:
+    if told_when_run(rule):
         assert rule.code in codes(told), told
 
 
