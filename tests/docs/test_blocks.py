@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,8 @@ def test_the_code_on_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.Monk
     runner = Runner(tmp_path, (ROOT / "Makefile").read_text())
     for block in blocks(page):
         if page.parent.name == "rules":  # bad and good examples, which run in the tests of the rules
-            block = block._replace(note="not run: an excerpt")
+            body = textwrap.indent(block.code, "    ")
+            block = block._replace(note="not run: an excerpt", code=f"def example(self):\n{body}")
         try:
             runner.run(block)
         except Exception as error:

@@ -86,6 +86,7 @@ from .streams import (
     THREAD_INSIDE,
 )
 from .training import ANOMALY, CLOSURE_STEP, NORM_CHECKED, SCALER_INSIDE
+from .trial import TRIAL_RULES
 from .verification import (
     HIDDEN_BRANCH,
     HIDDEN_STATE,
@@ -127,7 +128,7 @@ _ALL = (
     UNSUPPORTED_TENSOR, SEVERAL_DEVICES, WRONG_BACKEND,
 )  # fmt: skip
 
-RULES: Mapping[str, Rule] = MappingProxyType({rule.code: rule for rule in _ALL})
+RULES: Mapping[str, Rule] = MappingProxyType({**{rule.code: rule for rule in _ALL}, **TRIAL_RULES})
 """All rules by code."""
 
 __all__ = ["RULES", "Documentation", "Finder", "Group", "Reason", "Rule", "reason"]

@@ -21,14 +21,13 @@ INPUT_MOVED = Rule(
 
     Bad::
 
-        for n in range(8):
-            cache = torch.zeros(8, 4, device=device)
+        for cache in (first, first, first, first, second, second):
             g(cache, x)
 
     Good::
 
-        for n in range(8):
-            g(cache.zero_(), x)
+        for cache in (first, first, first, first, first, first):
+            g(cache, x)
     """,
 )
 INPUT_IS_STATE = Rule(

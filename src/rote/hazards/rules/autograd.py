@@ -193,7 +193,7 @@ SECOND_ORDER = Rule(
 
     Why: The backward of a recording is a graph without a history.
 
-    Limits: The call raises, and the next ones run plainly.
+    Limits: The first one may raise; calls run plainly from then on.
 
     Bad::
 

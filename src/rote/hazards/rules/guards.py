@@ -91,15 +91,18 @@ NOT_YET = Rule(
 
     Why: What settles by itself (lazy state, autotuning) should not be recorded.
 
-    Limits: Nothing is wrong; told by ``strict`` mode and by reports that are asked for early.
+    Limits: Nothing is wrong; told by ``strict`` mode.
 
     Bad::
 
-        g(x)
+        for n in range(12):
+            layer.scale = n % 2
+            g(x)
 
     Good::
 
-        for _ in range(4):
+        for n in range(12):
+            layer.scale = 1
             g(x)
     """,
 )

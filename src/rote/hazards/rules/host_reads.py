@@ -58,8 +58,10 @@ LIST_READ = Rule(
 
     Good::
 
-        rows = torch.repeat_interleave(torch.arange(len(lengths)), lengths, output_size=len(x))
-        return torch.zeros(len(lengths)).index_add(0, rows, x)
+        sums = torch.zeros(len(x) + 1, device=x.device)
+        sums[1:] = x.cumsum(0)
+        ends = lengths.cumsum(0)
+        return sums[ends] - sums[ends - lengths]
     """,
 )
 MEMORY_ESCAPE = Rule(

@@ -56,7 +56,7 @@ LAZY_STATE = Rule(
     Bad::
 
         if self.mask is None:
-            self.mask = torch.ones(x.shape[-1], device=x.device).tril()
+            self.mask = torch.ones(x.shape[-1], device=x.device).cumsum(0)
         return x * self.mask
 
     Good::

@@ -53,12 +53,14 @@ DYNAMIC_CACHE = Rule(
 
         cache = DynamicCache(config=config)
 
+
         def step(ids):
             return model(ids, past_key_values=cache).logits
 
     Good::
 
         cache = StaticCache(config=config, max_cache_len=32)
+
 
         def step(ids):
             return model(ids, past_key_values=cache).logits
@@ -87,12 +89,12 @@ MASK_INSIDE = Rule(
 
     Bad::
 
-        mask = create_causal_mask(self.config, x, attention_mask, None)
-        return self.layers(x, mask)
+        mask = create_bidirectional_mask(self.config, x, attention_mask)
+        return F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], mask)
 
     Good::
 
-        return self.layers(x, mask)
+        return F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], mask)
     """,
 )
 EXPERTS = Rule(
@@ -114,11 +116,11 @@ EXPERTS = Rule(
 
     Bad::
 
-        model = make(config, experts_implementation="eager")
+        model = AutoModelForCausalLM.from_config(config, experts_implementation="eager")
 
     Good::
 
-        model = make(config, experts_implementation="batched_mm")
+        model = AutoModelForCausalLM.from_config(config, experts_implementation="batched_mm")
     """,
 )
 GRID = Rule(
@@ -140,7 +142,8 @@ GRID = Rule(
 
     Bad::
 
-        return self.visual(pixels, grid_thw=grid)
+        features = self.visual(pixels, grid_thw=grid).last_hidden_state
+        return self.head(features)
 
     Good::
 

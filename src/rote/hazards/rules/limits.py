@@ -93,7 +93,7 @@ EVICTED = Rule(
 
     Bad::
 
-        g = rote.graph(fn, budget=12 * 1024)
+        g = rote.graph(fn, budget=one)
 
     Good::
 
@@ -139,11 +139,11 @@ OUT_OF_MEMORY = Rule(
 
     Bad::
 
-        full = True
+        g = rote.graph(model)
 
     Good::
 
-        full = False
+        g = rote.graph(model[0])
     """,
 )
 PAUSED = Rule(
@@ -162,7 +162,7 @@ PAUSED = Rule(
 
     Bad::
 
-        g = rote.graph(fn, budget=12 * 1024)
+        g = rote.graph(fn, budget=one)
 
     Good::
 

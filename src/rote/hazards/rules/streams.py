@@ -26,7 +26,7 @@ REFUSED = Rule(
 
     Good::
 
-        return torch.linalg.solve_ex(a, x).result
+        return torch.linalg.solve_ex(a, x[:, None]).result
     """,
 )
 CAPTURE_FAILED = Rule(

@@ -15,6 +15,22 @@ FROZEN_HOST_VALUE = Rule(
     severity=Severity.WRONG,
     group=Group.HOST_DATA,
     found_by=Finder.TRIAL,
+    text="""
+    A number in a tensor of the CPU (0-dimensional) is an operand of an operation on the device.
+
+    Why: PyTorch hands such a number to the kernel as an argument, so it is part of the graph: all replays use
+    the one of the capture, whatever the tensor holds later.
+
+    Limits: Only where operands lie on two devices; a constant that never changes is harmless.
+
+    Bad::
+
+        args = x, torch.tensor(2.0)
+
+    Good::
+
+        args = x, torch.tensor(2.0, device=x.device)
+    """,
 )
 MIXED_DEVICES = Rule(
     "RT143",
@@ -23,6 +39,22 @@ MIXED_DEVICES = Rule(
     severity=Severity.STOPS,
     group=Group.DEVICES,
     found_by=Finder.TRIAL,
+    text="""
+    A tensor of the CPU, often a plain attribute of a module that ``.to(device)`` leaves behind, meets tensors
+    of the device.
+
+    Why: The operation raises on a GPU, or copies in every call.
+
+    Limits: Tensors with a single number may be mixed (RT141).
+
+    Bad::
+
+        self.table = torch.arange(4.0)
+
+    Good::
+
+        self.register_buffer("table", torch.arange(4.0))
+    """,
 )
 ADDRESS_READ = Rule(
     "RT149",
@@ -31,6 +63,21 @@ ADDRESS_READ = Rule(
     severity=Severity.WRONG,
     group=Group.MEMORY,
     found_by=Finder.TRIAL,
+    text="""
+    ``x.data_ptr()`` inside the call.
+
+    Why: An address is a number of the first call; the next tensor lies elsewhere, and a replay does not ask.
+
+    Limits: Kernels that get the address of a tensor of the graph's own pool are right; they are told as well.
+
+    Bad::
+
+        return x + x.data_ptr() % 2
+
+    Good::
+
+        return x + 1
+    """,
 )
 RAISES = Rule(
     "RT161",
@@ -39,6 +86,21 @@ RAISES = Rule(
     severity=Severity.STOPS,
     group=Group.LIMITS,
     found_by=Finder.TRIAL,
+    text="""
+    The callable raises in the trial run.
+
+    Why: What comes after the line is not checked.
+
+    Limits: A callable that raises only on invented values (``--real`` uses real ones) is told as well.
+
+    Bad::
+
+        raise ValueError("no such mode")
+
+    Good::
+
+        return x * 2
+    """,
 )
 NO_FAKE = Rule(
     "RT171",
@@ -47,6 +109,22 @@ NO_FAKE = Rule(
     severity=Severity.UNKNOWN,
     group=Group.LIBRARIES,
     found_by=Finder.TRIAL,
+    text="""
+    A custom operator for which no fake implementation is registered.
+
+    Why: Nobody can say what its results look like without running it, so what follows is a guess.
+
+    Limits: Unknown, not unsafe: the operator may be captured well.
+
+    Bad::
+
+        library.define("twice(Tensor x) -> Tensor")
+
+    Good::
+
+        library.define("thrice(Tensor x) -> Tensor")
+        torch.library.register_fake("rote_fixture::thrice", torch.empty_like)
+    """,
 )
 FOREIGN_KERNEL = Rule(
     "RT172",
@@ -55,6 +133,22 @@ FOREIGN_KERNEL = Rule(
     severity=Severity.UNKNOWN,
     group=Group.LIBRARIES,
     found_by=Finder.TRIAL,
+    text="""
+    A Triton kernel is launched with ``kernel[grid](...)``, not through an operator.
+
+    Why: The trial can't run it and does not see what it writes; observation does not see it either.
+
+    Limits: Unknown, not unsafe: such kernels are captured like others.
+
+    Bad::
+
+        double[(1,)](x, y, 4)
+        return y
+
+    Good::
+
+        return x * 2
+    """,
 )
 
 TRIAL_RULES: Mapping[str, Rule] = MappingProxyType(

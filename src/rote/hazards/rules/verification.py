@@ -115,11 +115,13 @@ NOT_REPEATABLE = Rule(
 
     Bad::
 
-        return x + torch.from_numpy(noise)
+        pool.submit(lambda: total.data.add_(1)).result()
+        return x * 2 + total
 
     Good::
 
-        return x + noise
+        total.add_(1)
+        return x * 2 + total
     """,
 )
 HIDDEN_WRITE = Rule(
@@ -138,13 +140,13 @@ HIDDEN_WRITE = Rule(
 
     Bad::
 
-        memory[0] += 1
-        return x * total
+        pool.submit(lambda: total.add_(1)).result()
+        return x * 2 + total
 
     Good::
 
-        total[0] += 1
-        return x * total
+        total.add_(1)
+        return x * 2 + total
     """,
 )
 OBSERVER_DIFFERS = Rule(
@@ -165,7 +167,7 @@ OBSERVER_DIFFERS = Rule(
 
     Bad::
 
-        return x * 2 if torch.overrides.is_tensor_method_or_property else x
+        return x * 3 if is_in_torch_dispatch_mode() else x * 2
 
     Good::
 
@@ -182,17 +184,18 @@ STALE_RECORDING = Rule(
     """
     A fresh recording of the same call is right, so the old one went stale and no guard noticed.
 
-    Why: Something that a recording depends on is not guarded, or its memory was written by somebody else.
+    Why: Something that a recording depends on is not guarded, its memory was written by somebody else, or an
+    operation is recorded wrongly (the example stands for one, ``tanh``).
 
     Limits: Found by ``verify=`` only.
 
     Bad::
 
-        x * 2
+        return (x + 1).tanh()
 
     Good::
 
-        x * 2
+        return (x + 1).sin()
     """,
 )
 PLAIN_RAISES = Rule(

@@ -41,9 +41,7 @@ def assign(reader: Reader, target: ast.expr, source: ast.expr, value: Value) -> 
         case ast.Tuple() | ast.List():
             if isinstance(source, (ast.Tuple, ast.List)) and len(source.elts) == len(target.elts):
                 for part, each in zip(target.elts, source.elts, strict=True):
-                    assign(
-                        reader, part, each, reader.value(each.id) if isinstance(each, ast.Name) else UNKNOWN
-                    )
+                    assign(reader, part, each, reader.evaluate(each))
                 return
             for part in target.elts:
                 assign(reader, part, source, _part(value))

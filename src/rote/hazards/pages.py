@@ -1,0 +1,109 @@
+"""The rules as text: one page of Markdown for each group, and one for all.
+
+``python -m rote.hazards.pages docs/rules`` writes them; a test compares.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from .finding import Severity
+from .rules import RULES, Finder, Group, Rule
+from .scan import BLIND_SPOTS
+
+_MEANINGS = {
+    Severity.STOPS: "a capture fails there",
+    Severity.WRONG: "a plain CUDA graph replays it and gives something else; rote sees it and does not",
+    Severity.ISLAND: "rote runs it between two graphs",
+    Severity.SPEED: "it costs time and nothing else",
+    Severity.UNKNOWN: "it depends on what cannot be seen",
+}
+_FINDERS = {
+    Finder.SCAN: "the source scan (`rote check --static`)",
+    Finder.TRIAL: "the trial run (`rote check`)",
+    Finder.RUNTIME: "the runtime (`g.explain()`)",
+}
+
+
+def rule_text(rule: Rule) -> str:
+    """One rule as Markdown, under a heading of the second level."""
+    about = rule.documentation
+    parts = [
+        f"## {rule.code}: {rule.title} {{#{rule.code.lower()}}}",
+        _plain(about.what),
+        f"**Severity:** {rule.severity}. **Found by:** {', '.join(_finders(rule))}.",
+        f"**Why it matters.** {_plain(about.why)}",
+        f"**What to write instead.** {_plain(rule.remedy)}",
+        *([f"**Tried.** {_plain(about.tried)}"] if about.tried else []),
+        f"**Known limits.** {_plain(about.limits)}",
+        f"Instead of\n\n```python\n{about.bad}\n```\n\nwrite\n\n```python\n{about.good}\n```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def group_page(group: Group) -> str:
+    """The page of a group."""
+    rules = [rule for rule in RULES.values() if rule.group is group]
+    title = group.value[0].upper() + group.value[1:]
+    listed = "\n".join(f"- [{rule.code}](#{rule.code.lower()}): {rule.title}" for rule in rules)
+    return f"# {title}\n\n{listed}\n\n" + "\n".join(rule_text(rule) for rule in rules)
+
+
+def index_page() -> str:
+    """The page that lists all rules."""
+    rows = "\n".join(
+        f"| [{rule.code}]({rule.group.page}.md#{rule.code.lower()}) | {rule.title} | {rule.severity} "
+        f"| {_letters(rule)} |"
+        for rule in RULES.values()
+    )
+    meanings = "\n".join(f"- **{severity}**: {meaning}." for severity, meaning in _MEANINGS.items())
+    groups = ", ".join(f"[{group.value}]({group.page}.md)" for group in _groups())
+    spots = "\n".join(f"- {spot}." for spot in BLIND_SPOTS)
+    return (
+        "# Rules\n\n"
+        f"{len(RULES)} rules, by group: {groups}. The checker's findings and the runtime's reasons have the "
+        "same codes; a code is never given a new meaning. `rote explain RT101` shows one of them.\n\n"
+        "What a finding costs; the first two are errors:\n\n"
+        f"{meanings}\n\n"
+        "Who finds it: **S** the source scan (`rote check --static`), **T** the trial run (`rote check`), "
+        "**R** the runtime (`g.report()`, `g.explain()`).\n\n"
+        f"What the source scan does not see:\n\n{spots}\n\n"
+        f"| code | what it is | severity | found by |\n| --- | --- | --- | --- |\n{rows}\n"
+    )
+
+
+def pages() -> dict[str, str]:
+    """All pages by file name."""
+    return {"index.md": index_page(), **{f"{group.page}.md": group_page(group) for group in _groups()}}
+
+
+def _groups() -> Iterator[Group]:
+    used = {rule.group for rule in RULES.values()}
+    yield from (group for group in Group if group in used)
+
+
+def _finders(rule: Rule) -> Iterator[str]:
+    yield from (text for finder, text in _FINDERS.items() if finder in rule.found_by)
+
+
+def _letters(rule: Rule) -> str:
+    return " ".join((finder.name or "")[:1] for finder in Finder if finder in rule.found_by)
+
+
+def _plain(text: str) -> str:
+    return text.replace("``", "`")
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages to a folder."""
+    folder = Path(arguments[0])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

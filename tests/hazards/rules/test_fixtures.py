@@ -1,0 +1,95 @@
+"""Every rule has its documentation, a bad and a good program, and a golden text."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rote.hazards import pages
+from rote.hazards.rules import RULES, Finder, Group
+
+from ..fixture import ALL, FOLDER, both, codes, told_when_run
+from ..golden import golden, said
+
+
+def test_there_are_enough_rules_in_every_group():
+    assert len(RULES) >= 40
+    assert {rule.group for rule in RULES.values()} == set(Group)
+    assert all(rule.code == code for code, rule in RULES.items())
+
+
+@pytest.mark.parametrize("rule", ALL)
+def test_documentation(rule):
+    about = rule.documentation
+    for part in ("what", "why", "limits"):
+        assert len(getattr(about, part)) > 10, part
+    for text in (about.what, about.why, about.limits, rule.remedy):
+        assert text.endswith((".", ".)")) and "  " not in text, text
+    assert about.bad and about.good and about.bad != about.good
+    assert rule.found_by
+
+
+@pytest.mark.parametrize("rule", ALL)
+def test_examples_are_quoted_from_the_fixtures(rule):
+    bad, good = both(rule)
+    assert bad.quotes(rule.documentation.bad), rule.documentation.bad
+    assert good.quotes(rule.documentation.good), rule.documentation.good
+
+
+def test_no_fixture_without_a_rule():
+    assert {path.name[:5] for path in FOLDER.iterdir() if path.name[:2] == "RT"} == set(RULES)
+
+
+@pytest.mark.parametrize("rule", ALL)
+def test_the_scan_finds_the_bad_one_only(rule):
+    bad, good = both(rule)
+    if Finder.SCAN in rule.found_by:
+        found = [each for each in bad.scan() if each.code == rule.code]
+        assert found and all(each.remedy and each.message for each in found)
+    told = good.scan()
+    assert not any(each.code == rule.code or each.severity.is_error for each in told), [*map(str, told)]
+
+
+@pytest.mark.parametrize("rule", ALL)
+def test_the_bad_one_runs(rule):
+    told = both(rule)[0].run(_device(both(rule)[0].needs))
+    if told_when_run(rule):
+        assert rule.code in codes(told), told
+
+
+@pytest.mark.parametrize("rule", ALL)
+def test_the_good_one_runs(rule):
+    told = both(rule)[1].run(_device(both(rule)[1].needs))
+    assert rule.code not in codes(told), told
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("rule", ALL)
+def test_on_a_gpu(rule):
+    bad, good = both(rule)
+    if bad.needs not in ("cuda", None):
+        pytest.skip("runs without a GPU")
+    told = bad.run(torch.device("cuda"))
+    if Finder.RUNTIME in rule.found_by and bad.needs == "cuda":
+        assert rule.code in codes(told), told
+    assert rule.code not in codes(good.run(torch.device("cuda")))
+
+
+@pytest.mark.parametrize("rule", ALL)
+def test_golden_text(rule):
+    assert golden(rule).read_text().splitlines() == said(rule)
+
+
+@pytest.mark.parametrize("name", pages.pages())
+def test_pages_are_generated(name):
+    page = FOLDER.parents[2] / "docs" / "rules" / name
+    assert page.read_text(encoding="utf-8") == pages.pages()[name], "python -m rote.hazards.pages docs/rules"
+
+
+def test_no_page_without_a_group():
+    folder = FOLDER.parents[2] / "docs" / "rules"
+    assert {path.name for path in folder.glob("*.md")} == set(pages.pages())
+
+
+def _device(needs):
+    return torch.device("cuda" if needs in ("cuda", "multi_gpu") and torch.cuda.is_available() else "cpu")
