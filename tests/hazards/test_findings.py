@@ -59,7 +59,9 @@ def test_json():
 def test_sarif(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     inside = str(tmp_path / "pkg" / "m.py")
-    found = Findings([finding(file=inside), finding("RT212", severity=Severity.SPEED, file="/elsewhere/n.py")])
+    found = Findings(
+        [finding(file=inside), finding("RT212", severity=Severity.SPEED, file="/elsewhere/n.py")]
+    )
     log = found.to_sarif()
     assert log["version"] == "2.1.0" and json.loads(found.to_sarif_json()) == log
     (run,) = log["runs"]
@@ -90,7 +92,11 @@ def test_comments(line, codes):
 def test_a_comment_silences_its_codes_only(tmp_path):
     file = tmp_path / "silenced.py"
     file.write_text("a = 1\nb = 2  # rote: ignore[RT101]\n")
-    found = [finding(file=str(file), line=2), finding("RT111", file=str(file), line=2), finding(file=str(file), line=1)]
+    found = [
+        finding(file=str(file), line=2),
+        finding("RT111", file=str(file), line=2),
+        finding(file=str(file), line=1),
+    ]
     assert without_ignored(found) == found[1:]
 
 

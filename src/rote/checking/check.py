@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +56,7 @@ def check_work(
         EnvironmentError_: This system cannot fork a process.
     """
     import_ahead()
+    linecache.checkcache()  # findings quote lines as they are now
     answer = isolated(lambda: _made(build, real), limit_s)
     if answer.error is not None:
         raise answer.error
