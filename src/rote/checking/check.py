@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable
 from typing import Any
 
 from ..hazards.findings import Findings
 from ..hazards.ignores import without_ignored
+from .compat import import_ahead
 from .fake_stage import FakeStage
 from .isolation import Answer, TimeUp, isolated
 from .real_stage import RealStage
@@ -53,6 +55,8 @@ def check_work(
         MisuseError: The function that builds raised one.
         EnvironmentError_: This system cannot fork a process.
     """
+    import_ahead()
+    linecache.checkcache()  # findings quote lines as they are now
     answer = isolated(lambda: _made(build, real), limit_s)
     if answer.error is not None:
         raise answer.error

@@ -5,6 +5,7 @@ Everything here happens in a process of its own (:mod:`.isolation`), so nothing 
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -65,6 +66,14 @@ class _Module:
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
     return None
+
+
+def import_ahead() -> None:
+    """Import what PyTorch imports at the first operation under a mode, which takes it a second.
+
+    Done in the process that forks, so that its checks after the first one need not do it again.
+    """
+    importlib.import_module("torch._dynamo")
 
 
 def register_device() -> None:

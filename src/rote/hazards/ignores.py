@@ -19,6 +19,7 @@ def ignored_codes(line: str) -> frozenset[str]:
 
 def without_ignored(findings: Iterable[Finding]) -> list[Finding]:
     """The findings whose lines do not silence them."""
+    linecache.checkcache()  # a long-lived process has read files that were edited since
     return [
         finding
         for finding in findings

@@ -1,0 +1,203 @@
+"""Targets that raise, never end, print, crash or need what is not there: a clear answer for each."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import types
+
+import pytest
+import torch
+from torch import nn
+
+import rote
+from rote.base.errors import MisuseError
+from rote.checking.check import check_work
+from rote.hazards.finding import Severity
+
+
+def test_a_callable_that_raises():
+    def fn(x):
+        y = x.sum().item()
+        raise KeyError(f"no {y:.0f} here")
+
+    findings = rote.check(fn, torch.ones(3))
+    assert {finding.code for finding in findings} == {"RT101", "RT161"}
+    assert "the callable raised KeyError: 'no 1 here'" in findings.incomplete
+    raised = next(finding for finding in findings if finding.code == "RT161")
+    assert raised.source.startswith("raise KeyError") and not findings.ok
+
+
+def test_wrong_shapes_raise_as_in_eager():
+    findings = rote.check(lambda x: x @ x, torch.ones(2, 3))
+    assert "RuntimeError" in findings.incomplete and "test_hostile.py" in findings.incomplete
+
+
+def test_a_callable_that_exits():
+    findings = rote.check(lambda x: sys.exit(3), torch.ones(3))
+    assert "SystemExit" in findings.incomplete
+
+
+def test_a_callable_that_never_ends():
+    def fn(x):
+        y = x.sum().item()
+        while y is not None:
+            time.sleep(0.01)
+
+    findings = check_work(lambda: (fn, (torch.ones(3),), {}), limit_s=1.0)
+    assert "time limit" in findings.incomplete and "test_hostile.py" in findings.incomplete
+    assert [finding.code for finding in findings] == ["RT101"]
+
+
+def test_a_callable_that_does_not_let_itself_be_stopped(monkeypatch):
+    monkeypatch.setattr("rote.checking.isolation.GRACE_S", 0.5)
+
+    def fn(x):
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        while True:
+            time.sleep(0.01)
+
+    findings = check_work(lambda: (fn, (torch.ones(3),), {}), limit_s=0.5)
+    assert findings.incomplete == "the callable did not end within 0.5 s"
+
+
+def test_a_callable_that_takes_its_process_down():
+    findings = rote.check(lambda x: os.kill(os.getpid(), signal.SIGSEGV), torch.ones(3))
+    assert "signal SIGSEGV" in findings.incomplete
+    findings = rote.check(lambda x: os._exit(7), torch.ones(3))
+    assert "status 7" in findings.incomplete
+
+
+def test_a_callable_that_prints_without_end(capfd):
+    def fn(x):
+        for _ in range(2000):
+            print("x" * 1000)
+        return x * 2
+
+    findings = rote.check(fn, torch.ones(3))
+    assert findings.ok and findings.printed > 2 * 2000 * 1000  # two calls
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_builder_that_raises():
+    def build():
+        raise MisuseError("there is no such policy")
+
+    with pytest.raises(MisuseError, match="there is no such policy"):
+        check_work(build)
+
+
+def test_nothing_of_the_callers_is_changed():
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+            self.register_buffer("seen", torch.zeros(1))
+            self.calls = []
+
+        def forward(self, x):
+            self.calls.append(x)
+            self.scale = x.abs().amax()
+            self.seen += 1
+            return self.linear(x)
+
+    layer, x = Layer(), torch.ones(2, 4)
+    before = dict(vars(layer)), list(layer.parameters()), torch.get_rng_state()
+    findings = rote.check(layer, x)
+    assert {finding.code for finding in findings.errors} == {"RT205", "RT212"}
+    assert dict(vars(layer)) == before[0] and not layer.calls and layer.seen.item() == 0
+    assert all(type(parameter) is nn.Parameter for parameter in layer.parameters())
+    assert torch.equal(torch.get_rng_state(), before[2]) and x.device.type == "cpu"
+    assert not hasattr(torch, "pretended")
+
+
+def test_a_check_after_a_backward_in_this_process():
+    weight = torch.ones(3, requires_grad=True)
+    (weight * 2).sum().backward()
+
+    def step(x):
+        weight.grad = None
+        (weight * x).sum().backward()
+        return weight.grad
+
+    assert rote.check(step, torch.ones(3)).ok
+
+
+# ---------------------------------------------------------------------- custom operators
+
+
+@pytest.fixture
+def operators():
+    """Operators without and with a fake implementation."""
+    library = torch.library.Library("rote_hostile", "DEF")
+    library.define("plain(Tensor x) -> Tensor")
+    library.define("nowhere(Tensor x) -> (Tensor, Tensor)")
+    library.define("described(Tensor x) -> Tensor")
+    library.impl("plain", lambda x: x.reshape(-1)[:2].clone(), "CPU")
+    library.impl("described", lambda x: x.clone(), "CPU")
+    torch.library.register_fake("rote_hostile::described", lambda x: torch.empty_like(x), lib=library)
+    yield torch.ops.rote_hostile
+    library._destroy()
+
+
+def test_operators_without_a_fake_implementation_are_unknown(operators):
+    def fn(x):
+        y = operators.plain(x)
+        assert y.shape == (2,)  # from its kernel for the host
+        a, b = operators.nowhere(x)
+        return y.sum() + a + b + operators.described(x)
+
+    findings = rote.check(fn, torch.ones(2, 4))
+    assert [(finding.code, finding.severity) for finding in findings] == [("RT171", Severity.UNKNOWN)] * 2
+    assert "rote_hostile::plain" in findings[0].message
+    assert "taken to be like its first operand" in findings[1].message
+    assert findings.ok  # unknown is not an error; a stricter level says so
+    with pytest.raises(rote.HazardError, match="RT171"):
+        findings.raise_if("unknown")
+
+
+# ---------------------------------------------------------------------- large models, other inputs
+
+
+def test_a_large_model_needs_no_memory():
+    def build():
+        with torch.device("cuda"):
+            layers = [nn.Linear(16384, 16384, dtype=torch.bfloat16) for _ in range(26)]  # 7 billion
+            return nn.Sequential(*layers), (torch.randn(1, 16384, dtype=torch.bfloat16),), {}
+
+    assert check_work(build).ok
+
+
+def test_a_model_made_on_the_host_and_moved():
+    def build():
+        model = nn.Sequential(nn.Embedding(1000, 64), nn.LSTM(64, 32), nn.Identity()).to("cuda").half()
+        model[0].weight.requires_grad_(False)
+        assert model[0].weight.device.type == "cuda" and model[1].weight_hh_l0.dtype is torch.float16
+        return lambda ids: model[1](model[0](ids))[0], (torch.zeros(3, 2, dtype=torch.long).cuda(),), {}
+
+    assert check_work(build).ok
+
+
+def test_arguments_in_containers_and_objects():
+    batch = types.SimpleNamespace(x=torch.ones(3), items=[torch.ones(3)])
+
+    def fn(batch, table, *, scale):
+        return batch.x + batch.items[0] + table["a"][0] * scale
+
+    findings = rote.check(fn, batch, {"a": (torch.ones(3),)}, scale=2.0)
+    assert findings.ok and findings.operations == 3
+
+
+def test_the_call_path():
+    def inner(x):
+        return x.item()
+
+    def outer(x):
+        return inner(x.sum()) + 1
+
+    (finding,) = rote.check(outer, torch.ones(3))
+    assert [site.function for site in finding.path] == ["outer", "inner"]
+    assert finding.source == "return x.item()" and finding.column == len("            return ") - 3
+    assert "float32[]" in finding.evidence

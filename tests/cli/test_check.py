@@ -1,0 +1,158 @@
+"""``rote check`` and ``rote explain`` as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+
+import pytest
+
+POLICY = """
+    import torch
+    from torch import nn
+
+    class Policy(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.linear = nn.Linear(width, width)
+
+        def forward(self, x):
+            self.scale = x.abs().amax()
+            return self.linear(x / self.scale)
+
+    def build(width=8, device="cuda"):
+        policy = Policy(width).to(device).eval()
+        return policy, (torch.randn(2, width, device=device),)
+
+    def clean(device="cuda"):
+        return nn.Linear(4, 4).to(device), (torch.randn(2, 4, device=device),)
+
+    def branch(device="cpu"):
+        def fn(x):
+            if x.sum() > 0:
+                return x.nonzero()
+            return x
+        return fn, (torch.ones(2, device=device),)
+"""
+
+
+@pytest.fixture
+def policy(rote):
+    return rote.write("policy.py", textwrap.dedent(POLICY))
+
+
+def test_an_error(rote, policy):
+    done = rote("check", "policy.py:build", "--arg", "width=16")
+    assert done.exit_code == 1, done.output
+    lines = done.output.splitlines()
+    assert lines[0].startswith("policy.py:11:") and ": RT212 " in lines[0]
+    assert lines[0].endswith("(silently wrong when replayed)")
+    assert "    self.scale = x.abs().amax()" in lines
+    assert any(line.startswith("    instead: Update a registered buffer in place") for line in lines)
+    assert lines[-1].startswith("policy.py:build: 1 silently wrong when replayed in ")
+
+
+def test_nothing(rote, policy):
+    done = rote("check", "policy.py:clean")
+    assert done.exit_code == 0 and done.output.startswith("policy.py:clean: nothing found in ")
+
+
+def test_several_targets(rote, policy):
+    done = rote("check", "policy.py:clean", "policy.py:build", "--no-remedies")
+    assert done.exit_code == 1 and len(done.output.splitlines()) == 2
+
+
+def test_real_tensors_take_the_branch_that_the_values_take(rote, policy):
+    assert "RT111" not in rote("check", "policy.py:branch").output
+    done = rote("check", "policy.py:branch", "--real")
+    assert done.exit_code == 1 and "policy.py:23:12: RT101" in done.output and "RT111" in done.output
+    assert "with the value True" in done.output
+
+
+def test_files_for_editors(rote, policy):
+    done = rote("check", "policy.py:build", "--json", "found.json", "--sarif", "found.sarif")
+    assert done.exit_code == 1
+    content = json.loads((rote.folder / "found.json").read_text())
+    assert [each["code"] for each in content["findings"]] == ["RT212"] and not content["ok"]
+    sarif = json.loads((rote.folder / "found.sarif").read_text())
+    (result,) = sarif["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "policy.py"
+
+
+def test_baseline(rote, policy):
+    done = rote("check", "policy.py:build", "--baseline", "known.json", "--write-baseline")
+    assert done.exit_code == 0 and "1 findings written to known.json" in done.output
+    policy.write_text("# one line more\n" + policy.read_text())
+    done = rote("check", "policy.py:build", "--baseline", "known.json")
+    assert done.exit_code == 0 and "nothing found" in done.output
+
+
+def test_static(rote):
+    forward = "    def forward(self, x):\n        return x * x.sum().item()"
+    text = f"import torch\n\nclass L(torch.nn.Module):\n{forward}"
+    rote.write("layer.py", text + "\n")
+    done = rote("check", "layer.py", "--static")
+    assert done.exit_code == 1 and "layer.py:5:" in done.output and "RT101" in done.output
+    rote.write(
+        "layer.py",
+        (rote.folder / "layer.py").read_text().replace(".item()", ".item()  # rote: ignore[RT101]"),
+    )
+    assert rote("check", ".", "--static").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["missing.py:build"], "there is no file missing.py"),
+        (["policy.py:nothing"], "policy.py has no function 'nothing'. It has:"),
+        (["policy.py:build", "--arg", "width"], "--arg 'width' is not of the form name=value"),
+        (["policy.py:build", "--arg", "width=-1"], "policy.py:build raised RuntimeError"),
+        (["policy.py:build", "--write-baseline"], "--write-baseline needs --baseline FILE"),
+        (["policy.py:build", "--baseline", "no.json"], "there is no baseline no.json"),
+        (["policy.py", "--static", "--real"], "give one of them"),
+        (["missing", "--static"], "missing"),
+    ],
+)
+def test_what_cannot_be_checked(rote, policy, arguments, message):
+    done = rote("check", *arguments)
+    assert done.exit_code == 2 and message in done.output, done.output
+
+
+def test_a_target_that_never_ends(rote):
+    rote.write("slow.py", "import time\ndef build():\n    return (lambda: time.sleep(60)), ()\n")
+    done = rote("check", "slow.py:build", "--timeout", "0.5")
+    assert done.exit_code == 1 or done.exit_code == 2
+    assert "the time limit was reached at slow.py:3" in done.output
+    rote.write("slow2.py", "import time\ntime.sleep(60)\ndef build():\n    return max\n")
+    done = rote("check", "slow2.py:build", "--timeout", "0.5")
+    assert done.exit_code == 2 and "while the target was being built" in done.output
+
+
+def test_a_target_that_needs_a_gpu_at_import(rote):
+    rote.write(
+        "gpu.py",
+        "import torch\n"
+        "assert torch.cuda.is_available()\n"
+        "TABLE = torch.arange(8, device='cuda')\n"
+        "MAJOR, _ = torch.cuda.get_device_capability()\n"
+        "def build():\n    return (lambda x: x + TABLE), (torch.zeros(8, device='cuda'),)\n",
+    )
+    assert rote("check", "gpu.py:build").exit_code == 0
+    done = rote("check", "gpu.py:build", "--real")
+    assert done.exit_code == 2 and "gpu.py cannot be imported" in done.output
+
+
+def test_a_target_that_prints(rote):
+    rote.write("loud.py", "print('hello')\ndef build():\n    return (lambda: print('x' * 100)), ()\n")
+    done = rote("check", "loud.py:build")
+    assert done.exit_code == 0 and "the target printed 208 characters" in done.output
+    assert "hello" not in done.output
+
+
+def test_explain(rote):
+    done = rote("explain", "rt101")
+    assert done.exit_code == 0 and done.output.startswith("RT101: host read\n")
+    assert "Why:" in done.output and "Instead:" in done.output and "Good:" in done.output
+    assert rote("explain", "RT143").output.startswith("RT143: ")
+    done = rote("explain", "RT000")
+    assert done.exit_code == 2 and "there is no rule 'RT000'" in done.output

@@ -1,0 +1,170 @@
+"""Findings as a list, as text, JSON and SARIF; comments and baselines that silence them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import rote
+from rote.base.errors import MisuseError
+from rote.base.location import Site
+from rote.front.report import IslandReport, ReasonReport, RecordingReport, Report
+from rote.hazards import baseline
+from rote.hazards.finding import Finding, Severity
+from rote.hazards.findings import Findings, HazardError
+from rote.hazards.ignores import ignored_codes, without_ignored
+
+
+def finding(code="RT101", line=3, severity=Severity.STOPS, file="a.py", **changes):
+    values = dict(column=5, source="x.item()", path=(Site("b.py", 1, "g"), Site(file, line, "f")))
+    return Finding(code, severity, Site(file, line, "f"), "it reads", "Do not.", **{**values, **changes})
+
+
+def test_order_and_text():
+    found = Findings([finding(line=9), finding(line=2, severity=Severity.SPEED)])
+    assert str(found).splitlines() == [
+        "a.py:2:5: RT101 it reads (costs speed)",
+        "a.py:9:5: RT101 it reads (stops capture)",
+    ]
+    assert str(Findings()) == "nothing found"
+
+
+def test_levels():
+    speed = Findings([finding(severity=Severity.SPEED)], target="act")
+    speed.raise_if("error")
+    speed.raise_if("island")
+    assert speed.ok
+    with pytest.raises(HazardError, match=r"act cannot be captured as it is:\na.py:3:5: RT101"):
+        speed.raise_if("speed")
+    with pytest.raises(ValueError, match="level is 'fatal'; it can be 'error', 'island'"):
+        speed.raise_if("fatal")
+    early = Findings(incomplete="it hung")
+    assert not early.ok
+    with pytest.raises(HazardError, match="ended early: it hung"):
+        early.raise_if()
+
+
+def test_json():
+    content = json.loads(Findings([finding(evidence="float32[]")], target="act", operations=7).to_json())
+    assert content["target"] == "act" and not content["ok"] and content["operations"] == 7
+    (one,) = content["findings"]
+    assert one["code"] == "RT101" and one["line"] == 3 and one["column"] == 5
+    assert one["severity"] == "stops capture" and one["through"] == ["b.py:1", "a.py:3"]
+    assert one["source"] == "x.item()" and one["evidence"] == "float32[]" and one["remedy"] == "Do not."
+
+
+def test_sarif(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    inside = str(tmp_path / "pkg" / "m.py")
+    found = Findings(
+        [finding(file=inside), finding("RT212", severity=Severity.SPEED, file="/elsewhere/n.py")]
+    )
+    log = found.to_sarif()
+    assert log["version"] == "2.1.0" and json.loads(found.to_sarif_json()) == log
+    (run,) = log["runs"]
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["RT101", "RT212"]
+    assert all(rule["shortDescription"]["text"] for rule in run["tool"]["driver"]["rules"])
+    other, ours = run["results"]
+    place = ours["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "pkg/m.py" and place["region"]["startLine"] == 3
+    assert place["region"]["startColumn"] == 5 and ours["level"] == "error" and other["level"] == "note"
+    assert other["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "file:///elsewhere/n.py"
+    assert len(ours["codeFlows"][0]["threadFlows"][0]["locations"]) == 2
+
+
+@pytest.mark.parametrize(
+    "line, codes",
+    [
+        ("x.item()  # rote: ignore[RT101]", {"RT101"}),
+        ("x.item()  #rote:ignore[RT101, RT111]", {"RT101", "RT111"}),
+        ("x.item()  # noqa  # rote: ignore[RT101]", {"RT101"}),
+        ("x.item()  # rote: ignore", set()),
+        ("x.item()  # ignore[RT101]", set()),
+    ],
+)
+def test_comments(line, codes):
+    assert ignored_codes(line) == codes
+
+
+def test_a_comment_silences_its_codes_only(tmp_path):
+    file = tmp_path / "silenced.py"
+    file.write_text("a = 1\nb = 2  # rote: ignore[RT101]\n")
+    found = [
+        finding(file=str(file), line=2),
+        finding("RT111", file=str(file), line=2),
+        finding(file=str(file), line=1),
+    ]
+    assert without_ignored(found) == found[1:]
+
+
+def test_a_checked_line_with_a_comment():
+    def fn(x):
+        y = x.sum().item()  # rote: ignore[RT101]
+        return x * y * x.mean().item()
+
+    assert len(rote.check(fn, torch.ones(3))) == 1
+
+
+def test_baseline(tmp_path):
+    path = tmp_path / "baseline.json"
+    file = str(tmp_path / "m.py")
+    known = [finding(file=file, line=3), finding(file=file, line=8), finding("RT111", file=file)]
+    baseline.write(path, known)
+    assert not baseline.unknown(path, known)
+    moved = [finding(file=file, line=30), finding(file=file, line=80), finding("RT111", file=file)]
+    assert not baseline.unknown(path, moved)  # lines move
+    more = [*moved, finding(file=file, line=99)]
+    assert baseline.unknown(path, more) == more[-1:]
+    other = finding(file=file, source="y.item()")
+    assert baseline.unknown(path, [other]) == [other]
+    assert str(tmp_path) not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("nothing", "is no baseline"),
+        ('{"version": 7}', "is a baseline of version 7, not 1"),
+        ("{}", "is no baseline"),
+        ("[]", "is no baseline"),
+    ],
+)
+def test_what_is_no_baseline(tmp_path, text, message):
+    path = tmp_path / "b.json"
+    with pytest.raises(MisuseError, match="there is no baseline"):
+        baseline.unknown(path, [])
+    path.write_text(text)
+    with pytest.raises(MisuseError, match=message):
+        baseline.unknown(path, [])
+
+
+def test_the_runtime_speaks_of_findings():
+    island = IslandReport("aten::item", f"{__file__}:12", "RT101")
+    recording = RecordingReport("()", 2, 3, 1, (island, island), 0, 4)
+    reasons = (
+        ReasonReport("RT101", "aten::item runs between two segments", f"{__file__}:12", "r", 2),
+        ReasonReport("RT201", "o.n was 1 and is 2", f"{__file__}:5", "Keep it in a tensor.", 3),
+        ReasonReport("RT306", "arguments not seen before", "", "Call with them.", 1),
+    )
+    report = Report("act", 5, 2, 3, 1, 0, 0, 0, 0, (recording,), reasons)
+    found = {each.code: each for each in report.findings()}
+    assert len(report.findings()) == 3 and report.findings().target == "act"
+    assert found["RT101"].severity is Severity.ISLAND and found["RT101"].where.line == 12
+    assert found["RT201"].severity is Severity.WRONG and found["RT201"].remedy == "Keep it in a tensor."
+    assert found["RT201"].source == Path(__file__).read_text().splitlines()[4].strip()
+    assert found["RT306"].where.line == 0
+
+
+def test_a_graphed_callable_has_findings(device):
+    def fn(x):
+        return x * x.sum().item()
+
+    g = rote.graph(fn)
+    for _ in range(6):
+        g(torch.ones(3, device=device))
+    (found,) = [each for each in g.findings() if each.code == "RT101"]
+    assert found.where.file.endswith("test_findings.py") and found.source == "return x * x.sum().item()"
+    g.reset()
