@@ -159,8 +159,9 @@ def test_a_command_that_fails_or_hangs_is_told() -> None:
     assert time.monotonic() - start < 50
 
 
+@pytest.mark.slow
 def test_what_fails_is_skipped_with_its_reason() -> None:
-    options = argparse.Namespace(small=True, seconds=1.0, ways=None, profile=False)
+    options = argparse.Namespace(small=True, seconds=1.0, ways="eager", profile=False)
     broken = Row("broken", "Broken", "chains:no_such_function", runner=("benchmarks.stream",))
     found = set_run.measure(broken, options, 120)["report"]
     whys = {each["name"]: each["why"] for each in found["rows"] if each["status"] == "failed"}
@@ -169,6 +170,7 @@ def test_what_fails_is_skipped_with_its_reason() -> None:
     assert "No module named benchmarks.no_such_runner" in set_run.measure(gone, options, 60)["skipped"]
 
 
+@pytest.mark.slow
 def test_batches_of_many_sizes_side_by_side(tmp_path: Path) -> None:
     out = tmp_path / "set.json"
     arguments = ["--only", "batch-sizes", "--small", "--ways", "rote", "--seconds", "0.2", "--out", str(out)]
@@ -180,6 +182,7 @@ def test_batches_of_many_sizes_side_by_side(tmp_path: Path) -> None:
     assert ours["samples"] >= 8 and len(ours["first_calls_s"]) == stream.FIRST
 
 
+@pytest.mark.slow
 def test_a_program_through_the_command_line(tmp_path: Path) -> None:
     out = tmp_path / "set.json"
     arguments = ["--only", "chain-10", "--small", "--ways", "rote", "--seconds", "0.2", "--profile"]

@@ -54,6 +54,12 @@ def test_a_neighbour_can_be_imported(build, tmp_path):
     )
 
 
+def test_a_module_of_the_working_folder(build, tmp_path, monkeypatch):
+    build("def build():\n    return max, (1, 2)", "target_of_the_folder.py")
+    monkeypatch.chdir(tmp_path)
+    assert load("target_of_the_folder:build").args == (1, 2)
+
+
 def test_a_module(tmp_path):
     with pytest.raises(MisuseError, match=r"operator:itemgetter raised TypeError"):
         load("operator:itemgetter")

@@ -94,9 +94,7 @@ def _file(place: str) -> ModuleType:
     path = Path(place).resolve()
     if not path.is_file():
         raise MisuseError(f"there is no file {place}")
-    folder = str(path.parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # as `python file.py` does: the file may import its neighbours
+    _add_to_path(path.parent)  # as `python file.py` does: the file may import its neighbours
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -109,10 +107,16 @@ def _file(place: str) -> ModuleType:
 
 
 def _module(place: str) -> ModuleType:
+    _add_to_path(Path.cwd())  # as `python -m module` does
     try:
         return importlib.import_module(place)
     except Exception as error:
         raise MisuseError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _add_to_path(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 
 def _argument(text: str) -> tuple[str, Any]:

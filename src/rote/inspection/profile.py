@@ -102,7 +102,7 @@ def profile_calls(
     def call() -> object:
         return fn(*args, **kwargs)
 
-    devices = _warm(call)
+    devices = _warm(call, (args, kwargs))
     timed = _timed(call, devices, calls)
     watched = _watched(call, devices)
     return _profile(name or _name(fn), devices, timed, watched)
@@ -124,11 +124,12 @@ class _Watched:
     mode: AskingMode
 
 
-def _warm(call: Call) -> list[torch.device]:
+def _warm(call: Call, arguments: Any) -> list[torch.device]:
+    """The first calls; the GPUs that they use."""
     for _ in range(WARM - 1):
         call()
     with AskingMode() as mode:
-        call()
+        mode.note_devices((arguments, call()))  # kernels past the dispatcher have tensors, too
     return sorted(mode.devices, key=str)
 
 

@@ -89,11 +89,15 @@ class AskingMode(TorchDispatchMode):
             result = func(*args, **(kwargs or {}))
             took = (time.perf_counter_ns() - began) / 1e3
         self.asked[number] = Asked(name, site, waited, took)
-        for leaf in tree_iter((args, kwargs, result)):
-            if isinstance(leaf, torch.Tensor) and leaf.device.type == "cuda":
-                self.devices.add(leaf.device)
+        self.note_devices((args, kwargs, result))
         self._left = time.perf_counter_ns()
         return result
+
+    def note_devices(self, values: Any) -> None:
+        """Note the GPUs that tensors among the values are on."""
+        for leaf in tree_iter(values):
+            if isinstance(leaf, torch.Tensor) and leaf.device.type == "cuda":
+                self.devices.add(leaf.device)
 
     @contextmanager
     def _reentered(self) -> Generator[None]:

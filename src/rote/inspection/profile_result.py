@@ -94,12 +94,12 @@ class Profile:
     @property
     def launch_bound(self) -> bool:
         """Whether the device does nothing for at least half of the call."""
-        return self.operations > 0 and self.idle_share >= LAUNCH_BOUND
+        return self.operations + self.kernels > 0 and self.idle_share >= LAUNCH_BOUND
 
     @property
     def verdict(self) -> str:
         """The answer in a sentence."""
-        if not self.operations:
+        if not self.operations + self.kernels:
             return f"{self.name} runs no tensor operations: there is nothing to record."
         on_host = self.backend == "host"
         who = "Python and dispatch between the operations take" if on_host else "the device is idle for"
