@@ -80,6 +80,15 @@ def test_who_lacks_memory_is_measured_alone(bench):
     assert row.notes[-1] == "measured alone, after the others: beside them memory ran out"
 
 
+def test_eager_that_lacks_memory_makes_the_others_wait(bench):
+    report = bench("eager lacks memory")
+    assert [row.status for row in report.rows] == ["measured"] * 3 and not report.rote_differs
+    notes = [row.notes[-1].startswith("measured alone") for row in report.rows]
+    assert notes == [False, True, True]
+    with pytest.raises(MisuseError, match="does not run in eager: OutOfMemoryError: none"):
+        bench("eager lacks memory", contenders=(EAGER,))
+
+
 def test_rote_differs(bench):
     report = bench("rote differs")
     assert report.rote_differs and report.repeats["bitwise"]

@@ -121,9 +121,23 @@ class Bench:
                 if contender.needs_gpu and not self.report.on_gpu and contender.name in self._living:
                     self._drop(contender).fail("the target is on the CPU", NO_GPU)
                 elif contender.name in self._living:
-                    failure = self._attempt(contender, lambda run=stage, each=contender: run(each))
+                    failure = self._attempt(
+                        contender, lambda run=stage, each=contender: run(each), spare=True
+                    )
+                    if failure is not None and contender is EAGER:
+                        return self._eager_alone()
                     if failure is not None and failure.memory:
                         waiting.append(contender)
+        return waiting
+
+    def _eager_alone(self) -> list[Contender]:
+        """Where memory does not even last for eager beside the others, they have to wait."""
+        waiting = [each for each in self._plan.contenders if each.name in self._living]
+        self._stop()
+        self._row(EAGER).begin_again()
+        self._spawn(EAGER)
+        for stage in (self._await_target, self._warm):
+            self._attempt(EAGER, lambda run=stage: run(EAGER))
         return waiting
 
     def _measure(self) -> None:
@@ -162,6 +176,9 @@ class Bench:
         """Measure those that had no memory beside the others."""
         for contender in waiting:
             row = self._row(contender)
+            if contender.needs_gpu and not self.report.on_gpu:
+                row.fail("the target is on the CPU", NO_GPU)
+                continue
             row.begin_again()
             self._spawn(contender)
             if self._attempt(contender, lambda each=contender: self._measure_alone(each)) is None:
@@ -242,13 +259,21 @@ class Bench:
         except WorkerFailure as failure:
             row.notes.append(f"launches could not be counted: {failure.reason}")
 
-    def _attempt(self, contender: Contender, work: Callable[[], object]) -> WorkerFailure | None:
-        """Do something that only this contender may fail at; without eager there is nothing to compare."""
+    def _attempt(
+        self, contender: Contender, work: Callable[[], object], *, spare: bool = False
+    ) -> WorkerFailure | None:
+        """Do something that only this contender may fail at; without eager there is nothing to compare.
+
+        Args:
+            contender: Which one.
+            work: What.
+            spare: Go on even if it is eager, where it only had no memory beside the others.
+        """
         try:
             work()
         except WorkerFailure as failure:
             self._drop(contender).fail(failure.reason)
-            if contender is EAGER:
+            if contender is EAGER and not (spare and failure.memory and self._living):
                 raise _hopeless(self._plan.target, failure) from failure
             return failure
         return None
