@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from rote.base.errors import EnvironmentError_, MisuseError
-from rote.inspection.bench import FIRST_CALLS, Bench, Plan
+from rote.inspection.bench import FIRST_CALLS, Bench
+from rote.inspection.bench_plan import Plan
 from rote.inspection.contenders import EAGER, PEERS, Contender
 
 STUB = Path(__file__).with_name("stub_worker.py")
