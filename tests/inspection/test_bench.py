@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from rote.base.errors import EnvironmentError_, MisuseError
-from rote.inspection.bench import FIRST_CALLS, Bench, Plan
+from rote.inspection.bench import FIRST_CALLS, Bench
+from rote.inspection.bench_plan import Plan
 from rote.inspection.contenders import EAGER, PEERS, Contender
 
 STUB = Path(__file__).with_name("stub_worker.py")
@@ -78,6 +79,15 @@ def test_who_lacks_memory_is_measured_alone(bench):
     row = report.row("compile")
     assert row.status == "measured" and row.samples == 3 and row.why == ""
     assert row.notes[-1] == "measured alone, after the others: beside them memory ran out"
+
+
+def test_eager_that_lacks_memory_makes_the_others_wait(bench):
+    report = bench("eager lacks memory")
+    assert [row.status for row in report.rows] == ["measured"] * 3 and not report.rote_differs
+    notes = [row.notes[-1].startswith("measured alone") for row in report.rows]
+    assert notes == [False, True, True]
+    with pytest.raises(MisuseError, match="does not run in eager: OutOfMemoryError: none"):
+        bench("eager lacks memory", contenders=(EAGER,))
 
 
 def test_rote_differs(bench):

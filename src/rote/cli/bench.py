@@ -16,7 +16,8 @@ from rich.table import Table
 
 from ..base.errors import MisuseError
 from ..inspection import bench_plot, bench_table
-from ..inspection.bench import Bench, Plan
+from ..inspection.bench import Bench
+from ..inspection.bench_plan import Plan
 from ..inspection.bench_report import BenchReport
 from ..inspection.contenders import EAGER, Contender
 from .bench_worker import CONTENDERS

@@ -13,16 +13,16 @@ memory that a contender would need in a process that does other work as well.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..base.errors import EnvironmentError_, MisuseError
 from . import bench_machine
-from .bench_process import Process, WorkerFailure
+from .bench_crew import Crew
+from .bench_plan import Plan
+from .bench_process import WorkerFailure
 from .bench_report import NO_GPU, BenchReport, Row
 from .bench_results import together
 from .contenders import EAGER, Contender
@@ -33,35 +33,6 @@ FIRST_CALLS = 8
 MOST_ROUNDS = 10
 CALLS_OF_TURN = 5
 """The fewest calls of a turn, those included that are not timed."""
-
-OWN = "MisuseError: "
-"""So begins what is wrong with a target, where that was said in full."""
-
-Command = Callable[[str, Path], Sequence[str]]
-"""Gives the command line of a worker, for a contender and the folder of eager's results."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to measure.
-
-    Attributes:
-        target: As the user wrote it.
-        arguments: Those of the target, ``name=value``.
-        contenders: Eager first.
-        command: Starts a worker.
-        seconds: For the timed calls of all contenders together.
-        limit_s: For one answer of a contender: its first calls together, or one turn.
-        cold: Compilers begin with empty caches on disk.
-    """
-
-    target: str
-    arguments: tuple[str, ...]
-    contenders: tuple[Contender, ...]
-    command: Command
-    seconds: float = 20.0
-    limit_s: float = 300.0
-    cold: bool = True
 
 
 class Bench:
@@ -75,7 +46,6 @@ class Bench:
     def __init__(self, plan: Plan, say: Callable[[str], None] = lambda text: None) -> None:
         self._plan = plan
         self._say = say
-        self._living: dict[str, Process] = {}
         self.report = BenchReport(plan.target, list(plan.arguments), seconds=plan.seconds)
 
     def run(self) -> BenchReport:
@@ -86,18 +56,17 @@ class Bench:
             EnvironmentError_: The target needs a GPU that is not there.
         """
         with tempfile.TemporaryDirectory(prefix="rote-bench-", ignore_cleanup_errors=True) as folder:
-            self._folder = Path(folder)
-            (self._folder / "results").mkdir()
+            self._crew = Crew(self._plan, self.report, Path(folder), self._say)
             try:
                 self._start()
                 waiting = self._prepare()
                 self._measure()
                 self._finish()
-                self._stop()
+                self._crew.stop()
                 self._alone(waiting)
                 self._check_eager()
             finally:
-                self._stop()
+                self._crew.stop()
         return self.report
 
     # ------------------------------------------------------------------ the stages
@@ -109,29 +78,43 @@ class Bench:
         self._say("starting")
         for contender in self._plan.contenders:
             if contender.needs_gpu and not has_gpu:
-                self._row(contender).fail("there is no GPU", NO_GPU)
+                self._crew.row(contender).fail("there is no GPU", NO_GPU)
             else:
-                self._spawn(contender)
+                self._crew.spawn(contender)
 
     def _prepare(self) -> list[Contender]:
         """Build everywhere, then make the first calls in turn; returns those that lacked memory."""
         waiting: list[Contender] = []
         for stage in (self._await_target, self._warm):
             for contender in self._plan.contenders:
-                if contender.needs_gpu and not self.report.on_gpu and contender.name in self._living:
-                    self._drop(contender).fail("the target is on the CPU", NO_GPU)
-                elif contender.name in self._living:
-                    failure = self._attempt(contender, lambda run=stage, each=contender: run(each))
+                if contender.needs_gpu and not self.report.on_gpu and contender in self._crew:
+                    self._crew.drop(contender).fail("the target is on the CPU", NO_GPU)
+                elif contender in self._crew:
+                    failure = self._crew.attempt(
+                        contender, lambda run=stage, each=contender: run(each), spare=True
+                    )
+                    if failure is not None and contender is EAGER:
+                        return self._eager_alone()
                     if failure is not None and failure.memory:
                         waiting.append(contender)
         return waiting
 
+    def _eager_alone(self) -> list[Contender]:
+        """Where memory does not even last for eager beside the others, they have to wait."""
+        waiting = self._crew.members()
+        self._crew.stop()
+        self._crew.row(EAGER).begin_again()
+        self._crew.spawn(EAGER)
+        for stage in (self._await_target, self._warm):
+            self._crew.attempt(EAGER, lambda run=stage: run(EAGER))
+        return waiting
+
     def _measure(self) -> None:
         """Give every contender a turn in each round."""
-        slowest = sum(self._row(name).first_calls_s[-1] for name in self._living)
+        slowest = sum(self._crew.row(name).first_calls_s[-1] for name in self._crew.living)
         rounds = int(min(MOST_ROUNDS, max(1, self._plan.seconds / (slowest * CALLS_OF_TURN))))
-        turns: dict[str, list[dict[str, Any]]] = {name: [] for name in self._living}
-        contenders = [each for each in self._plan.contenders if each.name in self._living]
+        turns: dict[str, list[dict[str, Any]]] = {name: [] for name in self._crew.living}
+        contenders = self._crew.members()
         seconds = self._plan.seconds / rounds / len(contenders)
 
         def turn(contender: Contender) -> dict[str, Any]:
@@ -140,39 +123,42 @@ class Bench:
         for number in range(rounds):
             self._say(f"round {number + 1} of {rounds}")
             for contender in contenders if number % 2 == 0 else reversed(contenders):
-                if contender.name in self._living:
-                    self._attempt(contender, lambda each=contender: turns[each.name].append(turn(each)))
+                if contender in self._crew:
+                    self._crew.attempt(contender, lambda each=contender: turns[each.name].append(turn(each)))
         self.report.rounds = rounds
-        for name in self._living:
-            self._row(name).time(turns[name])
+        for name in self._crew.living:
+            self._crew.row(name).time(turns[name])
 
     def _finish(self) -> None:
         """What is only asked when no time is taken any more."""
         self.report.machine["after"] = bench_machine.state(self.report.on_gpu)
         self._compare_eager_again()
         for contender in self._plan.contenders:
-            if self.report.compared_again and contender is not EAGER and contender.name in self._living:
-                self._attempt(contender, lambda each=contender: self._compare_again(each))
+            if self.report.compared_again and contender is not EAGER and contender in self._crew:
+                self._crew.attempt(contender, lambda each=contender: self._compare_again(each))
         for contender in self._plan.contenders:
-            if contender.name in self._living:
+            if contender in self._crew:
                 self._say(f"{contender.title}: counting launches")
                 self._count(contender)
 
     def _alone(self, waiting: list[Contender]) -> None:
         """Measure those that had no memory beside the others."""
         for contender in waiting:
-            row = self._row(contender)
+            row = self._crew.row(contender)
+            if contender.needs_gpu and not self.report.on_gpu:
+                row.fail("the target is on the CPU", NO_GPU)
+                continue
             row.begin_again()
-            self._spawn(contender)
-            if self._attempt(contender, lambda each=contender: self._measure_alone(each)) is None:
+            self._crew.spawn(contender)
+            if self._crew.attempt(contender, lambda each=contender: self._measure_alone(each)) is None:
                 row.notes.append("measured alone, after the others: beside them memory ran out")
-            self._stop()
+            self._crew.stop()
 
     def _measure_alone(self, contender: Contender) -> None:
         self._await_target(contender)
         self._warm(contender)
         seconds = self._plan.seconds / len(self._plan.contenders)
-        self._row(contender).time([self._turn(contender, seconds)])
+        self._crew.row(contender).time([self._turn(contender, seconds)])
         if self.report.compared_again:
             self._compare_again(contender)
         self._count(contender)
@@ -183,10 +169,10 @@ class Bench:
         if rote is None or not rote.differs:
             return
         self._say("rote differs from eager: does eager repeat itself?")
-        self._spawn(EAGER)
+        self._crew.spawn(EAGER)
         try:
             self._await_target(EAGER)
-            answer = self._living[EAGER.name].ask(_first_calls(keep=False))
+            answer = self._crew.ask(EAGER, _first_calls(keep=False))
             self.report.repeats = answer["equality"]
         except WorkerFailure as failure:
             rote.notes.append(f"eager could not be run once more: {failure.reason}")
@@ -194,7 +180,7 @@ class Bench:
     # ------------------------------------------------------------------ one contender
 
     def _await_target(self, contender: Contender) -> None:
-        process, report = self._living[contender.name], self.report
+        process, report = self._crew.living[contender.name], self.report
         self._say(f"{contender.title}: building the target")
         process.wait_until_ready()
         built = process.receive()
@@ -205,9 +191,9 @@ class Bench:
             report.machine["before"] = bench_machine.state(report.on_gpu)
 
     def _warm(self, contender: Contender) -> None:
-        row = self._row(contender)
+        row = self._crew.row(contender)
         self.report.first_calls = FIRST_CALLS
-        answer = self._living[contender.name].ask(_first_calls(keep=contender is EAGER))
+        answer = self._crew.ask(contender, _first_calls(keep=contender is EAGER))
         row.first_calls_s, row.equality = answer["seconds"], answer["equality"]
         row.held_bytes, row.peak_bytes = answer["held_bytes"], answer["peak_bytes"]
         if contender is EAGER:
@@ -218,79 +204,30 @@ class Bench:
         try:
             self.report.compared_again = self._compare_again(EAGER)["bitwise"]
         except WorkerFailure as failure:
-            self._row(EAGER).notes.append(f"its first calls could not be made again: {failure.reason}")
+            self._crew.row(EAGER).notes.append(f"its first calls could not be made again: {failure.reason}")
 
     def _compare_again(self, contender: Contender) -> dict[str, Any]:
         """Compare what is given now, after so many calls: a recording that is wrong may be wrong late."""
         self._say(f"{contender.title}: comparing once more")
-        found = self._living[contender.name].ask({"do": "again", "calls": FIRST_CALLS})["equality"]
-        row = self._row(contender)
+        found = self._crew.ask(contender, {"do": "again", "calls": FIRST_CALLS})["equality"]
+        row = self._crew.row(contender)
         assert row.equality is not None
         if contender is not EAGER or found["bitwise"]:
             row.equality = together(row.equality, found)
         return found
 
     def _turn(self, contender: Contender, seconds: float) -> dict[str, Any]:
-        return self._living[contender.name].ask({"do": "turn", "seconds": seconds})
+        return self._crew.ask(contender, {"do": "turn", "seconds": seconds})
 
     def _count(self, contender: Contender) -> None:
         """Notes and counts; a profiler that fails costs only them."""
-        row, process = self._row(contender), self._living[contender.name]
+        row = self._crew.row(contender)
         try:
-            row.notes += process.ask({"do": "notes"})["notes"]
-            row.launches = process.ask({"do": "count"})["launches"]
+            row.notes += self._crew.ask(contender, {"do": "notes"})["notes"]
+            row.launches = self._crew.ask(contender, {"do": "count"})["launches"]
         except WorkerFailure as failure:
             row.notes.append(f"launches could not be counted: {failure.reason}")
-
-    def _attempt(self, contender: Contender, work: Callable[[], object]) -> WorkerFailure | None:
-        """Do something that only this contender may fail at; without eager there is nothing to compare."""
-        try:
-            work()
-        except WorkerFailure as failure:
-            self._drop(contender).fail(failure.reason)
-            if contender is EAGER:
-                raise _hopeless(self._plan.target, failure) from failure
-            return failure
-        return None
-
-    def _spawn(self, contender: Contender) -> None:
-        folder = self._folder / contender.name
-        folder.mkdir(exist_ok=True)
-        caches = {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
-        self._living[contender.name] = Process(
-            self._plan.command(contender.name, self._folder / "results"),
-            folder / "log.txt",
-            caches if self._plan.cold else {},
-            self._plan.limit_s,
-            lambda text: self._say(f"{contender.title}: {text}"),
-        )
-        self._living[contender.name].send({"do": "build"})
-
-    def _row(self, which: Contender | str) -> Row:
-        row = self.report.row(which if isinstance(which, str) else which.name)
-        assert row is not None
-        return row
-
-    def _drop(self, contender: Contender) -> Row:
-        self._living.pop(contender.name).stop()
-        return self._row(contender)
-
-    def _stop(self) -> None:
-        for process in self._living.values():
-            process.stop()
-        self._living.clear()
 
 
 def _first_calls(*, keep: bool) -> dict[str, Any]:
     return {"do": "warm", "calls": FIRST_CALLS, "keep": keep}
-
-
-def _hopeless(target: str, failure: WorkerFailure) -> MisuseError | EnvironmentError_:
-    """What is said where not even eager works."""
-    explained = failure.reason.startswith(OWN)
-    reason = failure.reason.removeprefix(OWN)
-    if not torch.cuda.is_available() and ("CUDA" in reason or "NVIDIA" in reason):
-        return EnvironmentError_(
-            f"{target} needs a GPU, and torch.cuda.is_available() is False here: {reason}"
-        )
-    return MisuseError(reason if explained else f"{target} does not run in eager: {reason}")
