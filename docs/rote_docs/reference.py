@@ -26,7 +26,7 @@ def errors() -> str:
     found = [kind for name in rote.__all__ if _is_error(kind := getattr(rote, name))]
     found.sort(
         key=lambda kind: [
-            base.__name__ for base in reversed(kind.__mro__) if base.__module__ == kind.__module__
+            base.__name__ for base in reversed(kind.__mro__) if base.__module__.partition(".")[0] == "rote"
         ]
     )
     return "\n\n".join(_shown(f"rote.{kind.__name__}") for kind in found)

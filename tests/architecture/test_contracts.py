@@ -195,3 +195,15 @@ def test_files_are_small():
 )
 def test_rules_find_what_they_name(rule, text, expected):
     assert list(rule(ast.parse(text))) == expected
+
+
+def test_the_compiler_is_not_imported_for_a_recording():
+    code = (
+        "import sys, torch, rote\n"
+        "g = rote.graph(lambda x: torch.nn.functional.linear(x, x).relu())\n"
+        "for _ in range(4): g(torch.ones(4, 4))\n"
+        "assert g.report().replayed\n"
+        "print([name for name in ('torch._dynamo', 'torch._inductor', 'sympy') if name in sys.modules])\n"
+    )
+    done = run_python("-c", code)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

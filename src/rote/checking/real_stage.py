@@ -14,7 +14,6 @@ from typing import Any
 import numpy
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..base.errors import EnvironmentError_
 from ..base.location import user_site
@@ -24,6 +23,7 @@ from ..hazards.rules import trial as trial_rules
 from ..partition.facts import Facts, facts_of, written_operands
 from ..recording.compat import composite_call
 from ..recording.optimizers import count_reason, stepping
+from ..signature.modes import DispatchMode
 from ..signature.state import Snapshot
 from .draws import Draws
 from .dynamic import is_mask
@@ -38,7 +38,7 @@ _BUILDERS = frozenset({torch.tensor, torch.as_tensor, torch.asarray, _Tensor.new
 _LISTS = frozenset({_Tensor.tolist, _Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__})
 
 
-class RealTrial(TorchDispatchMode):
+class RealTrial(DispatchMode):
     """Dispatch mode that watches real operations."""
 
     def __init__(self) -> None:

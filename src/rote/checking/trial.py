@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Any, cast
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..base.location import user_site
 from ..hazards import rules
@@ -24,6 +23,7 @@ from ..hazards.rules import trial as trial_rules
 from ..partition.facts import Facts, facts_of, written_operands
 from ..recording.compat import composite_call
 from ..recording.optimizers import count_reason, stepping
+from ..signature.modes import DispatchMode
 from .compat import PRETENDED, FakeTensor, FakeTensorMode, depends_on_data, lacks_fake
 from .dynamic import is_mask, largest, without_masks
 from .invented import LARGEST, Inventor, host_copy
@@ -39,7 +39,7 @@ _SMALL = 1 << 16
 """Elements up to which a host tensor is made for real."""
 
 
-class Trial(TorchDispatchMode):
+class Trial(DispatchMode):
     """Dispatch mode for the runs of one check.
 
     Args:

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 from torch.profiler import record_function
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from ..base.location import NOWHERE, Site, user_site
 from ..recording.compat import composite_call
+from ..signature.modes import DispatchMode
 
 MARK = "rote::operation "
 """Begins the name of an operation's range in the trace; the operation's number follows."""
@@ -42,7 +42,7 @@ class Asked:
     took_us: float
 
 
-class AskingMode(TorchDispatchMode):
+class AskingMode(DispatchMode):
     """Notes every operation below autograd, and marks its range in a trace that is being made.
 
     Attributes:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..signature.modes import DispatchMode
 
 _aten = torch.ops.aten
 _BACKWARDS = frozenset({
@@ -32,7 +33,7 @@ def seeds_on_host(
     return moved, {name: value.cpu() if name in _SEEDS else value for name, value in kwargs.items()}
 
 
-class HostSeeds(TorchDispatchMode):
+class HostSeeds(DispatchMode):
     """Mode in which the graph of a recorded call can be walked by plain autograd."""
 
     def __torch_dispatch__(

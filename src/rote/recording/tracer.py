@@ -21,7 +21,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..base.errors import CaptureError, MemoryShortageError
 from ..base.location import Site, user_site
@@ -29,6 +28,7 @@ from ..hazards import rules
 from ..hazards.rules import reason
 from ..partition.boundaries import Placement, place, rule_of
 from ..partition.facts import Facts, facts_of, written_operands
+from ..signature.modes import DispatchMode
 from . import events as ev
 from .compat import composite_call
 from .cursor import Mode
@@ -44,11 +44,11 @@ _detach = torch.ops.aten.detach.default
 _lift = torch.ops.aten.lift_fresh.default
 
 
-class Tracer(HostTensors, TorchDispatchMode):
+class Tracer(HostTensors, DispatchMode):
     """Dispatch mode for one run of the callable; the arguments are those of :class:`.cursor.Cursor`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        TorchDispatchMode.__init__(self)
+        DispatchMode.__init__(self)
         HostTensors.__init__(self, *args, **kwargs)
 
     @property

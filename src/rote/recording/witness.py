@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..base.location import Site, user_site
 from ..partition.facts import facts_of, written_operands
+from ..signature.modes import DispatchMode
 from .compat import composite_call, mode_below
 from .events import results_of, tensors_of
 from .tracer import Tracer
@@ -17,7 +17,7 @@ from .tracer import Tracer
 _lift = torch.ops.aten.lift_fresh.default
 
 
-class Witness(TorchDispatchMode):
+class Witness(DispatchMode):
     """Keeps a copy of everything that operations write.
 
     The copies are operations themselves, so they are part of a recording made below.

@@ -20,9 +20,9 @@ from itertools import chain
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...base.errors import MemoryShortageError
+from ...signature.modes import DispatchMode
 from ..aliases import OWNING, Aliases
 from ..shortage import is_shortage
 from .codegen import Source
@@ -189,7 +189,7 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-class _Parts(TorchDispatchMode):
+class _Parts(DispatchMode):
     """Hands the parts of a composite operation back to the session."""
 
     def __init__(self, session: HostSession) -> None:
