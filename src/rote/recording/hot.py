@@ -142,8 +142,8 @@ class _Writer:
         self, lock: Lock, counts: Counts, finish: Callable[[Entry, Result], Any]
     ) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         source, constant = self._source, self._source.constant
+        source.refuse(f"{constant(tracing.get)}()")  # before the trace sees how arguments are looked at
         self._admission.write()
-        source.refuse(f"{constant(tracing.get)}()")
         if self._call.key[3][0]:
             source.refuse(f"{constant(saving_is_hooked)}()")
         source.refuse(f"{constant(in_bad_fork)}()")
