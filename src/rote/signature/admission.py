@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .ambient import Ambient
-from .compat import SWITCHES, default_device, metadata_check, mode_readers
+from .compat import SWITCHES, current_device, default_device, metadata_check, mode_readers
 from .key import OPAQUE, PARAMETER, PLAIN, TENSOR, Call, describe, describe_tensor, is_plain
 from .leaves import Spec
 from .source import Source
@@ -184,7 +184,7 @@ class Admission:
         source.refuse(f"{constant(torch.is_anomaly_enabled)}() is not {anomaly}")
         self._autocast(autocast)
         if device >= 0:
-            source.refuse(f"{constant(torch.cuda.current_device)}() != {device}")
+            source.refuse(f"{constant(current_device)}() != {device}")
         else:
             source.refuse(f"{constant(torch.cuda.is_initialized)}()")
         source.refuse(f"{constant(default_device)}() is not None")
