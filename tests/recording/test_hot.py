@@ -9,6 +9,7 @@ import weakref
 import pytest
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 import rote
@@ -201,3 +202,37 @@ def test_strict_mode_goes_on_refusing_islands(device):
         for _ in range(8):
             g(x)
     assert not g._paths.known
+
+
+class Seen(TorchFunctionMode):
+    """Notes the functions that are called."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.names.append(getattr(func, "__name__", str(func)))
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_function_mode_sees_what_it_sees_in_eager(device):
+    def fn(x, y):
+        return x + y * 2
+
+    x, y = torch.ones(3, device=device), torch.ones(3, device=device)
+    g = warmed(fn, x, y)
+    with Seen() as graphed:
+        g(x, y)
+    with Seen() as plain:
+        fn(x, y)
+    assert graphed.names == plain.names
+
+
+def test_inside_of_a_trace_it_looks_at_nothing(device):
+    inner = warmed(lambda x, y: x + y, torch.ones(3, device=device), torch.zeros(3, device=device))
+    outer = rote.graph(lambda x: inner(x, x * 2) * 3)
+    for n in range(6):
+        x = torch.full((3,), float(n), device=device)
+        assert torch.equal(outer(x), x * 9)
+    assert outer.report().replayed == 4 and not outer.report().reasons

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
+from collections import OrderedDict, namedtuple
 
 import numpy
 import pytest
@@ -22,6 +22,7 @@ pytest.importorskip("hypothesis")
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
+Pair, Other = namedtuple("Pair", "left right"), namedtuple("Other", "left right")
 PARAMETERS = [nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))]
 OBJECTS = [object(), object()]
 
@@ -74,6 +75,8 @@ def branches(inner):
         st.lists(inner, max_size=3).map(tuple),
         st.dictionaries(keys, inner, max_size=3),
         st.dictionaries(keys, inner, max_size=2).map(OrderedDict),
+        st.builds(Pair, inner, inner),
+        st.builds(Other, inner, inner),
     )
 
 

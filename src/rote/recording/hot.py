@@ -142,11 +142,12 @@ class _Writer:
         self, lock: Lock, counts: Counts, finish: Callable[[Entry, Result], Any]
     ) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         source, constant = self._source, self._source.constant
-        self._admission.write()
+        # Before the trace could see how arguments are looked at, and before CUDA is asked anything.
         source.refuse(f"{constant(tracing.get)}()")
+        source.refuse(f"{constant(in_bad_fork)}()")
+        self._admission.write()
         if self._call.key[3][0]:
             source.refuse(f"{constant(saving_is_hooked)}()")
-        source.refuse(f"{constant(in_bad_fork)}()")
         for held in (lock, self._backend.lock):
             source.refuse(f"not {constant(held.acquire)}(False)")
             source.line("try:")

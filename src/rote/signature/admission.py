@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 from .ambient import Ambient
-from .compat import SWITCHES, default_device, metadata_check, mode_readers
+from .compat import SWITCHES, current_device, default_device, metadata_check, mode_readers
 from .key import OPAQUE, PARAMETER, PLAIN, TENSOR, Call, describe, describe_tensor, is_plain
 from .leaves import Spec
 from .source import Source
 
-_INDEXED = ("tuple", "list")
+_INDEXED = ("tuple", "list", "namedtuple", "structseq")
 _untyped_storage = torch.Tensor.untyped_storage
 _handle = attrgetter("_cdata")
 
@@ -54,6 +54,7 @@ class Admission:
 
     def write(self) -> None:
         """Write everything but the comparison with tensors outside."""
+        self._modes()
         args, kwargs = self._call.spec[3]
         self._unpack(args, "args", given=True)
         self._keywords(kwargs)
@@ -66,6 +67,11 @@ class Admission:
         """Positions of the tensors that are no parameters."""
         return [position for position, kind in enumerate(self._call.kinds) if kind is TENSOR]
 
+    def _modes(self) -> None:
+        """Nobody else interprets operations; asked first, or they would see how arguments are looked at."""
+        for read, value in mode_readers():
+            self._source.refuse(f"{self._source.constant(read)}() != {self._source.constant(value)}")
+
     # ------------------------------------------------------------------ structure
 
     def _unpack(self, spec: Spec, name: str, *, given: bool = False) -> None:
@@ -75,7 +81,7 @@ class Admission:
         if not given:
             source.refuse(f"type({name}) is not {source.constant(cls)}")
         if kind in _INDEXED:
-            source.refuse(f"len({name}) != {names}")
+            source.refuse(f"len({name}) != {len(children)}")
             members = name
         else:
             source.refuse(f"tuple({name}) != {source.constant(names)}")
@@ -168,7 +174,7 @@ class Admission:
     # ------------------------------------------------------------------ surroundings
 
     def _surroundings(self, ambient: Ambient) -> None:
-        """What :func:`.ambient.read_ambient` and :func:`.compat.foreign_modes` read."""
+        """What :func:`.ambient.read_ambient` reads."""
         source = self._source
         grad, inference, dtype, autocast, device, _, anomaly, switches = ambient
         constant = source.constant
@@ -178,15 +184,13 @@ class Admission:
         source.refuse(f"{constant(torch.is_anomaly_enabled)}() is not {anomaly}")
         self._autocast(autocast)
         if device >= 0:
-            source.refuse(f"{constant(torch.cuda.current_device)}() != {device}")
+            source.refuse(f"{constant(current_device)}() != {device}")
         else:
             source.refuse(f"{constant(torch.cuda.is_initialized)}()")
         source.refuse(f"{constant(default_device)}() is not None")
         for read, value in zip(SWITCHES, switches, strict=True):
             same = f"is not {value}" if isinstance(value, bool) else f"!= {constant(value)}"
             source.refuse(f"{constant(read)}() {same}")
-        for read, value in mode_readers():
-            source.refuse(f"{constant(read)}() != {constant(value)}")
 
     def _autocast(self, states: tuple[Any, ...]) -> None:
         """Per device whether it is on, and then its type."""

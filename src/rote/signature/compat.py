@@ -39,6 +39,10 @@ def _accessors() -> tuple[Callable[[], Any], ...]:
 SWITCHES: tuple[Callable[[], Any], ...] = _accessors()
 """Argument-less readers of the global switches, cheap enough to call at every call."""
 
+current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+"""The public function asks every time whether CUDA is initialised; this is for when it is. Seen in torch 2.11
+and 2.13 (CUDA builds only)."""
+
 _function_modes: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
 _dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _interpreter: Any = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
