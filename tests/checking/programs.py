@@ -515,5 +515,15 @@ def autocast_and_inference_mode():
 
 
 @program
+def a_table_that_makes_what_is_read():
+    class Maker(dict):
+        def __getitem__(self, key):
+            return super().__getitem__(key)()
+
+    table = Maker(relu=nn.ReLU)
+    return lambda x: table["relu"](x), torch.randn(4)
+
+
+@program
 def compiled():
     return torch.compile(lambda x: x.sin() + 1), torch.randn(4)

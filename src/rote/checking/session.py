@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ..base.errors import MisuseError
+from ..base.errors import EnvironmentError_, MisuseError
 from ..base.location import Site, is_internal, traceback_site
 from ..hazards import rules
 from ..hazards.finding import Finding
@@ -35,6 +35,12 @@ from .places import Place
 from .watched import WatchedCode
 
 Work = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+_FORKED = "fork-based multiprocessing"
+_AFTER_BACKWARD = (
+    "a backward on a GPU has started autograd's threads in this process, and a check, which forks it, cannot "
+    "run another one: check before the first backward, or from the command line (rote check)"
+)
 
 RETRIES = 6
 """Runs with other truth values when the callable raised after one was invented."""
@@ -112,6 +118,8 @@ class Session:
             found.operations = len(runs[-1].trace)
             notes = self._compared(runs)
         except FailedError as failure:
+            if _FORKED in str(failure.__cause__):
+                raise EnvironmentError_(_AFTER_BACKWARD) from failure
             notes = self._last or Notes()
             found.incomplete = _failure(notes, failure.__cause__ or failure)
         except TimeUp as error:
