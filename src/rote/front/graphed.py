@@ -19,7 +19,8 @@ from ..backends.select import PROCESS
 from ..base.errors import MisuseError, NotReplayedError
 from ..base.location import Site, user_site
 from ..base.settings import read_settings
-from ..hazards import findings, rules
+from ..hazards import rules
+from ..hazards.findings import Findings
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Account
 from ..memory.sizes import parse_size
@@ -70,7 +71,8 @@ class Graphed:
         self._enabled = options.enabled and not settings.disable
         self._strict = options.strict or settings.strict
         self._name = name_of(function)
-        self._lock, self._process = threading.RLock(), os.getpid()
+        self._lock = threading.RLock()
+        self._process = os.getpid()
         self._executed = ExecutedCode()
         self._entries: OrderedDict[Any, Entry] = OrderedDict()
         self._tally = Tally()
@@ -307,7 +309,7 @@ class Graphed:
         """What replays, what does not, why, where, and what to do about it."""
         return explain(self.report())
 
-    def findings(self) -> findings.Findings:
+    def findings(self) -> Findings:
         """What keeps calls from being replayed wholly from graphs, in the form of :func:`rote.check`."""
         return self.report().findings()
 
