@@ -369,6 +369,13 @@ def dropout():
     return fn, torch.randn(4)
 
 
+@program
+def a_generator_of_the_device():
+    generator = torch.Generator("cuda").manual_seed(3)
+    assert isinstance(generator, torch.Generator)
+    return lambda x: x + torch.randn(4, device="cuda", generator=generator), torch.randn(4, device="cuda")
+
+
 # ---------------------------------------------------------------------- the device
 
 

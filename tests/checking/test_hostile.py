@@ -201,6 +201,26 @@ def test_arguments_in_containers_and_objects(device):
     assert findings.ok and findings.operations == 3
 
 
+def test_a_graphed_callable():
+    findings = rote.check(rote.graph(lambda x: x * x.sum().item()), torch.ones(3))
+    assert [finding.code for finding in findings] == ["RT101"] and not findings.incomplete
+
+
+def test_the_second_call_raises():
+    calls = []
+
+    def fn(x):
+        y = x.sum().item() if not calls else 1.0
+        calls.append(1)
+        if len(calls) > 1:
+            raise RuntimeError("once is enough")
+        return x * y
+
+    findings = rote.check(fn, torch.ones(3))
+    assert {finding.code for finding in findings} == {"RT101", "RT161"}
+    assert "once is enough" in findings.incomplete
+
+
 def test_the_call_path():
     def inner(x):
         return x.item()

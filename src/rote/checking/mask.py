@@ -78,7 +78,6 @@ class Mask(TorchFunctionMode):
             torch.tensor: self._build,
             torch.as_tensor: self._build,
             torch.asarray: self._build,
-            torch.Generator: lambda func, *args, **kwargs: func(),
         }
 
     def __torch_function__(

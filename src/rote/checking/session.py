@@ -107,7 +107,7 @@ class Session:
         shape_args, shape_kwargs = self._spec[3]
         self._names = paths(shape_args, "args") + paths(shape_kwargs, "kwargs")
         self._codes: list[CodeType] = []
-        self._last: Notes | None = None
+        self._noted: list[Notes] = []
 
     def outcome(self) -> Outcome:
         """Run, compare, and say what was found."""
@@ -120,13 +120,20 @@ class Session:
         except FailedError as failure:
             if _FORKED in str(failure.__cause__):
                 raise EnvironmentError_(_AFTER_BACKWARD) from failure
-            notes = self._last or Notes()
+            notes = self._so_far()
             found.incomplete = _failure(notes, failure.__cause__ or failure)
         except TimeUp as error:
-            notes = self._last or Notes()
+            notes = self._so_far()
             found.incomplete = f"the time limit was reached at {traceback_site(error.__traceback__)}"
         found.findings = [note.finding() for note in notes.found.values()]
         return found
+
+    def _so_far(self) -> Notes:
+        """What all runs have met, of a check that cannot be finished."""
+        notes = Notes()
+        for each in self._noted:
+            notes.found.update(each.found)
+        return notes
 
     # ------------------------------------------------------------------ runs
 
@@ -148,7 +155,7 @@ class Session:
     def _attempt(self, first: bool, wanted: int) -> Run:
         before = self._walk()
         self._stage.begin(wanted)
-        self._last = self._stage.notes
+        self._noted.append(self._stage.notes)
         args, kwargs = unflatten(self._spec, iter(self._leaves))
         random, ambient = HostRandom.read(), read_ambient()
         watching = self._executed if first else _Unwatched()
