@@ -369,6 +369,13 @@ def dropout():
     return fn, torch.randn(4)
 
 
+@program
+def a_generator_of_the_device():
+    generator = torch.Generator("cuda").manual_seed(3)
+    assert isinstance(generator, torch.Generator)
+    return lambda x: x + torch.randn(4, device="cuda", generator=generator), torch.randn(4, device="cuda")
+
+
 # ---------------------------------------------------------------------- the device
 
 
@@ -512,6 +519,16 @@ def autocast_and_inference_mode():
         return y.float().softmax(-1)
 
     return fn, torch.randn(2, 4)
+
+
+@program
+def a_table_that_makes_what_is_read():
+    class Maker(dict):
+        def __getitem__(self, key):
+            return super().__getitem__(key)()
+
+    table = Maker(relu=nn.ReLU)
+    return lambda x: table["relu"](x), torch.randn(4)
 
 
 @program

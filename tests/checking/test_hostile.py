@@ -125,6 +125,16 @@ def test_a_check_after_a_backward_in_this_process():
     assert rote.check(step, torch.ones(3)).ok
 
 
+def test_autograd_threads_of_the_parent():
+    def fn(x):
+        raise RuntimeError(
+            "Unable to handle autograd's threading in combination with fork-based multiprocessing."
+        )
+
+    with pytest.raises(rote.EnvironmentError_, match="check before the first backward, or from the command"):
+        rote.check(fn, torch.ones(3))
+
+
 # ---------------------------------------------------------------------- custom operators
 
 
@@ -180,14 +190,35 @@ def test_a_model_made_on_the_host_and_moved():
     assert check_work(build).ok
 
 
-def test_arguments_in_containers_and_objects():
-    batch = types.SimpleNamespace(x=torch.ones(3), items=[torch.ones(3)])
+def test_arguments_in_containers_and_objects(device):
+    ones = torch.ones(3, device=device)
+    batch = types.SimpleNamespace(x=ones, items=[ones * 2])
 
     def fn(batch, table, *, scale):
         return batch.x + batch.items[0] + table["a"][0] * scale
 
-    findings = rote.check(fn, batch, {"a": (torch.ones(3),)}, scale=2.0)
+    findings = rote.check(fn, batch, {"a": (ones * 3,)}, scale=2.0)
     assert findings.ok and findings.operations == 3
+
+
+def test_a_graphed_callable():
+    findings = rote.check(rote.graph(lambda x: x * x.sum().item()), torch.ones(3))
+    assert [finding.code for finding in findings] == ["RT101"] and not findings.incomplete
+
+
+def test_the_second_call_raises():
+    calls = []
+
+    def fn(x):
+        y = x.sum().item() if not calls else 1.0
+        calls.append(1)
+        if len(calls) > 1:
+            raise RuntimeError("once is enough")
+        return x * y
+
+    findings = rote.check(fn, torch.ones(3))
+    assert {finding.code for finding in findings} == {"RT101", "RT161"}
+    assert "once is enough" in findings.incomplete
 
 
 def test_the_call_path():

@@ -35,7 +35,8 @@ def check(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Findings:
         The findings, each with its rule, line, column, call path, evidence and remedy.
 
     Raises:
-        EnvironmentError_: This system cannot fork a process.
+        EnvironmentError_: This system cannot fork a process; or the callable runs a backward, and one on a
+            GPU ran in this process before (autograd's threads do not survive a fork).
     """
     return check_work(lambda: (fn, args, kwargs), target=getattr(fn, "__qualname__", type(fn).__name__))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from types import CodeType
 from typing import Any
@@ -12,7 +13,7 @@ from ..recording.pinpoint import line_that_calls, line_that_changes
 from ..recording.run import HostRandom
 from ..signature.marks import TensorMark
 from ..signature.slots import Difference, differences, show
-from ..signature.state import LENGTH, Entry, Snapshot
+from ..signature.state import ITEM, LENGTH, Entry, Snapshot
 from .notes import Notes
 from .operands import short
 from .places import Place
@@ -45,7 +46,7 @@ def state(notes: Notes, before: Snapshot, after: Snapshot, codes: Iterable[CodeT
         rule = rules.SCALE_ON_SELF if is_module_dict(entry.container) else rules.TENSOR_ESCAPES
         text = f"a tensor of the call is stored in {name}; a replay stores nothing, and overwrites its memory"
         notes.add(rule, text, evidence=name, place=_place(site, line))
-    names = {after.name_of(entry) for entry in tensors}
+    names = {after.name_of(entry) for entry in tensors} | _made_when_read(after)
     for difference in found:
         if difference.name in names or "a tensor at" in difference.now:
             continue
@@ -68,6 +69,19 @@ def _new_tensors(before: Snapshot, after: Snapshot) -> list[Entry]:
         if was is None or was.value != entry.value:
             found.append(entry)
     return found[:SHOWN]
+
+
+def _made_when_read(after: Snapshot) -> set[str]:
+    """Slots of tables that make a new value at each read (a subclass with its own ``__getitem__``)."""
+    return {
+        after.name_of(entry)
+        for entry in after.entries.values()
+        if entry.kind == ITEM
+        and isinstance(entry.container, dict)
+        and type(entry.container).__getitem__ not in (dict.__getitem__, OrderedDict.__getitem__)
+        and entry.key in entry.container
+        and entry.container[entry.key] is not entry.container[entry.key]
+    }
 
 
 def _shown(difference: Difference) -> str:

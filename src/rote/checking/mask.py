@@ -78,7 +78,6 @@ class Mask(TorchFunctionMode):
             torch.tensor: self._build,
             torch.as_tensor: self._build,
             torch.asarray: self._build,
-            torch.Generator: lambda func, *args, **kwargs: func(),
         }
 
     def __torch_function__(
@@ -97,7 +96,7 @@ class Mask(TorchFunctionMode):
     def _lies_there(self, tensor: Any) -> bool:
         """Whether a tensor is on the device, or will be as soon as an operation meets it."""
         trial = self._trial
-        if not isinstance(tensor, FakeTensor) and trial.standins.adopting:
+        if not isinstance(tensor, FakeTensor):
             tensor = trial.standins.adopt(tensor, trial.made)
         return trial.on_device(tensor)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ..base.errors import MisuseError
+from ..base.errors import EnvironmentError_, MisuseError
 from ..base.location import Site, is_internal, traceback_site
 from ..hazards import rules
 from ..hazards.finding import Finding
@@ -35,6 +35,12 @@ from .places import Place
 from .watched import WatchedCode
 
 Work = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+_FORKED = "fork-based multiprocessing"
+_AFTER_BACKWARD = (
+    "a backward on a GPU has started autograd's threads in this process, and a check, which forks it, cannot "
+    "run another one: check before the first backward, or from the command line (rote check)"
+)
 
 RETRIES = 6
 """Runs with other truth values when the callable raised after one was invented."""
@@ -101,7 +107,7 @@ class Session:
         shape_args, shape_kwargs = self._spec[3]
         self._names = paths(shape_args, "args") + paths(shape_kwargs, "kwargs")
         self._codes: list[CodeType] = []
-        self._last: Notes | None = None
+        self._noted: list[Notes] = []
 
     def outcome(self) -> Outcome:
         """Run, compare, and say what was found."""
@@ -112,13 +118,22 @@ class Session:
             found.operations = len(runs[-1].trace)
             notes = self._compared(runs)
         except FailedError as failure:
-            notes = self._last or Notes()
+            if _FORKED in str(failure.__cause__):
+                raise EnvironmentError_(_AFTER_BACKWARD) from failure
+            notes = self._so_far()
             found.incomplete = _failure(notes, failure.__cause__ or failure)
         except TimeUp as error:
-            notes = self._last or Notes()
+            notes = self._so_far()
             found.incomplete = f"the time limit was reached at {traceback_site(error.__traceback__)}"
         found.findings = [note.finding() for note in notes.found.values()]
         return found
+
+    def _so_far(self) -> Notes:
+        """What all runs have met, of a check that cannot be finished."""
+        notes = Notes()
+        for each in self._noted:
+            notes.found.update(each.found)
+        return notes
 
     # ------------------------------------------------------------------ runs
 
@@ -140,7 +155,7 @@ class Session:
     def _attempt(self, first: bool, wanted: int) -> Run:
         before = self._walk()
         self._stage.begin(wanted)
-        self._last = self._stage.notes
+        self._noted.append(self._stage.notes)
         args, kwargs = unflatten(self._spec, iter(self._leaves))
         random, ambient = HostRandom.read(), read_ambient()
         watching = self._executed if first else _Unwatched()

@@ -206,8 +206,28 @@ def _noting(trial: Trial, rule: rules.Rule, text: str, function: Callable[..., A
     return call
 
 
+class _AnyGenerator(type(torch.Generator)):
+    """Generators that were made before count as well."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, _HostGenerator)
+
+
+_HostGenerator = torch.Generator
+
+
+class Generator(_HostGenerator, metaclass=_AnyGenerator):
+    """A generator of any device; nothing is drawn from it there."""
+
+    def __new__(cls, device: Any = "cpu") -> Any:
+        """It lies on the host, where a generator can be made."""
+        make: Any = _HostGenerator.__new__
+        return make(cls, "cpu")
+
+
 def _install_devices() -> None:
-    """Devices that do not pass the function mode: contexts, defaults, the accelerator."""
+    """Devices that do not pass the function mode: contexts, defaults, generators, the accelerator."""
+    torch.Generator = Generator
     context: Any = _device.DeviceContext
     make, default = context.__init__, torch.get_default_device
     context.__init__ = lambda self, device: make(self, to_pretended(torch.device(device)))

@@ -96,7 +96,7 @@ class Trial(DispatchMode):
         if facts.hidden:
             return func(*args, **kwargs)
         tensors = tensors_in(args, kwargs)
-        if self.standins.adopting and not all(isinstance(tensor, FakeTensor) for tensor in tensors):
+        if not all(isinstance(tensor, FakeTensor) for tensor in tensors):
             operands: Any = self._adopted(args)
             args, kwargs = operands, cast("dict[str, Any]", self._adopted(kwargs))
             tensors = tensors_in(args, kwargs)
