@@ -8,7 +8,7 @@ import torch
 from rote.hazards import pages
 from rote.hazards.rules import RULES, Finder, Group
 
-from ..fixture import ALL, FOLDER, both, codes, told_when_run
+from ..fixture import ALL, FOLDER, both, codes, skip_without, told_when_run
 from ..golden import golden, said
 
 
@@ -66,6 +66,7 @@ def test_the_good_one_runs(rule):
 @pytest.mark.cuda
 @pytest.mark.parametrize("rule", ALL)
 def test_on_a_gpu(rule):
+    skip_without("cuda")
     bad, good = both(rule)
     if bad.needs not in ("cuda", None):
         pytest.skip("runs without a GPU")

@@ -140,7 +140,7 @@ def _torch(reader: Reader, node: ast.Call, dotted: str, values: list[Value]) -> 
         reads.shaped(reader, node, "one_hot() without num_classes", "Give num_classes.")
         return TENSOR
     if dotted == "torch.repeat_interleave":
-        methods.repeated(reader, node, values[1] if len(values) > 1 else UNKNOWN, len(node.args) == 1)
+        methods.repeated(reader, node, values[1:], alone=len(node.args) == 1)
         return TENSOR
     if dotted == "torch.nn.utils.clip_grad_norm_" and is_true(keyword(node, "error_if_nonfinite")):
         reader.found(rules.NORM_CHECKED, node, f"{reader.says(node)} reads the norm")

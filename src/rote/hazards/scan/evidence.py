@@ -46,7 +46,7 @@ def parameter_values(node: FunctionNode, names: Names, owner: str) -> dict[str, 
         name = parameter.arg
         if name == owner:
             continue
-        value = _annotated(parameter.annotation) or _defaulted(defaults.get(name))
+        value = annotated(parameter.annotation) or _defaulted(defaults.get(name))
         if value is None:
             value = TENSOR if name in used else UNKNOWN
             if value.is_tensor and is_mask_name(name):
@@ -61,7 +61,8 @@ def tensor_parameters(node: FunctionNode, names: Names, owner: str) -> list[str]
     return [name for name, value in values.items() if value.is_tensor]
 
 
-def _annotated(annotation: ast.expr | None) -> Value | None:
+def annotated(annotation: ast.expr | None) -> Value | None:
+    """What an annotation says; None if it says nothing."""
     if annotation is None:
         return None
     text = (

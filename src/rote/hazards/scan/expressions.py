@@ -34,8 +34,7 @@ def evaluate(reader: Reader, node: ast.expr) -> Value:
         case ast.BoolOp():
             return _bool(reader, node)
         case ast.IfExp():
-            reads.truth(reader, node.test, reader.evaluate(node.test), "if")
-            return join(reader.evaluate(node.body), reader.evaluate(node.orelse))
+            return _choice(reader, node)
         case ast.Subscript():
             return _subscript(reader, node)
         case ast.JoinedStr():
@@ -56,6 +55,18 @@ def evaluate(reader: Reader, node: ast.expr) -> Value:
             return reader.evaluate(node.value)
         case _:
             return UNKNOWN
+
+
+def _choice(reader: Reader, node: ast.IfExp) -> Value:
+    reads.truth(reader, node.test, reader.evaluate(node.test), "if")
+    narrowed, before = reads.narrowed(node.test), dict(reader.env)
+    values: list[Value] = []
+    for part, holds in ((node.body, True), (node.orelse, False)):
+        if narrowed is not None:
+            reader.env[narrowed[0]] = TENSOR if narrowed[1] is holds else NUMBER
+        values.append(reader.evaluate(part))
+        reader.env = dict(before)
+    return join(*values)
 
 
 def _attribute(reader: Reader, node: ast.Attribute) -> Value:

@@ -43,7 +43,7 @@ def library_method(
     owner = last_name(func.value).lower()
     own = self_attribute(func, reader.self_name)
     if name == "generate" and not own and (node.args or node.keywords):
-        if base.kind in (Kind.MODULE, Kind.UNKNOWN) and owner != "super":
+        if base.kind in (Kind.MODULE, Kind.UNKNOWN) and not ast.unparse(func.value).startswith("super("):
             reader.found(rules.GENERATE, node, f"{reader.says(node)} reads after each token whether to stop")
     elif name == "set_timesteps":
         reader.found(rules.TIMESTEPS_SET, node, f"{reader.says(node)} makes new tensors from numpy")

@@ -78,10 +78,11 @@ def method(reader: Reader, node: ast.Call, func: ast.Attribute) -> Value:
     return _of_self(reader, node, func, values)
 
 
-def repeated(reader: Reader, node: ast.Call, counts: Value, alone: bool = False) -> None:
+def repeated(reader: Reader, node: ast.Call, values: list[Value], alone: bool = False) -> None:
     """``repeat_interleave``: with a tensor of counts the host has to know their sum."""
-    given = any(each.arg == "output_size" for each in node.keywords)
-    if not given and (alone or counts.on_device):
+    given = {each.arg: each.value for each in node.keywords}
+    counts = reader.evaluate(given["repeats"]) if "repeats" in given else values[0] if values else UNKNOWN
+    if "output_size" not in given and ((alone and "repeats" not in given) or counts.on_device):
         reads.shaped(reader, node, "repeat_interleave() without output_size", "Give output_size=... .")
 
 
@@ -146,7 +147,7 @@ def _operation(
 ) -> Value:
     name = func.attr
     if name == "repeat_interleave":
-        repeated(reader, node, values[0] if values else UNKNOWN)
+        repeated(reader, node, values)
     elif name in ("to_sparse", "to_sparse_csr", "to_sparse_coo", "coalesce"):
         reader.found(rules.SPARSE, node, f"{reader.says(node)} counts its elements on the host")
     elif name == "pin_memory":

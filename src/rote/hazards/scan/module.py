@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ...base.errors import MisuseError
 from ..finding import Finding
+from .evidence import annotated
 from .names import Names, last_name
 from .program import Class, Entries, Function, Program, Reach
 from .reader import Env, Reader
@@ -90,9 +91,9 @@ class _File:
             elif (
                 isinstance(statement, ast.AnnAssign)
                 and isinstance(statement.target, ast.Name)
-                and "Tensor" in ast.unparse(statement.annotation)
+                and (known := annotated(statement.annotation)) is not None
             ):
-                owner.attributes[statement.target.id] = TENSOR
+                owner.attributes[statement.target.id] = known
         made = owner.methods.get("__init__")
         if made is None:
             return

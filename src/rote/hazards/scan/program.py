@@ -26,9 +26,10 @@ Entries = Set[tuple[str, int]]
 
 _ENTRIES = ("forward",)
 _SETUP = (
-    "main", "test", "load", "save", "init", "reset", "collate", "plot", "convert", "bench", "extra_repr",
-    "from_", "export", "validate", "check", "compare", "train", "evaluate", "show", "log", "print", "draw",
-    "visualize", "assert", "preprocess", "postprocess", "post_process", "tie_weights",
+    "main", "test", "load", "save", "init", "reset", "collate", "plot", "convert", "bench",
+    "extra_repr", "from_", "export", "validate", "check", "compare", "train", "evaluate", "show", "log",
+    "print", "draw", "visualize", "assert", "checkpoint_filter", "resample", "resize_pos", "resize_rel",
+    "remap", "preprocess", "postprocess", "post_process", "tie_weights",
 )  # fmt: skip
 _BASES = ("Module", "Model", "Layer", "Block", "Mixin", "Module2d", "Net", "Head", "Encoder", "Decoder")
 

@@ -169,7 +169,7 @@ class Reader:
         lazy = stores.lazily_made(self, node)
         self.lazy |= lazy
         before = dict(self.env)
-        narrowed = _narrowed(node.test)
+        narrowed = reads.narrowed(node.test)
         if narrowed is not None and narrowed[1]:
             self.env[narrowed[0]] = TENSOR
         if narrowed is not None and not narrowed[1]:
@@ -218,18 +218,6 @@ class Reader:
     def says(self, node: ast.AST) -> str:
         """An expression as text for a message."""
         return text_of(node)
-
-
-def _narrowed(test: ast.expr) -> tuple[str, bool] | None:
-    """A name that a test finds to be a tensor (True) or no tensor (False)."""
-    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-    call = test.operand if isinstance(test, ast.UnaryOp) and negated else test
-    if not isinstance(call, ast.Call) or not call.args or not isinstance(call.args[0], ast.Name):
-        return None
-    text = ast.unparse(call)
-    if text.startswith("torch.is_tensor(") or (text.startswith("isinstance(") and text.endswith("Tensor)")):
-        return call.args[0].id, not negated
-    return None
 
 
 def _leaves(body: list[ast.stmt]) -> bool:

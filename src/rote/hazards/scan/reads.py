@@ -89,3 +89,15 @@ def escaped(reader: Reader, node: ast.expr, text: str) -> None:
 def _is_number(node: ast.expr) -> bool:
     node = node.operand if isinstance(node, ast.UnaryOp) else node
     return isinstance(node, ast.Constant) and isinstance(node.value, int)
+
+
+def narrowed(test: ast.expr) -> tuple[str, bool] | None:
+    """A name that a test finds to be a tensor (True) or no tensor (False)."""
+    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    call = test.operand if isinstance(test, ast.UnaryOp) and negated else test
+    if not isinstance(call, ast.Call) or not call.args or not isinstance(call.args[0], ast.Name):
+        return None
+    text = ast.unparse(call)
+    if text.startswith("torch.is_tensor(") or (text.startswith("isinstance(") and text.endswith("Tensor)")):
+        return call.args[0].id, not negated
+    return None

@@ -21,6 +21,7 @@ from ..rules import (
 )
 from . import reads
 from .names import root_name, self_attribute
+from .program import Reach
 from .values import UNKNOWN, Kind, Value
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def augment(reader: Reader, node: ast.AugAssign) -> None:
     text = reader.says(node)
     if isinstance(target, ast.Name):
         if target.id in reader.declared:
+            if _is_inside(reader):
+                return
             reader.found(STATE_CHANGES, node, f"{text} changes a variable of an outer scope")
         elif before.is_tensor and before.argument:
             _mutated(reader, node, text, before)
@@ -111,7 +114,7 @@ def ambient(reader: Reader, node: ast.expr) -> None:
 
 
 def _name(reader: Reader, target: ast.Name, value: Value) -> None:
-    if target.id in reader.declared:
+    if target.id in reader.declared and not _is_inside(reader):
         reader.found(STATE_CHANGES, target, f"{target.id} is a variable of an outer scope")
     reader.env[target.id] = value
 
@@ -177,9 +180,9 @@ def _other_attribute(reader: Reader, target: ast.Attribute, value: Value) -> Non
     text = reader.says(target)
     known = reader.value(root)
     if root in reader.env and known.argument:
-        if not _is_context(reader, root):
-            reader.found(ARGUMENT_CHANGED, target, f"{text} is stored in the argument {root}")
-    elif root in reader.outside:
+        if root != "ctx":  # that of an autograd function is made for storing
+            _argument(reader, target, f"{text} is stored in the argument {root}")
+    elif root in reader.outside and not _is_inside(reader):
         rule = SCALE_ON_SELF if value.is_tensor else STATE_CHANGES
         reader.found(rule, target, f"{text} keeps a value of this call")
 
@@ -219,8 +222,12 @@ def _container(reader: Reader, node: ast.expr, text: str, base_node: ast.expr, b
         reader.found(MUTABLE_DEFAULT, node, f"{text} changes the default of {root}, one object for all calls")
     elif root in reader.env:
         if isinstance(base_node, ast.Name) and not reader.value(root).is_tensor:
-            reader.found(ARGUMENT_CHANGED, node, f"{text} changes the argument {root}")
-    elif root in reader.outside and reader.outside[root].kind in (Kind.CONTAINER, Kind.LIST):
+            _argument(reader, node, f"{text} changes the argument {root}")
+    elif (
+        not _is_inside(reader)
+        and root in reader.outside
+        and reader.outside[root].kind in (Kind.CONTAINER, Kind.LIST)
+    ):
         reader.found(STATE_CHANGES, node, f"{text} changes a container made outside of the call")
 
 
@@ -234,12 +241,17 @@ def mutated(reader: Reader, node: ast.expr, base: Value) -> None:
         _mutated(reader, node, reader.says(node), base)
 
 
-def _is_context(reader: Reader, name: str) -> bool:
-    """``ctx`` of an autograd function is made for storing."""
+def _argument(reader: Reader, node: ast.expr, text: str) -> None:
+    """A container that was handed in: only that of the outermost function is the caller's for certain."""
+    if reader.reach is not Reach.TENSORS:
+        outermost = reader.reach is Reach.GRAPHED and reader.function is not None and not reader.function.path
+        reader.found(ARGUMENT_CHANGED, node, text, severity=None if outermost else Severity.SPEED)
+
+
+def _is_inside(reader: Reader) -> bool:
+    """Whether the function is defined in one that a capture runs: what is around it is part of the call."""
     function = reader.function
-    return (
-        function is not None and function.owner is not None and function.owner.is_function and name == "ctx"
-    )
+    return function is not None and function.outer is not None and function.outer.reach is not Reach.NONE
 
 
 def _makes_parameter(reader: Reader, source: ast.expr) -> bool:

@@ -132,8 +132,8 @@ TENSOR_NAMES = frozenset({
     "zero_", "fill_", "square", "pow", "sigmoid", "tanh", "matmul", "mm", "bmm", "nonzero",
     "masked_select", "unique", "std", "var", "is_cuda", "requires_grad", "T", "mT", "t", "t_",
     "unsqueeze_", "squeeze_", "split", "repeat", "repeat_interleave", "topk", "sort", "argsort", "tril",
-    "max", "min", "any", "all", "to_sparse", "register_hook", "backward", "sin", "cos", "round",
-    "bincount",
+    "max", "min", "any", "all", "to_sparse", "register_hook", "isnan", "isinf", "isfinite", "backward",
+    "sin", "cos", "round", "bincount",
 })  # fmt: skip
 """Attributes that speak for a tensor; common ones of other types (``split``, ``sort``) count where they are
 called with what a tensor takes, see :func:`~.evidence.tensor_parameters`."""

@@ -1,0 +1,140 @@
+"""A scale that ``forward`` stores on ``self``, as a registered buffer that is updated in place.
+
+``self._scale = value`` becomes ``scale = value`` and ``self._scale.copy_(scale.detach())``, and what is read
+of it later in ``forward`` becomes the local name: the call computes exactly what it did, with its gradients,
+and who looks at the layer sees the value of the last call. It is done only where the value has no dimensions,
+the attribute is private, assigned once and not looked at elsewhere in the file, and ``__init__`` makes other
+state of the module as well (so that somebody moves the module to its device).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import NamedTuple
+
+_REDUCTIONS = frozenset({"amax", "amin", "max", "min", "mean", "sum", "norm", "std", "var", "median"})
+_ELEMENTWISE = frozenset(
+    {"clamp", "clamp_min", "clamp_max", "abs", "sqrt", "float", "detach", "exp", "log", "neg"}
+)
+
+
+class Scale(NamedTuple):
+    """A scale that can be moved.
+
+    Attributes:
+        owner: Its class.
+        attribute: Its name on ``self``.
+        local: Its name in ``forward``.
+        self_name: What ``forward`` calls ``self``.
+        line: The line of the assignment.
+        made: The line in ``__init__`` where it is set so far; 0 if it is not.
+    """
+
+    owner: str
+    attribute: str
+    local: str
+    self_name: str
+    line: int
+    made: int
+
+
+def movable(tree: ast.Module, line: int) -> Scale | None:
+    """The scale that is assigned in a line, if it certainly can be moved."""
+    for owner in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        for method in owner.body:
+            if isinstance(method, ast.FunctionDef) and method.name == "forward" and method.args.args:
+                for statement in method.body:
+                    if isinstance(statement, ast.Assign) and statement.lineno == line:
+                        return _scale(tree, owner, method, statement)
+    return None
+
+
+def _scale(
+    tree: ast.Module, owner: ast.ClassDef, method: ast.FunctionDef, statement: ast.Assign
+) -> Scale | None:
+    target, self_name = statement.targets[0], method.args.args[0].arg
+    if (
+        len(statement.targets) != 1
+        or not isinstance(target, ast.Attribute)
+        or not _is(target.value, self_name)
+    ):
+        return None
+    name = target.attr
+    local = name.strip("_")
+    names = {node.id for node in ast.walk(method) if isinstance(node, ast.Name)}
+    names |= {node.arg for node in ast.walk(method) if isinstance(node, ast.arg)}
+    init = next((m for m in owner.body if isinstance(m, ast.FunctionDef) and m.name == "__init__"), None)
+    if init is None or not _calls_super(init) or not _has_no_dimensions(statement.value) or not local:
+        return None
+    if local in names or not local.isidentifier() or "torch" not in _imports(tree):
+        return None
+    functions = [node for node in ast.walk(method) if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    if not name.startswith("_") or len(functions) > 1 or not _has_state(init):
+        return None
+    uses = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == name]
+    inside = {id(node) for node in ast.walk(method)}
+    made = [each for each in init.body if isinstance(each, ast.Assign) and _sets(each, name)]
+    known = {id(node) for each in made for node in ast.walk(each)}
+    reads = [node for node in uses if id(node) in inside and node is not target]
+    if any(node.lineno <= statement.lineno or not isinstance(node.ctx, ast.Load) for node in reads):
+        return None
+    if any(id(node) not in inside and id(node) not in known for node in uses) or _mentions(tree, name):
+        return None
+    if len(made) > 1 or any(not _is_plain(each.value) for each in made):
+        return None
+    return Scale(owner.name, name, local, self_name, statement.lineno, made[0].lineno if made else 0)
+
+
+def _has_no_dimensions(node: ast.expr) -> bool:
+    """Whether a value is certainly a tensor without dimensions: a full reduction, and arithmetic with it."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name), args=args, keywords=keywords):
+            base = node.func.value if isinstance(node.func, ast.Attribute) else node
+            if name in _REDUCTIONS:
+                return not args and not keywords
+            return name in _ELEMENTWISE and _has_no_dimensions(base)
+        case ast.BinOp(left=left, right=right):
+            sides = (_has_no_dimensions(left), _has_no_dimensions(right))
+            numbers = (isinstance(left, ast.Constant), isinstance(right, ast.Constant))
+            return any(sides) and all(a or b for a, b in zip(sides, numbers, strict=True))
+        case _:
+            return False
+
+
+def _is(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _sets(node: ast.Assign, name: str) -> bool:
+    return (
+        len(node.targets) == 1 and isinstance(node.targets[0], ast.Attribute) and node.targets[0].attr == name
+    )
+
+
+def _is_plain(node: ast.expr) -> bool:
+    """What a scale is set to before the first call: nothing, or a number."""
+    return isinstance(node, ast.Constant)
+
+
+def _calls_super(init: ast.FunctionDef) -> bool:
+    return any(ast.unparse(each).startswith("super().__init__(") for each in init.body)
+
+
+def _has_state(init: ast.FunctionDef) -> bool:
+    """Whether a module has parameters, buffers or modules, which are moved to the device with it."""
+    calls = (node.func for node in ast.walk(init) if isinstance(node, ast.Call))
+    return any(ast.unparse(each).startswith(("nn.", "torch.nn.", "self.register_")) for each in calls)
+
+
+def _imports(tree: ast.Module) -> set[str]:
+    return {
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+
+
+def _mentions(tree: ast.Module, name: str) -> bool:
+    """Whether the name stands in a text: ``getattr(self, "_scale")``, ``hasattr``."""
+    return any(isinstance(node, ast.Constant) and node.value == name for node in ast.walk(tree))
