@@ -30,7 +30,7 @@ def compiled(bm, bn, warps):
     )
     values = dict(
         BITS=4, FLOAT=False, X_ZERO=True, W_ZERO=True, BIAS=False, RAW=False, EVEN_K=True, BM=bm, BN=bn,
-        UNROLL=1, SPLIT=1, STAGES=4, ASM=True, PDL=False,
+        UNROLL=1, SPLIT=False, STAGES=4, ASM=True, PDL=False,
     )
     names = jit_gemm.product.arg_names
     source = ASTSource(

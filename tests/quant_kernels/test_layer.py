@@ -22,6 +22,7 @@ CONFIGS = {
     "static": DuQuantConfig(block_size=16, rotation_steps=2, act_scaling="static", act_granularity="tensor"),
     "bfloat16 rotations": DuQuantConfig(block_size=16, rotation_steps=2, transform_dtype="bfloat16"),
     "policy": DuQuantConfig.vla(path="kernel"),
+    "large row blocks": DuQuantConfig.vla(path="kernel", block_out_size=256),
     "eight bits": DuQuantConfig(block_size=16, rotation_steps=2, weight_bits=8, weight_symmetric=True),
     "four-bit activations": DuQuantConfig(block_size=16, rotation_steps=2, act_bits=4),
     "groups": DuQuantConfig(block_size=16, weight_granularity="group", weight_group_size=8, rotation_steps=2),
@@ -29,7 +30,7 @@ CONFIGS = {
     "large blocks": DuQuantConfig(block_size=256, rotation="hadamard", permutation="none", smooth_alpha=None),
 }
 NOTES = {
-    "policy": "through torch: row rotation",
+    "large row blocks": "through torch: row rotation (rotations of 256 channels)",
     "groups": "all through torch: scales for groups of columns leave no single integer sum",
     "large blocks": "through torch: transform (rotations of 256 channels)",
 }

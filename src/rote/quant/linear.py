@@ -334,7 +334,9 @@ class DuQuantLinear(FixedTypes):
             return "all through torch: scales for groups of columns leave no single integer sum"
         obstacle = transform_obstacle(self.transform.stages, self.transform.width)
         parts = [f"transform ({obstacle})"] if obstacle else []
-        parts += ["row rotation"] if self.row_rotation is not None else []
+        if self.row_rotation is not None:
+            obstacle = transform_obstacle([self.row_rotation], self._rows)
+            parts += [f"row rotation ({obstacle})"] if obstacle else []
         return f"through torch: {' and '.join(parts)}" if parts else ""
 
     def extra_repr(self) -> str:

@@ -84,7 +84,7 @@ def launch(
         "X_ZERO": zero is not None and zero.numel() > 0, "W_ZERO": first.zero is not None,
         "BIAS": first.bias is not None, "RAW": first.out.dtype == torch.int32,
         "EVEN_K": columns % (BLOCK * tile.unroll) == 0, "BM": tile.bm, "BN": tile.bn, "UNROLL": tile.unroll,
-        "SPLIT": tile.split, "STAGES": tile.stages, "ASM": asm, "PDL": tile.pdl and asm,
+        "SPLIT": tile.split > 1, "STAGES": tile.stages, "ASM": asm, "PDL": tile.pdl and asm,
         "num_warps": tile.warps, "num_stages": tile.stages, "launch_pdl": tile.pdl and asm,
     }  # fmt: skip
     grid = (tile.tiles(tokens, *rows), tile.split)

@@ -85,18 +85,18 @@ def _write(
 
 @triton.jit
 def _tile(
-    x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, counter, row, column, part, M,
-    N, K,
+    x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, counter, row, column, part,
+    parts, M, N, K,
     BITS: tl.constexpr, FLOAT: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr, BIAS: tl.constexpr,
     RAW: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
     SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """A tile from ``row`` and ``column`` of the output on, over one of ``SPLIT`` parts of K."""
+    """A tile from ``row`` and ``column`` of the output on, over one of ``parts`` parts of K."""
     BYTES: tl.constexpr = 16 * BITS  # of a row in a block of 128 columns
     rows = row + tl.arange(0, BM)
     columns = column + tl.arange(0, BN)
     steps = tl.cdiv(tl.cdiv(K, 128), UNROLL)
-    share = tl.cdiv(steps, SPLIT)
+    share = tl.cdiv(steps, parts)
     first = part * share
     last = tl.minimum(first + share, steps)
     if PDL:
@@ -142,7 +142,7 @@ def _tile(
         acc = acc * 0.0625 if FLOAT else acc >> 4
 
     inside = (columns < N)[:, None] & (rows < M)[None, :]
-    if SPLIT == 1:
+    if not SPLIT:
         _write(
             acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, bias, rows, columns, inside, M, N, K,
             BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW,
@@ -151,7 +151,7 @@ def _tile(
         sums = work + rows.to(tl.int64)[None, :] * N + columns[:, None]
         tl.atomic_add(sums, acc, mask=inside, sem="relaxed")
         tl.debug_barrier()  # all threads' additions come before the count
-        if tl.atomic_add(counter, 1, sem="acq_rel") == SPLIT - 1:
+        if tl.atomic_add(counter, 1, sem="acq_rel") == parts - 1:
             acc = tl.load(sums, mask=inside, other=0, cache_modifier=".cg")
             _write(
                 acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, bias, rows, columns, inside, M, N,
@@ -170,11 +170,12 @@ def product(
     tile = tl.program_id(0)
     tiles_m = tl.cdiv(M, BM)
     counter = work
-    if SPLIT > 1:
+    if SPLIT:
         counter = work + M.to(tl.int64) * N + tile
     _tile(
         x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, counter,
-        (tile % tiles_m) * BM, (tile // tiles_m) * BN, tl.program_id(1), M, N, K,
+        (tile % tiles_m) * BM, (tile // tiles_m) * BN, tl.program_id(1), tl.num_programs(1),
+        M, N, K,
         BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW, EVEN_K, BM, BN, UNROLL, SPLIT, STAGES, ASM, PDL,
     )  # fmt: skip
 
@@ -217,11 +218,12 @@ def products(
         offset = tl.where(here, start, offset)
         total += N_2
     counter = work
-    if SPLIT > 1:
+    if SPLIT:
         counter = work + M.to(tl.int64) * total + tile
         work += M.to(tl.int64) * before
     _tile(
         x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, counter,
-        (tile % tiles_m) * BM, (column - offset) * BN, tl.program_id(1), M, N, K,
+        (tile % tiles_m) * BM, (column - offset) * BN, tl.program_id(1), tl.num_programs(1),
+        M, N, K,
         BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW, EVEN_K, BM, BN, UNROLL, SPLIT, STAGES, ASM, PDL,
     )  # fmt: skip

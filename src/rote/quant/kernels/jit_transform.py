@@ -136,13 +136,15 @@ def shared(
             v = tl.div_rn(v, divisor)
         if R1:
             v = _rotate(v, tl.load(r1 + square), SPLIT_X, SPLIT_R, EXACT)
+        if R2:
+            second = tl.load(r2 + square)  # before the gather, whose barriers hold loads back
         if ORDER:
             taken = tl.load(order + place % (NB * B), mask=place % (NB * B) < K, other=0).to(tl.int32)
             v = tl.gather(tl.reshape(v, (T * NB * B,)), place // (NB * B) * (NB * B) + taken, 0)
             v = tl.where(place % (NB * B) < K, v, 0.0)
             v = tl.reshape(v, (T * NB, B))
         if R2:
-            v = _rotate(v, tl.load(r2 + square), R1 or SPLIT_X, SPLIT_R, EXACT)
+            v = _rotate(v, second, R1 or SPLIT_X, SPLIT_R, EXACT)
         token = start + tl.arange(0, T)
         inside = (token < M)[:, None] & (channel < K)[None, :]
         _quantize(
@@ -155,8 +157,8 @@ def shared(
 def blocks(
     x, smooth, order, matrices, q, scale, zero, total, static_scale, static_zero, work, M, COUNT, WIDTH, K,
     clip, SMOOTH: tl.constexpr, ORDER: tl.constexpr, B: tl.constexpr, NB: tl.constexpr, MODE: tl.constexpr,
-    LOW: tl.constexpr, HIGH: tl.constexpr, SAME: tl.constexpr, PDL: tl.constexpr, ZERO: tl.constexpr,
-    ORIGIN: tl.constexpr,
+    LOW: tl.constexpr, HIGH: tl.constexpr, SAME: tl.constexpr, UNROLL: tl.constexpr, PDL: tl.constexpr,
+    ZERO: tl.constexpr, ORIGIN: tl.constexpr,
 ):  # fmt: skip
     """Transform one token at a time: gather, then multiply each block by its matrix."""
     if PDL:
@@ -171,16 +173,18 @@ def blocks(
         token = start + tl.arange(0, 1)
         base = x + token.to(tl.int64) * WIDTH
         v = tl.zeros((NB, B), tl.float32)
-        for i in range(B):
-            source = block * B + i
-            if ORDER:
-                source = tl.load(order + source, mask=real, other=0).to(tl.int32)
-            known = real & (source < WIDTH)
-            value = tl.load(base + source, mask=known, other=0).to(tl.float32)
-            if SMOOTH:
-                value = tl.div_rn(value, tl.load(smooth + source, mask=known, other=1.0).to(tl.float32))
-            line = matrices + ((0 if SAME else block * B) + i + block * 0)[:, None] * B + inner[None, :]
-            v += value[:, None] * tl.load(line, mask=real[:, None], other=0).to(tl.float32)
+        for outer in range(0, B, UNROLL):
+            for step in tl.static_range(UNROLL):  # so that loads need not wait for each other
+                i = outer + step
+                source = block * B + i
+                if ORDER:
+                    source = tl.load(order + source, mask=real, other=0).to(tl.int32)
+                known = real & (source < WIDTH)
+                value = tl.load(base + source, mask=known, other=0).to(tl.float32)
+                if SMOOTH:
+                    value = tl.div_rn(value, tl.load(smooth + source, mask=known, other=1.0).to(tl.float32))
+                line = matrices + ((0 if SAME else block * B) + i + block * 0)[:, None] * B + inner[None, :]
+                v += value[:, None] * tl.load(line, mask=real[:, None], other=0).to(tl.float32)
         inside = (token < M)[:, None] & (channel < K)[None, :]
         _quantize(
             tl.reshape(v, (1, NB * B)), token, channel, inside, M, K, q, scale, zero, total, static_scale,

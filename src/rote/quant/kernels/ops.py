@@ -8,8 +8,8 @@ gradient (see :mod:`~rote.quant.gradients`). The parts are there for tests and m
 
 ``linear`` is one operator and not two also because its first kernel writes the zeros that its second one adds
 to. What the kernels do not do is done by torch inside of it: scales for groups of columns, which leave no
-single integer sum; rows that are too wide for a program; the row rotation behind the product; and float32
-inputs that are not quantized. On a CPU everything is torch, with the same integers.
+single integer sum; rows that are too wide for a program; large rotations; and float32 inputs that are not
+quantized. On a CPU everything is torch, with the same integers.
 """
 
 from __future__ import annotations
@@ -284,8 +284,18 @@ def linear_triton(
     factor = gemm.Factor(codes, w_scale, w_zero, w_sum, bias if whole else None, out)
     _multiply(x, smooth, stages, width, grid, [factor], tile)
     if not whole:
-        out = arithmetic.restore_rows(out, row_rotation, bias, features).to(x.dtype).contiguous()
+        out = _restored(out, row_rotation, bias, features, x.dtype)
     return out.reshape(*x.shape[:-1], features)
+
+
+def _restored(y: Tensor, rotation: Any, bias: Any, features: int, dtype: torch.dtype) -> Tensor:
+    """Rows of a product rotated back (a transform like any other), cut to size, with the bias."""
+    if rotation is not None and not transform.obstacle([rotation], y.shape[1]):
+        y, rotation = (
+            transform_triton(y, None, [rotation], y.shape[1], y.dtype if bias is not None else dtype),
+            None,
+        )
+    return arithmetic.restore_rows(y, rotation, bias, features).to(dtype).contiguous()
 
 
 def linears_triton(

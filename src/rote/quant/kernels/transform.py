@@ -184,9 +184,14 @@ def _launch(
     if piece.single:
         assert piece.second is not None
         programs = min(tokens, 8 * units)
-        warps = 8 if size * blocks > 4096 else 4
+        warps = 4 if size * blocks <= 2048 else 8 if size * blocks <= 8192 else 16
         kernels.blocks[(programs,)](
-            x=x, matrices=piece.second, SAME=piece.second.shape[0] == 1, num_warps=warps, **common
+            x=x,
+            matrices=piece.second,
+            SAME=piece.second.shape[0] == 1,
+            UNROLL=min(size, 16),
+            num_warps=warps,
+            **common,
         )
         return
     least = 1 if rotation is None else -(-TENSOR_CORE_BLOCK // blocks)
