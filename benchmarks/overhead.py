@@ -8,6 +8,7 @@ runs the operations too, so it is the difference to it that says what a call cos
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -179,6 +180,8 @@ def _compare(subject: str, measured: dict[str, dict[str, Any]], out: Outcome) ->
 def _add_peers(ways: dict[str, Call], subject: Subject, settings: Settings, out: Outcome) -> None:
     """PyTorch's own ways to a graph, where they work."""
     function, arguments = subject.function, subject.arguments
+    if isinstance(function, nn.Module):
+        function = copy.deepcopy(function)  # a module that it is given is changed in place
     try:
         samples = tuple(argument.clone() for argument in arguments)
         peer = torch.cuda.make_graphed_callables(function, samples)
