@@ -131,6 +131,8 @@ library.define(
     "-> Tensor"
 )
 library.define(f"linear(Tensor x, {LAYER}) -> Tensor")
+library.define(f"rounded_rows(Tensor x, {TRANSFORM}, {GRID}) -> Tensor")
+library.define("restored_rows(Tensor y, Tensor? row_rotation, Tensor? bias, int features) -> Tensor")
 library.define(f"linears(Tensor x, {GROUP}) -> Tensor[]")
 
 
@@ -149,6 +151,23 @@ def transform_torch(
 def quantize_torch(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any) -> Quantized:
     """Codes of transformed rows, by torch."""
     return arithmetic.quantize_rows(arithmetic.transform_rows(x, smooth, stages, width), *grid)
+
+
+def rounded_torch(
+    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
+    act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Any, act_zero: Any,
+) -> Tensor:  # fmt: skip
+    """What codes of transformed rows stand for, by torch; with scales of channels the codes themselves."""
+    grid = (act_bits, act_symmetric, act_clip, act_scale, act_zero)
+    codes, scale, zero, _ = quantize_torch(x, smooth, stages, width, *grid)
+    origin = zero[:, None] if zero.numel() else 0
+    return ((codes.float() - origin) * scale[:, None]).to(x.dtype)
+
+
+def restored_torch(y: Tensor, row_rotation: Any, bias: Any, features: int) -> Tensor:
+    """The output of a layer from that of its transformed weight, by torch."""
+    wide = y.to(torch.promote_types(y.dtype, torch.float32))
+    return arithmetic.restore_rows(wide, row_rotation, bias, features).to(y.dtype, copy=True).contiguous()
 
 
 def product_torch(
@@ -237,6 +256,24 @@ def quantize_triton(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int
     return target.rows, target.scale, target.zero, target.total
 
 
+def rounded_triton(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any) -> Tensor:
+    """What codes of transformed rows stand for, by Triton."""
+    if not transform.holds(width):
+        return rounded_torch(x, smooth, stages, width, *grid)
+    rows, smooth, stages = _left(x, smooth, stages, width)
+    target = transform.quantizing(rows, width, *grid, dtype=x.dtype)
+    if rows.shape[0]:
+        with torch.cuda.device_of(x):
+            transform.launch(rows, smooth, stages, target, None, False)
+    return target.rows
+
+
+def restored_triton(y: Tensor, row_rotation: Any, bias: Any, features: int) -> Tensor:
+    """The output of a layer from that of its transformed weight, by Triton."""
+    found = _restored(y, row_rotation, bias, features, y.dtype)
+    return found.clone() if found.data_ptr() == y.data_ptr() else found
+
+
 def product_triton(
     x: Tensor, scale: Tensor, zero: Tensor, total: Tensor,
     codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor, bias: Any, dtype: torch.dtype,
@@ -290,11 +327,11 @@ def linear_triton(
 
 def _restored(y: Tensor, rotation: Any, bias: Any, features: int, dtype: torch.dtype) -> Tensor:
     """Rows of a product rotated back (a transform like any other), cut to size, with the bias."""
-    if rotation is not None and not transform.obstacle([rotation], y.shape[1]):
-        y, rotation = (
-            transform_triton(y, None, [rotation], y.shape[1], y.dtype if bias is not None else dtype),
-            None,
-        )
+    if rotation is None or transform.obstacle([rotation], y.shape[1]):
+        y = y.to(torch.promote_types(y.dtype, torch.float32))
+    else:
+        wide = torch.float32 if bias is not None else dtype
+        y, rotation = transform_triton(y, None, [rotation], y.shape[1], wide), None
     return arithmetic.restore_rows(y, rotation, bias, features).to(dtype).contiguous()
 
 
@@ -365,6 +402,14 @@ def _fake_quantize(
     )
 
 
+def _fake_rounded(x: Tensor, smooth: Any, stages: Any, width: int, *grid: Any) -> Tensor:
+    return x.new_empty(x.numel() // x.shape[-1], width)
+
+
+def _fake_restored(y: Tensor, row_rotation: Any, bias: Any, features: int) -> Tensor:
+    return y.new_empty(y.shape[0], features)
+
+
 def _fake_product(x: Tensor, *rest: Any) -> Tensor:
     return x.new_empty(x.shape[0], rest[4].shape[0], dtype=rest[-1])
 
@@ -380,6 +425,8 @@ def _fake_linears(x: Tensor, *rest: Any) -> list[Tensor]:
 for _name, _torch, _triton, _fake in (
     ("transform_rows", transform_torch, transform_triton, _fake_transform),
     ("quantize_rows", quantize_torch, quantize_triton, _fake_quantize),
+    ("rounded_rows", rounded_torch, rounded_triton, _fake_rounded),
+    ("restored_rows", restored_torch, restored_triton, _fake_restored),
     ("product", product_torch, product_triton, _fake_product),
     ("linear", linear_torch, linear_triton, _fake_linear),
     ("linears", linears_torch, linears_triton, _fake_linears),
