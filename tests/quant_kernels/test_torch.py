@@ -77,23 +77,17 @@ def operators():
     rows = quantize_rows(x, change, grid)
     both, packed = cases.transform_arguments(change, grid), cases.weight_arguments(weight, None)
     names = torch.ops.rote_quant
+    group = cases.group_arguments(change, grid, [weight, weight], [None, None])
+    y = torch.randn(3, 64)
     return [
         pytest.param(names.transform_rows, (x, *both[:3], torch.float32), id="transform_rows"),
         pytest.param(names.quantize_rows, (x, *both), id="quantize_rows"),
         pytest.param(names.product, (*rows, *packed, torch.bfloat16), id="product"),
         pytest.param(names.linear, (x, *cases.layer_arguments(change, grid, weight)), id="linear"),
-        pytest.param(
-            names.linears,
-            (x, *cases.group_arguments(change, grid, [weight, weight], [None, None])),
-            id="linears",
-        ),
+        pytest.param(names.linears, (x, *group), id="linears"),
         pytest.param(names.rounded_rows, (x, *both), id="rounded_rows"),
-        pytest.param(
-            names.restored_rows,
-            (torch.randn(3, 64), cases.rotations(2, 32), torch.randn(50), 50),
-            id="rotated back",
-        ),
-        pytest.param(names.restored_rows, (torch.randn(3, 64), None, None, 64), id="nothing to restore"),
+        pytest.param(names.restored_rows, (y, cases.rotations(2, 32), torch.randn(50), 50), id="restored"),
+        pytest.param(names.restored_rows, (y, None, None, 64), id="nothing to restore"),
     ]
 
 

@@ -205,12 +205,13 @@ def _launch(
     elements = together * size * blocks
     programs = min(-(-tokens // together), units * max(1, _TILE // elements))
     split = rotation is not None and rotation.dtype != torch.bfloat16  # those take more registers
+    warps = 4 if elements <= 2048 and not split else 8 if elements <= _TILE else 16
     kernels.shared[(programs,)](
         x=x, T=together,
         r1=piece.first, r2=piece.second, R1=piece.first is not None, R2=piece.second is not None,
         SPLIT_X=x.dtype != torch.bfloat16 or smooth is not None,
         SPLIT_R=split, EXACT=exact,
-        num_warps=4 if elements <= 2048 and not split else 8 if elements <= _TILE else 16, num_stages=1, **common,
+        num_warps=warps, num_stages=1, **common,
     )  # fmt: skip
 
 
