@@ -30,12 +30,13 @@ from torch import Tensor
 from benchmarks import w4a8_peers
 from benchmarks.common import device_name, first_line, machine_state, versions
 from rote.quant.kernels import Activation, PackedWeight, Transform, ops, pack_weight
-from rote.quant.kernels.table import Tile, bucket, rule, slug
+from rote.quant.kernels.table import ADDITIONS, Tile, bucket, rule, slug
 
 WIDE = [(16384, 2048), (2048, 16384)]
-EXPERT = [(4096, 1024), (1024, 4096), (256, 2048)]
+EXPERT = [(8192, 1024), (2560, 1024), (1024, 2048), (1024, 4096)]
+"""Of PI0's action expert: gate and up, q and k and v, o, down."""
+
 ROWS = (1, 16, 51, 800)
-TUNED_ROWS = (1, 16, 51, 800, 256, 2048)
 BANDWIDTH = 4.3e12
 """Bytes per second that copies reach on an H200."""
 
@@ -159,6 +160,7 @@ def candidates(m: int, n: int, k: int, units: int) -> Iterator[Tile]:
         for bm, bn, stages, warps in (
             (64, 128, 4, 4), (64, 128, 4, 8), (64, 64, 4, 4), (128, 64, 4, 4), (128, 128, 3, 8),
             (128, 128, 4, 8), (128, 256, 3, 8), (256, 128, 3, 8), (64, 256, 4, 8), (128, 128, 3, 4),
+            (256, 64, 4, 4), (128, 64, 4, 8), (256, 128, 4, 8),
         ):  # fmt: skip
             for split in (1, 2, 4):
                 tile = Tile(bm, bn, 1, split, stages, warps)
@@ -174,6 +176,7 @@ def candidates(m: int, n: int, k: int, units: int) -> Iterator[Tile]:
                 tile = Tile(bm, bn, unroll, split, stages, warps)
                 programs = tile.tiles(m, n) * split
                 enough = programs >= min(0.45 * units, steps / unroll * tile.tiles(m, n) / 4)
+                enough &= split == 1 or split * m * n <= 4 * ADDITIONS
                 if enough and programs <= 4.5 * units and steps // unroll >= 2 * split:
                     yield tile
 
@@ -184,7 +187,8 @@ def tune(out: Path, deadline: float) -> dict[str, Any]:
     tiles: dict[str, dict[str, Any]] = {}
     log: list[dict[str, Any]] = []
     result = {"gpu": device.name, "slug": slug(device.name), "tiles": {"w4a8": tiles}}
-    for shapes, sizes in ((WIDE, TUNED_ROWS[:4]), (EXPERT, TUNED_ROWS[:4]), (WIDE + EXPERT, TUNED_ROWS[4:])):
+    most_wanted = ((EXPERT, (51,)), (WIDE, (51, 800, 16, 1)))
+    for shapes, sizes in (*most_wanted, (EXPERT, (1, 16, 800)), (WIDE + EXPERT, (256, 2048))):
         for n, k in shapes:
             layer = Layer.random(n, k)
             for m in sizes:
@@ -224,7 +228,7 @@ def tune_one(layer: Layer, m: int, units: int, deadline: float, log: list[dict[s
         return None
     ranked = sorted(times, key=times.__getitem__)
     log += [{"n": layer.n, "k": layer.k, "m": m, "us": times[tile], **tile.to_dict()} for tile in ranked[:5]]
-    best, late = ranked[0], next(tile for tile in ranked if not tile.pdl)
+    best, late = ranked[0], next((tile for tile in ranked if not tile.pdl), ranked[0])
     guess = times.get(rule(units, "w4a8", bucket(m), layer.n, layer.k), math.nan)
     print(
         f"N={layer.n} K={layer.k} M={m}: {times[best]:.2f} us, {best}; without pdl {times[late]:.2f} us; "

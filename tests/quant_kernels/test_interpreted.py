@@ -103,3 +103,20 @@ def test_layers_with_one_input(sizes: tuple[int, ...], tile: Tile, bias: bool):
         assert torch.equal(y, alone)
     expected = ops.linears_torch(x, *arguments)
     torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-2 * float(expected[0].abs().max()))
+
+
+@pytest.mark.parametrize("grid", ["symmetric", "asymmetric", "static", "channels"])
+def test_rows_that_are_rounded_and_stay_numbers(grid: str):
+    change = cases.transform_of("permute rotate each", 60, 64, 8, smooth=False)
+    arguments = cases.transform_arguments(change, cases.grid_of(grid, 64))
+    x = cases.rows_of(5, 60, torch.float32)
+    found, wanted = ops.rounded_triton(x, *arguments), ops.rounded_torch(x, *arguments)
+    apart = (found - wanted).abs() > 1e-5 * wanted.abs().max()
+    assert found.dtype == x.dtype and apart.float().mean() < 0.01, "ties at most"
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_rows_that_are_rotated_back(bias: bool):
+    y, rotation = torch.randn(5, 48), cases.rotations(3, 16)
+    arguments = (y, rotation, torch.randn(40) if bias else None, 40)
+    torch.testing.assert_close(ops.restored_triton(*arguments), ops.restored_torch(*arguments))

@@ -135,12 +135,19 @@ def _same_scales(module: nn.Module, names: Sequence[str]) -> bool:
 class _StandIn:
     """A module as its own forward sees it during one call."""
 
+    _module: nn.Module
+    _groups: Groups
+    _found: dict[tuple[str, ...], tuple[Tensor, int, list[Tensor]]]
+
     def __init__(self, module: nn.Module, groups: Groups) -> None:
-        vars(self).update(_module=module, _groups=groups, _found={})
+        # Not by vars(self): Dynamo of 2.11 does not trace that.
+        object.__setattr__(self, "_module", module)
+        object.__setattr__(self, "_groups", groups)
+        object.__setattr__(self, "_found", {})
 
     def __getattr__(self, name: str) -> Any:
-        module: nn.Module = vars(self)["_module"]
-        for group in vars(self)["_groups"]:
+        module = self._module
+        for group in self._groups:
             if name in group:
                 return _Member(self, group, group.index(name))
         value = getattr(module, name)
@@ -149,35 +156,35 @@ class _StandIn:
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(vars(self)["_module"], name, value)
+        setattr(self._module, name, value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return vars(self)["_module"](*args, **kwargs)
+        return self._module(*args, **kwargs)
 
 
 class _Member:
     """A layer of a group as the forward sees it."""
 
     def __init__(self, owner: _StandIn, group: tuple[str, ...], index: int) -> None:
-        self._owner, self._group, self._index = owner, group, index
+        self.owner, self.group, self.index = owner, group, index
 
-    def _layers(self) -> list[Any]:
-        module = vars(self._owner)["_module"]
-        return [getattr(module, name) for name in self._group]
+    def layers(self) -> list[Any]:
+        """The layers of the group."""
+        return [getattr(self.owner._module, name) for name in self.group]
 
     def __call__(self, x: Tensor) -> Tensor:
-        layers = self._layers()
-        found = vars(self._owner)["_found"]
-        at = found.get(self._group)
+        found = self.owner._found
+        at = found.get(self.group)
         version = _version(x)
         if at is None or at[0] is not x or at[1] != version:
+            layers = self.layers()
             if not all(_plain(layer) for layer in layers):
-                return layers[self._index](x)
-            at = found[self._group] = (x, version, together(layers, x))
-        return at[2][self._index]
+                return layers[self.index](x)
+            at = found[self.group] = (x, version, together(layers, x))
+        return at[2][self.index]
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._layers()[self._index], name)
+        return getattr(self.layers()[self.index], name)
 
 
 def _version(x: Tensor) -> int:

@@ -26,6 +26,7 @@ from .arithmetic import dense_weight, restore_rows, row_parameters
 from .buffers import FixedTypes, InputTransform
 from .config import UNQUANTIZED, DuQuantConfig
 from .grid import Grid
+from .kernels.transform import exact
 from .kernels.transform import obstacle as transform_obstacle
 from .packing import PACKED_BITS, codes_of, layout, layout_shape, pack, unpack
 from .paths import reference_rows
@@ -143,6 +144,8 @@ class DuQuantLinear(FixedTypes):
     def _run(self, x: Tensor) -> Tensor:
         if self.path == "kernel":
             return torch.ops.rote_quant.linear(x, *self.operands())
+        if self._goes_fast(x):
+            return self._run_fast(x)
         rows = pad_columns(x.reshape(-1, self.in_features), self.transform.width)
         if self.path == "reference":
             rows = reference_rows(rows, self.transform)
@@ -153,6 +156,29 @@ class DuQuantLinear(FixedTypes):
         y = F.linear(self.on_grid(rows, codes=self.folds or self._absorbs).to(weight.dtype), weight)
         y = restore_rows(y.to(rows.dtype), self.row_rotation, self.bias, self.out_features)
         return y.to(x.dtype).reshape(*x.shape[:-1], self.out_features)
+
+    def _goes_fast(self, x: Tensor) -> bool:
+        """Whether the fused path takes one launch for what is before the product, and one for what is behind.
+
+        Those are without a gradient, and their numbers are those of torch only for rotations in float32.
+        """
+        wanted = self.path == "fused" and x.is_cuda and self.config.act_bits < UNQUANTIZED
+        fits = x.dtype == self.marker.dtype and x.dtype in (torch.bfloat16, torch.float16)
+        if not (wanted and fits) or (torch.is_grad_enabled() and x.requires_grad):
+            return False
+        scaled = self.folds or self._absorbs or not self._per_channel
+        stages, width = self.transform.stages, self.transform.width
+        return scaled and exact(stages) and not transform_obstacle(stages, width)
+
+    def _run_fast(self, x: Tensor) -> Tensor:
+        rows = torch.ops.rote_quant.rounded_rows(x, *self.operands()[:8])
+        weight = self.weight_codes if self.dense is None else self.dense
+        if self.row_rotation is None:
+            y = F.linear(rows, weight, self.bias)
+        else:
+            y = F.linear(rows, weight)
+            y = torch.ops.rote_quant.restored_rows(y, self.row_rotation, self.bias, self.out_features)
+        return y.reshape(*x.shape[:-1], self.out_features)
 
     def on_grid(self, rows: Tensor, *, codes: bool = False) -> Tensor:
         """Transformed rows as their codes stand for them; or the codes, with scales left to the weight."""

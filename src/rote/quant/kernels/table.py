@@ -19,6 +19,10 @@ BUCKETS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 """Rows are rounded up to one of these to look tiles up; more than the last count as the last."""
 
 
+ADDITIONS = 1 << 19
+"""Atomic additions of a split sum that are worth it: some hundred thousand take a microsecond."""
+
+
 @dataclass(frozen=True)
 class Tile:
     """How one product is cut up.
@@ -98,18 +102,20 @@ def rule(units: int, kind: str, m: int, n: int, k: int) -> Tile:
     """Tiles by rule of thumb: enough programs to keep all multiprocessors loading, no more than that."""
     whole = kind.endswith("16")  # float sums depend on their order, so they are not split
     steps = -(-k // 128)
+    if whole:
+        bm = max(16, next((size for size in (16, 32, 64, 128) if m <= size), 128))
+        return Tile(bm, 64 if m <= 64 else 128, 1, 1, 3, 8 if m > 64 else 4)
     if m > 64:
-        bm = 128 if m > 128 else 64
-        base = Tile(bm, 128, 1, 1, 3 if kind != "w4a8" else 4, 8)
-        most = 2
+        base = Tile(128 if m > 128 else 64, 128, 1, 1, 4 if kind == "w4a8" else 3, 8)
     else:
         bm = next(size for size in (8, 16, 32, 64) if m <= size)
-        bm = max(bm, 16) if whole else bm
-        base = Tile(bm, 64 if m <= 16 else 128, 1, 1, 5 if bm <= 16 else 4, 4)
-        most = 16
-    if whole:
-        return Tile(base.bm, 64 if m <= 64 else 128, 1, 1, 3, base.warps)
+        base = Tile(bm, 64, 1, 1, 5 if bm <= 16 else 4, 4)
     split = 1
-    while 2 * split <= most and base.tiles(m, n) * split * 2 <= 2 * units and steps // (2 * split) >= 4:
+    while (
+        2 * base.tiles(m, n) * split <= (2 if m <= 16 else 1) * units
+        and steps // (2 * split) >= 4
+        and 2 * split * m * n <= ADDITIONS
+    ):
         split *= 2
-    return Tile(base.bm, base.bn, 1, split, base.stages, base.warps)
+    # With few rows, weights are fetched while the rows are transformed.
+    return replace(base, split=split, pdl=m <= 64)

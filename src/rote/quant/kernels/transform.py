@@ -101,16 +101,17 @@ def _shared(stage: Tensor) -> bool:
 
 
 def quantizing(
-    x: Tensor, width: int, bits: int, symmetric: bool, clip: float, scale: Any, zero: Any
-) -> Target:
-    """Room for the codes of some rows."""
+    x: Tensor, width: int, bits: int, symmetric: bool, clip: float, scale: Any, zero: Any,
+    dtype: torch.dtype = torch.int8,
+) -> Target:  # fmt: skip
+    """Room for the codes of some rows; in a floating type, for what the codes stand for."""
     tokens, grid, shifted = x.shape[0], Grid(bits, symmetric), has_zero(symmetric, scale)
     if scale is None:
         mode = _ASYMMETRIC if shifted else _SYMMETRIC
     else:
         mode = _FOLDED if scale.numel() > 1 else _STATIC
     return Target(
-        rows=x.new_empty(tokens, width, dtype=torch.int8),
+        rows=x.new_empty(tokens, width, dtype=dtype),
         scale=x.new_empty(tokens, dtype=torch.float32),
         zero=x.new_empty(tokens if shifted else 0, dtype=torch.int32),
         total=x.new_empty(tokens, dtype=torch.int32),
@@ -157,6 +158,11 @@ def obstacle(stages: Sequence[Tensor], width: int) -> str:
     return ""
 
 
+def exact(stages: Sequence[Tensor]) -> bool:
+    """Whether the kernels multiply in float32, and not on tensor cores with 16 bits of a number."""
+    return not any(_shared(stage) for stage in stages)
+
+
 def holds(width: int) -> bool:
     """Whether a program holds a row, so that kernels can quantize it."""
     return _power(width) <= WIDEST
@@ -198,12 +204,14 @@ def _launch(
     together = max(least, min(_TILE // (size * blocks), _power(bucket(tokens) // units + 1) // 2))
     elements = together * size * blocks
     programs = min(-(-tokens // together), units * max(1, _TILE // elements))
+    split = rotation is not None and rotation.dtype != torch.bfloat16  # those take more registers
+    warps = 4 if elements <= 2048 and not split else 8 if elements <= _TILE else 16
     kernels.shared[(programs,)](
         x=x, T=together,
         r1=piece.first, r2=piece.second, R1=piece.first is not None, R2=piece.second is not None,
         SPLIT_X=x.dtype != torch.bfloat16 or smooth is not None,
-        SPLIT_R=rotation is not None and rotation.dtype != torch.bfloat16, EXACT=exact,
-        num_warps=4 if elements <= 4096 else 8 if elements <= _TILE else 16, num_stages=1, **common,
+        SPLIT_R=split, EXACT=exact,
+        num_warps=warps, num_stages=1, **common,
     )  # fmt: skip
 
 

@@ -1,0 +1,104 @@
+"""The operators by torch: what runs on a CPU, and what the kernels are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import arithmetic
+from ..arithmetic import Quantized
+from ..config import UNQUANTIZED
+from ..packing import codes_of
+
+
+def transform_torch(
+    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, dtype: torch.dtype
+) -> Tensor:
+    """Transformed rows, by torch."""
+    rows = arithmetic.transform_rows(x, smooth, stages, width).to(dtype)
+    # An operator returns no view of its input.
+    return rows.clone() if rows.data_ptr() == x.data_ptr() else rows
+
+
+def quantize_torch(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any) -> Quantized:
+    """Codes of transformed rows, by torch."""
+    return arithmetic.quantize_rows(arithmetic.transform_rows(x, smooth, stages, width), *grid)
+
+
+def rounded_torch(
+    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
+    act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Any, act_zero: Any,
+) -> Tensor:  # fmt: skip
+    """What codes of transformed rows stand for, by torch; with scales of channels the codes themselves."""
+    grid = (act_bits, act_symmetric, act_clip, act_scale, act_zero)
+    codes, scale, zero, _ = quantize_torch(x, smooth, stages, width, *grid)
+    origin = zero[:, None] if zero.numel() else 0
+    return ((codes.float() - origin) * scale[:, None]).to(x.dtype)
+
+
+def restored_torch(y: Tensor, row_rotation: Any, bias: Any, features: int) -> Tensor:
+    """The output of a layer from that of its transformed weight, by torch."""
+    wide = y.to(torch.promote_types(y.dtype, torch.float32))
+    return arithmetic.restore_rows(wide, row_rotation, bias, features).to(y.dtype, copy=True).contiguous()
+
+
+def product_torch(
+    x: Tensor, scale: Tensor, zero: Tensor, total: Tensor,
+    codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor, bias: Any, dtype: torch.dtype,
+) -> Tensor:  # fmt: skip
+    """Codes times a weight, by torch."""
+    if dtype == torch.int32:
+        return arithmetic.int_matmul(x, codes_of(codes, x.shape[1]))
+    y = arithmetic.integer_product((x, scale, zero, total), codes, w_scale, w_zero, w_sum)
+    return arithmetic.restore_rows(y, None, bias, w_scale.shape[0]).to(dtype)
+
+
+def linear_torch(
+    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
+    act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Any, act_zero: Any,
+    codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor,
+    row_rotation: Any, bias: Any, features: int,
+) -> Tensor:  # fmt: skip
+    """A whole layer, by torch."""
+    rows = arithmetic.transform_rows(x, smooth, stages, width)
+    if act_bits >= UNQUANTIZED:
+        y = arithmetic.float_product(rows.to(x.dtype), codes, w_scale, w_zero)
+    else:
+        quantized = arithmetic.quantize_rows(rows, act_bits, act_symmetric, act_clip, act_scale, act_zero)
+        y = arithmetic.integer_product(quantized, codes, w_scale, w_zero, w_sum)
+    y = arithmetic.restore_rows(y, row_rotation, bias, features).to(x.dtype).contiguous()
+    return y.reshape(*x.shape[:-1], features)
+
+
+def linears_torch(
+    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
+    act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Any, act_zero: Any,
+    codes: Sequence[Tensor], w_scale: Sequence[Tensor], w_zero: Sequence[Tensor], w_sum: Sequence[Tensor],
+    bias: Sequence[Tensor],
+) -> list[Tensor]:  # fmt: skip
+    """Layers with the same input, by torch: the transform once, then one product after the other."""
+    rows = arithmetic.transform_rows(x, smooth, stages, width)
+    found: list[Tensor] = []
+    quantized: Quantized | None = None
+    if act_bits < UNQUANTIZED:
+        quantized = arithmetic.quantize_rows(rows, act_bits, act_symmetric, act_clip, act_scale, act_zero)
+    for packed, scale, zero, sums, added in members(codes, w_scale, w_zero, w_sum, bias):
+        if quantized is None:
+            y = arithmetic.float_product(rows.to(x.dtype), packed, scale, zero)
+        else:
+            y = arithmetic.integer_product(quantized, packed, scale, zero, sums)
+        y = arithmetic.restore_rows(y, None, added, len(scale)).to(x.dtype).contiguous()
+        found.append(y.reshape(*x.shape[:-1], len(scale)))
+    return found
+
+
+def members(
+    codes: Sequence[Tensor], w_scale: Sequence[Tensor], w_zero: Sequence[Tensor], w_sum: Sequence[Tensor],
+    bias: Sequence[Tensor],
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]]:  # fmt: skip
+    """Codes, scale, zero points, sums and bias of each layer."""
+    none = [None] * len(codes)
+    return zip(codes, w_scale, w_zero or none, w_sum, bias or none, strict=True)
