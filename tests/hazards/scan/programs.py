@@ -35,7 +35,7 @@ class Attention(nn.Module):
         self.q, self.scale = nn.Linear(width, width), width**-0.5
         self.debug = debug
         self.calls = 0
-        self.history = []
+        self.history, self.tables, self.once = [], {}, None
         self.register_buffer("limit", torch.ones(()))
 
     def forward(self, x, mask=None, positions: Tensor | None = None, steps: int = 3):
@@ -48,7 +48,7 @@ class Attention(nn.Module):
         if x.shape[0] > 4 or len(x) == 2 or x.dim() > 3 or x.requires_grad or x.is_cuda:
             x = x.reshape(-1, x.shape[-1])
         q = self.q(x) * self.scale
-        q = self.helper(q)
+        q = self.helper(q) + self.table(x, x.shape[0])
         for _ in range(steps):
             q = q / 2
         self.history.append(q)  # RT201
@@ -60,6 +60,13 @@ class Attention(nn.Module):
             raise ValueError(f"too large: {q.max()}")
         assert (q > 0).all(), "negative"  # RT101
         return q if positions is None else q[:, positions]
+
+    def table(self, x, size):
+        if size not in self.tables:
+            self.tables[size] = x.exp()  # RT213
+        if self.once is None:
+            self.once = x.exp()  # RT213
+        return self.tables[size]
 
     def helper(self, y):
         n = int(y.sum())  # RT101
