@@ -16,6 +16,7 @@ from ..hazards.findings import Findings
 from ..hazards.ignores import without_ignored
 from ..hazards.scan import scan
 from .failures import UNABLE, told
+from .fixing import offer
 from .target import load
 
 
@@ -28,6 +29,11 @@ def check(
         bool, typer.Option("--real", help="Run on real CPU tensors, where branches depend on values.")
     ] = False,
     static: Annotated[bool, typer.Option("--static", help="Only read the source.")] = False,
+    fix: Annotated[
+        bool,
+        typer.Option("--fix", help="With --static: show what can be fixed as a diff, ask, and write it."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --fix: do not ask.")] = False,
     json: Annotated[Path | None, typer.Option(help="Write the findings there as JSON.")] = None,
     sarif: Annotated[Path | None, typer.Option(help="Write the findings there as SARIF.")] = None,
     known: Annotated[
@@ -49,6 +55,10 @@ def check(
             raise MisuseError("--write-baseline needs --baseline FILE")
         if static and real:
             raise MisuseError("--static only reads the source, --real runs it: give one of them")
+        if fix and not static:
+            raise MisuseError("--fix rewrites files: give it with --static and files or folders")
+        if fix:
+            offer([Path(path) for path in target], agreed=yes)
         checked = [_static(target)] if static else [_trial(name, arg or [], real, timeout) for name in target]
         found = [finding for findings in checked for finding in findings]
         if write_baseline and known is not None:

@@ -40,6 +40,7 @@ _SHAPED = {
 }
 _COMPARED = frozenset({"torch.equal", "torch.allclose", "torch.is_nonzero"})
 _CONVERSIONS = frozenset({"int", "float", "bool", "complex", "round"})
+_MOSTLY_TENSORS = ("torch.ops.", "torch.func.", "torch.autograd.grad", "torch.utils.checkpoint.")
 _MATH = ("math.", "cmath.")
 _OBJECTS = {
     "torch.Generator": Kind.GENERATOR, "torch.cuda.Stream": Kind.STREAM, "torch.Stream": Kind.STREAM,
@@ -163,7 +164,7 @@ def _torch(reader: Reader, node: ast.Call, dotted: str, values: list[Value]) -> 
         return _operation(reader, name, values)
     if space in ("torch.nn.functional", "torch.special", "torch.linalg", "torch.fft", "torch.sparse"):
         return TENSOR
-    return MAYBE if dotted.startswith(("torch.ops.", "torch.func.", "torch.autograd.grad")) else UNKNOWN
+    return MAYBE if dotted.startswith(_MOSTLY_TENSORS) else UNKNOWN
 
 
 def _operation(reader: Reader, name: str, values: list[Value]) -> Value:

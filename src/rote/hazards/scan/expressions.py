@@ -143,7 +143,9 @@ def _compare(reader: Reader, node: ast.Compare) -> Value:
         return NUMBER
     tensors = [value for value in values if value.is_tensor]
     if not tensors:
-        return UNKNOWN if any(v.kind in (Kind.UNKNOWN, Kind.MAYBE, Kind.ARRAY) for v in values) else NUMBER
+        if any(value.kind is Kind.MAYBE for value in values):
+            return MAYBE
+        return UNKNOWN if any(value.kind in (Kind.UNKNOWN, Kind.ARRAY) for value in values) else NUMBER
     if len(node.ops) > 1 and any(value.on_device for value in tensors):
         reads.read(reader, node, f"{reader.says(node)} is two comparisons, the first of which is read")
     host = all(value.host for value in tensors)

@@ -17,7 +17,9 @@ from .values import (
     MAYBE,
     NUMBER,
     SHAPE,
+    SHARED_NAMES,
     TENSOR,
+    TENSOR_NAMES,
     UNKNOWN,
     Kind,
     Value,
@@ -125,6 +127,10 @@ def _of_tensor(
         return TENSOR
     if name in ("cpu", "cuda", "to", "type_as"):
         return _moved(reader, node, func, base, values)
+    if base.kind is Kind.MAYBE and (
+        name in TENSOR_NAMES - SHARED_NAMES or name in ("register_hook", "retain_grad")
+    ):
+        base = TENSOR  # nothing else has such methods
     if not base.is_tensor:
         return None
     if name in ("size", "stride"):

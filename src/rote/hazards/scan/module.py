@@ -52,11 +52,12 @@ class _File:
 
     def read(self) -> list[Finding]:
         """All findings."""
-        top = Reader(self._program, None, {}, self._report).read()
+        read = Reader(self._program, None, {}, self._report).read().env
+        top = {name: value._replace(local=False) for name, value in read.items()}
         for owner in self._program.classes.values():
             self._attributes(owner)
         for function in self._program.functions:
-            outside = {**top.env, **self._outer(function, top.env)}
+            outside = {**top, **self._outer(function, top)}
             env = self._read(function, outside)
             whole_function(self._program, function, {**outside, **env}, self._report)
         if self._whole:

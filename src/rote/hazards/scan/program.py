@@ -26,10 +26,11 @@ Entries = Set[tuple[str, int]]
 
 _ENTRIES = ("forward",)
 _SETUP = (
-    "main", "test", "load", "save", "init", "reset", "collate", "plot", "convert", "bench",
-    "extra_repr", "from_", "export", "validate", "check", "compare", "train", "evaluate", "show", "log",
-    "print", "draw", "visualize", "assert", "checkpoint_filter", "resample", "resize_pos", "resize_rel",
-    "remap", "preprocess", "postprocess", "post_process", "tie_weights",
+    "main", "test", "load", "save", "init", "reset", "collate", "plot", "convert", "extra_repr",
+    "export", "validate", "check", "compare", "train", "evaluate", "show", "log", "print", "draw",
+    "visualize", "assert", "checkpoint_filter", "resample", "resize_pos", "resize_rel", "remap",
+    "preprocess", "postprocess", "post_process", "tie_weights", "from", "bench", "benchmark", "tests",
+    "initialize", "reset_parameters", "training", "evaluation",
 )  # fmt: skip
 _BASES = ("Module", "Model", "Layer", "Block", "Mixin", "Module2d", "Net", "Head", "Encoder", "Decoder")
 
@@ -284,7 +285,7 @@ class Program:
     def _is_setup(self, function: Function) -> bool:
         """Whether a function by its name or its doing is not part of a call."""
         name = function.name.lstrip("_")
-        if function.name.startswith("__") or name.startswith(_SETUP):
+        if function.name.startswith("__") or any(f"{name}_".startswith(f"{word}_") for word in _SETUP):
             return True
         return any(
             isinstance(node, (ast.Attribute, ast.Name)) and self.names.resolve(node) in CAPTURES | GRAPHERS

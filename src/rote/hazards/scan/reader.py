@@ -189,16 +189,23 @@ class Reader:
 
     def _loop(self, node: ast.For | ast.AsyncFor) -> None:
         items = self.evaluate(node.iter)
-        item = UNKNOWN
-        if items.is_tensor:
-            item = items._replace(argument="")
-        elif items.kind in (Kind.SHAPE, Kind.NUMBER):
-            item = NUMBER
-        elif items.kind is Kind.MAYBE:
-            item = MAYBE
-        stores.bind(self, node.target, item)
+        several = self._in_step(node.iter)
+        if isinstance(node.target, ast.Tuple) and len(node.target.elts) == len(several):
+            for target, value in zip(node.target.elts, several, strict=True):
+                stores.bind(self, target, value)
+        else:
+            stores.bind(self, node.target, _item_of(items))
         self.block(node.body)
         self.block(node.orelse)
+
+    def _in_step(self, node: ast.expr) -> list[Value]:
+        """What the items of ``enumerate(x)`` and ``zip(x, y)`` are."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            return []
+        values = [_item_of(self.evaluate(part)) for part in node.args]
+        if node.func.id == "enumerate":
+            return [NUMBER, *values[:1]]
+        return values if node.func.id == "zip" else []
 
     def _with(self, node: ast.With | ast.AsyncWith) -> None:
         captures = False
@@ -218,6 +225,15 @@ class Reader:
     def says(self, node: ast.AST) -> str:
         """An expression as text for a message."""
         return text_of(node)
+
+
+def _item_of(items: Value) -> Value:
+    """What an item of something is."""
+    if items.is_tensor:
+        return items._replace(argument="")
+    if items.kind in (Kind.SHAPE, Kind.NUMBER, Kind.LIST):
+        return NUMBER
+    return MAYBE if items.kind is Kind.MAYBE else UNKNOWN
 
 
 def _leaves(body: list[ast.stmt]) -> bool:

@@ -62,9 +62,9 @@ def selected(reader: Reader, node: ast.expr, mask: ast.expr) -> None:
 
 
 def is_mask(reader: Reader, part: ast.expr) -> bool:
-    """Whether an index is a mask: known to be one, or an argument of unknown type that is called so."""
+    """Whether an index is a mask: known to be one, or of unknown type and called so."""
     value = reader.evaluate(part)
-    if value.kind is Kind.UNKNOWN and isinstance(part, ast.Name) and value.argument:
+    if value.kind in (Kind.UNKNOWN, Kind.MAYBE) and isinstance(part, ast.Name):
         return is_mask_name(part.id)
     return value.is_tensor and value.mask
 

@@ -96,10 +96,16 @@ def lazily_made(reader: Reader, node: ast.If) -> set[str]:
     found: set[str] = set()
     for statement in node.body:
         for each in ast.walk(statement):
-            if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
-                name = self_attribute(each, reader.self_name)
+            if isinstance(each, (ast.Attribute, ast.Subscript)) and isinstance(each.ctx, ast.Store):
+                stored = each.value if isinstance(each, ast.Subscript) else each
+                name = self_attribute(stored, reader.self_name)
                 owner = reader.self_name
-                asked = (f"{owner}.{name} is None", f"not hasattr({owner}, '{name}')", f"not {owner}.{name}")
+                asked = (
+                    f"not in {owner}.{name}",
+                    f"{owner}.{name} is None",
+                    f"not hasattr({owner}, '{name}')",
+                    f"not {owner}.{name}",
+                )
                 if name and (
                     any(part in text for part in asked) or f"getattr({owner}, '{name}', None) is None" in text
                 ):
@@ -214,7 +220,9 @@ def _container(reader: Reader, node: ast.expr, text: str, base_node: ast.expr, b
     if not root or base.local or base.kind in (Kind.TENSOR, Kind.MODULE, Kind.ARRAY, Kind.MAYBE):
         return
     if self_attribute(base_node, reader.self_name):
-        if base.kind in (Kind.CONTAINER, Kind.LIST):
+        if self_attribute(base_node, reader.self_name) in reader.lazy:
+            reader.found(LAZY_STATE, node, f"{text} is made in the first call that needs it")
+        elif base.kind in (Kind.CONTAINER, Kind.LIST):
             reader.found(STATE_CHANGES, node, f"{text} changes a container that the module keeps")
     elif root == reader.self_name or reader.is_local(root):
         return
