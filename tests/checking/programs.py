@@ -127,6 +127,14 @@ def printed():
 
 
 @program
+def a_value_in_a_text():
+    def fn(x):
+        return x * 2, f"the sum is {x.sum():.2f}", f"{x[0]:.1f}"  # RT101
+
+    return fn, torch.randn(4)
+
+
+@program
 def through_numpy():
     def fn(x):
         array = numpy.sort((x * 2).cpu().numpy())  # RT121
@@ -322,6 +330,22 @@ def argument_written():
         return cache.sum()
 
     return fn, torch.randn(4), torch.zeros(2, 4)
+
+
+@program
+def argument_turned():
+    def fn(x):  # RT504
+        return x.t_() * 2  # RT333
+
+    return fn, torch.randn(4, 4)
+
+
+@program
+def argument_resized():
+    def fn(x, out):  # RT504
+        return torch.add(x, 1, out=out)  # RT333
+
+    return fn, torch.randn(4), torch.empty(0)
 
 
 # ---------------------------------------------------------------------- host random numbers, time, seeds

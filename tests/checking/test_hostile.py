@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 import time
@@ -178,6 +179,23 @@ def test_a_large_model_needs_no_memory():
             return nn.Sequential(*layers), (torch.randn(1, 16384, dtype=torch.bfloat16),), {}
 
     assert check_work(build).ok
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 4e6  # kB, of the largest child
+
+
+def test_weights_that_are_loaded(tmp_path):
+    model = nn.Linear(4, 4)
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+
+    def build():
+        moved = nn.Linear(4, 4).to("cuda")
+        weights = torch.load(tmp_path / "weights.pt", map_location="cuda")
+        assert weights["weight"].is_cuda
+        moved.load_state_dict(weights)
+        moved.load_state_dict(torch.load(tmp_path / "weights.pt", map_location="cpu"))
+        return moved, (torch.randn(2, 4, device="cuda"),), {}
+
+    findings = check_work(build)
+    assert findings.ok and findings.operations, str(findings)
 
 
 def test_a_model_made_on_the_host_and_moved():

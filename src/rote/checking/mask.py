@@ -68,6 +68,7 @@ class Mask(TorchFunctionMode):
             _Tensor.__dlpack__: self._dlpack,
             torch.to_dlpack: self._dlpack,
             _Tensor.__repr__: self._repr,
+            _Tensor.__format__: self._format,
             _Tensor.__deepcopy__: self._deepcopy,
             _Tensor.data_ptr: self._data_ptr,
             _Tensor.pin_memory: self._pin,
@@ -218,6 +219,11 @@ class Mask(TorchFunctionMode):
         if self._lies_there(tensor):
             self._note(rules.PRINTED, "a tensor is turned into text, which reads its values", tensor)
         return f"tensor(..., size={tuple(tensor.shape)}, dtype={tensor.dtype})"
+
+    def _format(self, func: Any, tensor: Any, spec: str) -> str:
+        if not isinstance(tensor, FakeTensor) and not self._lies_there(tensor):
+            return func(tensor, spec)
+        return format(tensor.item(), spec) if not tensor.dim() else self._repr(_Tensor.__repr__, tensor)
 
     def _data_ptr(self, func: Any, tensor: Any) -> int:
         if not self._lies_there(tensor):

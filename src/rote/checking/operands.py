@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -27,8 +28,9 @@ def replaced(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
         return [replaced(item, change) for item in cast("list[Any]", value)]
     if type(value) is tuple:
         return tuple([replaced(item, change) for item in cast("tuple[Any, ...]", value)])
-    if type(value) is dict:
-        return {key: replaced(item, change) for key, item in cast("dict[Any, Any]", value).items()}
+    if type(value) in (dict, OrderedDict):
+        items = cast("dict[Any, Any]", value).items()
+        return type(value)((key, replaced(item, change)) for key, item in items)
     return value
 
 

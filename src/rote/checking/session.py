@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -20,18 +20,17 @@ import torch
 
 from ..base.errors import EnvironmentError_, MisuseError
 from ..base.location import Site, is_internal, traceback_site
-from ..hazards import rules
 from ..hazards.finding import Finding
 from ..hazards.rules import Rule
 from ..hazards.rules import trial as trial_rules
 from ..recording.run import HostRandom
-from ..signature.ambient import Ambient, explain_ambient, read_ambient
 from ..signature.leaves import Spec, flatten, paths, unflatten
 from ..signature.state import Snapshot, StateWalk
 from . import compare
 from .isolation import TimeUp
 from .notes import Note, Notes
 from .places import Place
+from .surroundings import Surroundings
 from .watched import WatchedCode
 
 Work = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -157,11 +156,11 @@ class Session:
         self._stage.begin(wanted)
         self._noted.append(self._stage.notes)
         args, kwargs = unflatten(self._spec, iter(self._leaves))
-        random, ambient = HostRandom.read(), read_ambient()
+        surroundings = Surroundings(self._spec, self._leaves, self._names)
         watching = self._executed if first else _Unwatched()
         with watching, self._stage.modes():
             value = run_once(self._function, args, kwargs)
-        effects = self._effects(args, kwargs, ambient, value)
+        effects = surroundings.effects(args, kwargs, value)
         after_random = HostRandom.read()
         self._codes = list(self._executed.globals)
         leaves: list[Any] = []
@@ -171,22 +170,7 @@ class Session:
         if first:
             before = after  # the globals of code that had not run were not known before
         notes, trace = self._stage.notes, self._stage.trace
-        return Run(notes, trace, before, after, (random, after_random), plain, effects)
-
-    def _effects(self, args: Any, kwargs: Any, ambient: Ambient, value: Any) -> list[tuple[Rule, str]]:
-        """What a call did to the containers among its arguments, and to modes."""
-        found: list[tuple[Rule, str]] = []
-        leaves: list[Any] = []
-        spec = flatten((args, kwargs), leaves)
-        if spec != self._spec or any(a is not b for a, b in zip(leaves, self._leaves, strict=True)):
-            found.append((rules.ARGUMENT_CHANGED, "the call stores something in one of its arguments"))
-        if isinstance(value, Iterator):
-            text = f"the call returns a {type(value).__name__}, which runs when the call is over"
-            found.append((rules.OPAQUE_OUTPUT, text))
-        changed = explain_ambient(ambient, read_ambient())
-        if changed is not None:
-            found.append((rules.AMBIENT_CHANGES, f"the call leaves another mode: {changed}"))
-        return found
+        return Run(notes, trace, before, after, (surroundings.random, after_random), plain, effects)
 
     def _walk(self) -> Snapshot:
         opaque = [

@@ -20,6 +20,7 @@ from ..hazards.finding import Severity
 from ..hazards.rules import trial as trial_rules
 from .compat import PRETENDED
 from .mask import to_cuda, to_pretended
+from .operands import replaced
 from .trial import Trial
 
 MEMORY = 80 * 1024**3
@@ -167,6 +168,7 @@ def install(trial: Trial) -> None:
     _install_seeds(trial)
     _install_devices()
     _install_autocast()
+    _install_loading()
     _install_modules()
     _install_optimizers(trial)
     _install_launches(trial)
@@ -265,6 +267,21 @@ def _renaming(function: Callable[..., Any], default: tuple[str, ...]) -> Callabl
         return function(*[_named(arg) if isinstance(arg, str) else arg for arg in args])
 
     return call
+
+
+def _install_loading() -> None:
+    """``torch.load(map_location="cuda")`` moves storages, which no mode sees: load, then move tensors."""
+    original: Any = torch.load
+
+    def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        named = isinstance(map_location, (str, torch.device))
+        target = to_pretended(torch.device(map_location)) if named else None
+        loaded = original(f, "cpu", *args, **kwargs)
+        if target is None or target.type != PRETENDED:
+            return loaded
+        return replaced(loaded, lambda tensor: tensor.to(target))
+
+    torch.load = load
 
 
 def _install_modules() -> None:
