@@ -13,7 +13,7 @@ import torch
 from rote.base.errors import EnvironmentError_, MisuseError
 from rote.hazards import fix as fixes
 from rote.hazards.fix import fix, fix_text, write
-from rote.hazards.scan import scan_text
+from rote.hazards.scan import scan, scan_text
 
 pytest.importorskip("libcst")
 
@@ -295,6 +295,16 @@ def test_a_file_that_changed_meanwhile_is_not_written(tmp_path):
     found = fix([bad])
     bad.write_text("x = 1\n")
     assert write(found) == 0 and bad.read_text() == "x = 1\n"
+
+
+@pytest.mark.parametrize(("mark", "end"), [("\ufeff", "\n"), ("", "\r\n"), ("\ufeff", "\r\n")])
+def test_line_ends_and_byte_order_marks_stay(tmp_path, mark, end):
+    before = mark + source(CERTAIN["number"][0]).replace("\n", end)
+    file = tmp_path / "bad.py"
+    file.write_bytes(before.encode())
+    assert write(fix([file])) == 1
+    assert file.read_bytes() == before.replace("torch.tensor(", "torch.full((), ").encode()
+    assert not scan([file])
 
 
 def test_what_is_no_python(tmp_path):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...base.errors import EnvironmentError_
+from ...base.errors import EnvironmentError_, MisuseError
 from ..finding import Finding
 from ..scan import scan_text
 from ..scan.files import python_files
@@ -61,7 +61,8 @@ def fix_text(text: str, file: str) -> Fix:
         EnvironmentError_: ``libcst`` is not installed.
     """
     rewrite = _rewriter()
-    after, fixed = text, list[Finding]()
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    after, fixed = text.removeprefix(mark), list[Finding]()
     for _ in range(ROUNDS):
         found = scan_text(after, file)
         new, done = rewrite(after, found)
@@ -69,7 +70,7 @@ def fix_text(text: str, file: str) -> Fix:
             break
         after = new
         fixed.extend(done)
-    return Fix(file, text, after, tuple(fixed))
+    return Fix(file, text, mark + after, tuple(fixed))
 
 
 def fix(paths: Iterable[Path]) -> list[Fix]:
@@ -82,7 +83,7 @@ def fix(paths: Iterable[Path]) -> list[Fix]:
         MisuseError: There is no such path, or a file is not Python.
         EnvironmentError_: ``libcst`` is not installed.
     """
-    fixes = (fix_text(file.read_text("utf-8"), str(file)) for file in python_files(paths))
+    fixes = (fix_text(_read(file), str(file)) for file in python_files(paths))
     return [each for each in fixes if each.after != each.before]
 
 
@@ -94,10 +95,19 @@ def write(fixes: Iterable[Fix]) -> int:
     written = 0
     for each in fixes:
         path = Path(each.file)
-        if path.read_text("utf-8") == each.before:
-            path.write_text(each.after, "utf-8")
+        if _read(path) == each.before:
+            path.write_text(each.after, "utf-8", newline="")
             written += 1
     return written
+
+
+def _read(path: Path) -> str:
+    """The text with its line ends as they are."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise MisuseError(f"{path}: this is not Python in UTF-8: {error}") from error
 
 
 def _rewriter() -> Any:

@@ -4,7 +4,10 @@
 of it later in ``forward`` becomes the local name: the call computes exactly what it did, with its gradients,
 and who looks at the layer sees the value of the last call. It is done only where the value has no dimensions,
 the attribute is private, assigned once and not looked at elsewhere in the file, and ``__init__`` makes other
-state of the module as well (so that somebody moves the module to its device).
+state of the module as well (so that somebody moves it to its device).
+
+What it does not know: a module made under ``torch.inference_mode`` and called outside of it refuses the
+update, and so does ``vmap`` over the layer.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def scan_callable(target: Callable[..., Any]) -> list[Finding]:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text("utf-8")
+        return file.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
         raise MisuseError(f"{file}: this is not Python in UTF-8: {error}") from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 BUILTINS = frozenset({
     "print", "int", "float", "bool", "complex", "round", "str", "repr", "format", "len", "range", "list",
@@ -39,10 +38,6 @@ class Names:
                 module = "." * node.level + (node.module or "")
                 for alias in node.names:
                     self._known[alias.asname or alias.name] = f"{module}.{alias.name}"
-
-    def imported(self) -> Iterator[str]:
-        """The dotted names that are imported."""
-        yield from self._known.values()
 
     def resolve(self, node: ast.expr) -> str:
         """The dotted name of an expression, as it was imported; empty if it is none.

@@ -135,13 +135,12 @@ TENSOR_NAMES = frozenset({
     "max", "min", "any", "all", "to_sparse", "register_hook", "isnan", "isinf", "isfinite", "backward",
     "sin", "cos", "round", "bincount",
 })  # fmt: skip
-"""Attributes that speak for a tensor; common ones of other types (``split``, ``sort``) count where they are
-called with what a tensor takes, see :func:`~.evidence.tensor_parameters`."""
+"""Attributes and methods that speak for a tensor."""
 
 SHARED_NAMES = frozenset(
     {"split", "sort", "size", "to", "log", "max", "min", "float", "round", "name", "type"}
 )
-"""Of those, names that other types have too."""
+"""Of those, the ones that text, lists, files and modules have too: they speak for nothing by themselves."""
 
 COUNTING = frozenset({
     "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "ASGD", "Adadelta", "Adagrad",
