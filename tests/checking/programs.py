@@ -526,6 +526,34 @@ def a_recurrent_layer():
     return nn.LSTM(4, 8, batch_first=True), torch.randn(2, 3, 4)
 
 
+@program
+def a_gated_recurrent_layer():
+    layer = nn.GRU(4, 8)
+
+    def step(x):
+        layer.zero_grad()
+        layer(x)[0].sum().backward()
+        return layer.weight_hh_l0.grad
+
+    return step, torch.randn(2, 3, 4)
+
+
+@program
+def list_as_an_index():
+    def fn(x, table):
+        return x[[0, 2]] + x[:, [1]].sum() + table[0]  # RT126
+
+    return fn, torch.randn(3, 4), [1.0]
+
+
+@program
+def a_numpy_array_becomes_a_tensor():
+    def fn(x, array):
+        return x + torch.as_tensor(array, device=x.device)  # RT123
+
+    return fn, torch.randn(4), numpy.ones(4, dtype=numpy.float32)
+
+
 @on_real_tensors
 def convolutions():
     layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1))

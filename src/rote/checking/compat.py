@@ -156,3 +156,8 @@ def show_devices(visible: Callable[[], bool]) -> None:
     FakeTensor.device = property(device)
     if "tolist" in vars(FakeTensor):
         del FakeTensor.tolist
+
+
+def make_fake_mode() -> Any:
+    """A fake mode that takes real host tensors as operands."""
+    return FakeTensorMode(allow_non_fake_inputs=True)

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from .operands import tensors_in
+from .invented import LARGEST, host_copy
+from .operands import replaced, tensors_in
 
 _aten = torch.ops.aten
 _long = torch.long
@@ -43,6 +44,19 @@ def largest(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
 
 
+def of_host_kernel(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What an operation's kernel for the host returns for ones; None if there is none, or they are many."""
+    if sum(tensor.numel() for tensor in tensors_in(args, kwargs)) > LARGEST:
+        return None
+    operands, options = replaced(args, host_copy), replaced({**kwargs}, host_copy)
+    if "device" in options:
+        options["device"] = torch.device("cpu")
+    try:
+        return func(*operands, **options)
+    except Exception:  # it has no host kernel, or not for ones
+        return None
+
+
 def _nonzero(x: torch.Tensor) -> torch.Tensor:
     return x.new_empty((x.numel(), x.dim()), dtype=_long)
 
@@ -69,6 +83,17 @@ def _bincount(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: i
     return (x if weights is None else weights).new_empty(max(minlength, 1))
 
 
+def _gru_cell(gates: torch.Tensor, hidden: torch.Tensor, h: torch.Tensor, *biases: Any) -> Any:
+    return h.new_empty(h.shape), h.new_empty((h.shape[0], 5 * h.shape[1]))
+
+
+def _gru_cell_backward(gradient: torch.Tensor, workspace: torch.Tensor, has_bias: bool) -> Any:
+    size, width = gradient.shape
+    gates = [gradient.new_empty((size, 3 * width)) for _ in range(2)]
+    biases = [gradient.new_empty(3 * width) if has_bias else None for _ in range(2)]
+    return (*gates, gradient.new_empty(gradient.shape), *biases)
+
+
 _LARGEST: dict[Any, Callable[..., Any]] = {
     _aten.nonzero.default: _nonzero,
     _aten.argwhere.default: _nonzero,
@@ -80,4 +105,6 @@ _LARGEST: dict[Any, Callable[..., Any]] = {
     _aten.unique_dim_consecutive.default: _unique_dim,
     _aten.repeat_interleave.Tensor: _repeat_interleave,
     _aten.bincount.default: _bincount,
+    _aten._thnn_fused_gru_cell.default: _gru_cell,  # fixed shapes, but nobody wrote them for fake tensors
+    _aten._thnn_fused_gru_cell_backward.default: _gru_cell_backward,
 }

@@ -16,7 +16,7 @@ from .mask import Mask
 from .notes import Notes
 from .places import Place
 from .standins import StandIns
-from .trial import Trial, make_fake_mode
+from .trial import Trial
 
 
 class FakeStage:
@@ -25,7 +25,7 @@ class FakeStage:
     def __init__(self) -> None:
         compat.register_device()
         self._inventor = Inventor()
-        self._standins = StandIns(make_fake_mode())
+        self._standins = StandIns(compat.make_fake_mode())
         self._trial = Trial(self._standins, self._inventor)
         self._mask = Mask(self._trial)
         self._draws = Draws()

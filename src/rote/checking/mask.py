@@ -79,6 +79,9 @@ class Mask(TorchFunctionMode):
             torch.tensor: self._build,
             torch.as_tensor: self._build,
             torch.asarray: self._build,
+            torch.from_numpy: self._from_numpy,
+            _Tensor.__getitem__: self._indexed,
+            _Tensor.__setitem__: self._indexed,
         }
 
     def __torch_function__(
@@ -148,7 +151,7 @@ class Mask(TorchFunctionMode):
         target = device if device is not None else to_pretended(default_device())
         if target is None or torch.device(target).type != PRETENDED:
             return func(*args, **kwargs, **({} if device is None else {"device": device}))
-        with torch.device("cpu"):
+        with torch.device("cpu"), self._trial.aside():
             tensor = func(*args, **kwargs)
         return self._placed(func.__name__, tensor, isinstance(data, numpy.ndarray))
 
@@ -157,23 +160,52 @@ class Mask(TorchFunctionMode):
         kwargs.setdefault("dtype", like.dtype)
         return self._build(torch.tensor, data, device=device, **kwargs)
 
-    def _placed(self, name: str, tensor: torch.Tensor, of_array: bool) -> torch.Tensor:
+    def _placed(self, name: str, tensor: torch.Tensor, of_array: bool, noted: bool = False) -> torch.Tensor:
         trial = self._trial
-        if not trial.building and tensor.numel():
+        if not (trial.building or noted) and tensor.numel():
             text = (
                 f"{name}() builds a tensor on the host and copies it to the device, which waits for the copy"
             )
             rule = rules.HOST_DATA if of_array else rules.CONSTANT
             remedy = rule.remedy
-            if tensor.numel() == 1:
+            if tensor.numel() == 1 and not of_array:
                 shape = "()" if not tensor.dim() else str(tuple(tensor.shape))
-                remedy = _FULL.format(shape=shape, value=tensor.item())
+                with trial.aside():
+                    value = tensor.item()
+                remedy = _FULL.format(shape=shape, value=value)
                 remedy += ", with no copy; or build the tensor outside of the callable."
             trial.notes.add(rule, text, evidence=shown(tensor), remedy=remedy)
-        with torch.no_grad(), trial.fake:
-            made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=trial.device)
-        trial.standins.know_value(made, tensor.detach())
+        with torch.no_grad(), trial.aside():
+            with trial.fake:
+                made = torch.empty_strided(
+                    tensor.shape, tensor.stride(), dtype=tensor.dtype, device=trial.device
+                )
+            trial.standins.know_value(made, tensor.detach())
         return made.requires_grad_() if tensor.requires_grad else made
+
+    def _from_numpy(self, func: Any, array: Any) -> torch.Tensor:
+        with self._trial.aside():
+            tensor = func(array)
+        self._trial.made.add(tensor.untyped_storage()._cdata)
+        return tensor
+
+    def _indexed(self, func: Any, tensor: Any, index: Any, *value: Any) -> Any:
+        if self._lies_there(tensor):
+            parts = index if type(index) is tuple else (index,)
+            if any(type(part) is list for part in parts):
+                listed = tuple(self._listed(part) for part in parts)
+                index = listed if type(index) is tuple else listed[0]
+        return func(tensor, index, *value)
+
+    def _listed(self, part: Any) -> Any:
+        """A list as an index becomes a tensor below the dispatcher."""
+        if type(part) is not list or any(isinstance(item, (torch.Tensor, slice)) for item in part):
+            return part
+        with torch.device("cpu"), self._trial.aside():
+            tensor = torch.tensor(part, dtype=torch.long if not part else None)
+        text = "a list as an index is copied to the device, which waits for the copy"
+        self._note(rules.LIST_INDEX, text, tensor)
+        return self._placed("index", tensor, of_array=True, noted=True)
 
     # ------------------------------------------------------------------ out
 

@@ -41,6 +41,8 @@ _LISTS = frozenset({_Tensor.tolist, _Tensor.numpy, _Tensor.__array__, _Tensor.__
 class RealTrial(DispatchMode):
     """Dispatch mode that watches real operations."""
 
+    supports_higher_order_operators = True
+
     def __init__(self) -> None:
         super().__init__()
         self.arguments: dict[int, str] = {}
@@ -78,7 +80,10 @@ class RealTrial(DispatchMode):
         out = func(*args, **options)
         if not there:
             self.host(out)
-        elif func is _aten.scalar_tensor.default:
+            return out
+        if self.hosted:
+            self._unhost(out, tensors)
+        if func is _aten.scalar_tensor.default:
             self._numbers.add(out.untyped_storage()._cdata)
         return out
 
@@ -87,6 +92,13 @@ class RealTrial(DispatchMode):
         for part in tensors_in(out if isinstance(out, tuple) else (out,), {}):
             if part.layout is torch.strided:
                 self.hosted.add(part.untyped_storage()._cdata)
+
+    def _unhost(self, out: Any, operands: list[torch.Tensor]) -> None:
+        """Results on the device may lie where a host tensor was that is gone."""
+        kept = {tensor.untyped_storage()._cdata for tensor in operands if tensor.layout is torch.strided}
+        for part in tensors_in(out if isinstance(out, tuple) else (out,), {}):
+            if part.layout is torch.strided and part.untyped_storage()._cdata not in kept:
+                self.hosted.discard(part.untyped_storage()._cdata)
 
     def _look(
         self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]

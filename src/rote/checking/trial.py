@@ -12,6 +12,8 @@ those).
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -24,8 +26,8 @@ from ..partition.facts import Facts, facts_of, written_operands
 from ..recording.compat import composite_call
 from ..recording.optimizers import count_reason, stepping
 from ..signature.modes import DispatchMode
-from .compat import PRETENDED, FakeTensor, FakeTensorMode, depends_on_data, lacks_fake
-from .dynamic import is_mask, largest, without_masks
+from .compat import PRETENDED, FakeTensor, depends_on_data, lacks_fake
+from .dynamic import is_mask, largest, of_host_kernel, without_masks
 from .invented import LARGEST, Inventor, host_copy
 from .notes import Notes
 from .operands import plain, replaced, short, shown, tensors_in
@@ -55,6 +57,8 @@ class Trial(DispatchMode):
         inside: How deep in PyTorch the call is; 0 in the callable's own code, where devices are ``cuda``.
     """
 
+    supports_higher_order_operators = True
+
     def __init__(self, standins: StandIns, inventor: Inventor) -> None:
         super().__init__()
         self.fake = standins.fake
@@ -63,6 +67,7 @@ class Trial(DispatchMode):
         self.inventor = inventor
         self.building = False
         self.inside = 1
+        self._aside = False
         self.begin()
 
     def begin(self, wanted: int = -1) -> None:
@@ -79,6 +84,8 @@ class Trial(DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if self._aside:
+            return func(*args, **(kwargs or {}))
         self.inside += 1
         try:
             return self._dispatch(func, args, kwargs or {})
@@ -104,6 +111,15 @@ class Trial(DispatchMode):
         if any(self.on_device(tensor) for tensor in tensors) or _is_pretended(target):
             return self._on_device(facts, func, args, kwargs, tensors)
         return self._on_host(facts, func, args, kwargs, tensors)
+
+    @contextmanager
+    def aside(self) -> Generator[None]:
+        """What runs here is no part of the call."""
+        before, self._aside = self._aside, True
+        try:
+            yield
+        finally:
+            self._aside = before
 
     def on_device(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor lies on the pretended device."""
@@ -217,15 +233,7 @@ class Trial(DispatchMode):
     def _without_fake(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Nobody said what an operator returns: ask its host kernel, or guess."""
         tensors = tensors_in(args, kwargs)
-        found = None
-        if sum(tensor.numel() for tensor in tensors) <= LARGEST:
-            try:
-                host = [replaced(value, host_copy) for value in (args, {**kwargs})]
-                if "device" in host[1]:
-                    host[1]["device"] = torch.device("cpu")
-                found = func(*host[0], **host[1])
-            except Exception:  # it has no host kernel, or not for ones
-                found = None
+        found = of_host_kernel(func, args, kwargs)
         if func.namespace != "aten":
             guessed = "" if found is not None else "; its result is taken to be like its first operand"
             text = f"{facts.name} has no fake implementation: nobody can say what a capture does{guessed}"
@@ -385,8 +393,3 @@ def _operand(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name:
 
 def _is_pretended(device: Any) -> bool:
     return device is not None and torch.device(device).type == PRETENDED
-
-
-def make_fake_mode() -> Any:
-    """A fake mode that takes real host tensors as operands."""
-    return FakeTensorMode(allow_non_fake_inputs=True)
