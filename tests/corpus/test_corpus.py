@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
+from . import truth
+from .score import LEAST_PRECISION, LEAST_RECALL, by_source, by_trial, page
 from .suite import cases
+
+ROOT = Path(__file__).resolve().parents[2]
 
 CASES = cases()
 NEEDS_CUDA = {"timed by events"}
@@ -26,3 +32,18 @@ def test_the_case_runs(case):
     fn, args = case.build("cuda" if case.name in NEEDS_CUDA else "cpu")
     fn(*args)
     fn(*args)
+
+
+def test_the_check_finds_what_is_labelled():
+    trial, source = by_trial(), by_source()
+    assert trial.recall >= LEAST_RECALL and trial.precision >= LEAST_PRECISION, page(trial, source)
+    assert (ROOT / "docs" / "corpus.md").read_text() == page(trial, source), (
+        "python -m tests.corpus.score --page docs/corpus.md"
+    )
+
+
+@pytest.mark.cuda
+def test_the_labels_are_what_happens(capsys):
+    if not torch.cuda.is_available():
+        pytest.skip("torch.cuda.is_available() is False")
+    assert truth.main(["--workers", "4"]) == 0, capsys.readouterr().out

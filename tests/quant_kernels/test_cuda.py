@@ -8,7 +8,7 @@ from tests.quant_kernels import cases
 
 from rote.quant import DuQuantConfig, warmup
 from rote.quant.build import build_layer
-from rote.quant.kernels import Activation, Transform, linear, ops, quantize_rows
+from rote.quant.kernels import Activation, Transform, jit, linear, ops, quantize_rows
 from rote.quant.kernels.table import Tile
 
 pytestmark = [
@@ -162,7 +162,7 @@ def test_ten_runs_are_the_same(tile: Tile | None):
 
 def compiled() -> int:
     """How many kernels Triton holds."""
-    kernels = [ops.gemm.module("jit_gemm").product, ops.transform.module("jit_transform").shared]
+    kernels = [jit.module("jit_gemm").product, jit.module("jit_transform").shared]
     return sum(len(caches[0]) for kernel in kernels for caches in kernel.device_caches.values())
 
 

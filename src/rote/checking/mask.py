@@ -71,6 +71,7 @@ class Mask(TorchFunctionMode):
             _Tensor.__format__: self._format,
             _Tensor.__deepcopy__: self._deepcopy,
             _Tensor.data_ptr: self._data_ptr,
+            _Tensor.data.__set__: self._set_data,
             _Tensor.pin_memory: self._pin,
             _Tensor.is_pinned: self._is_pinned,
             _Tensor.backward: self._backward,
@@ -263,6 +264,12 @@ class Mask(TorchFunctionMode):
         text = "the address of a tensor is read; a kernel that gets it uses the same one at every replay"
         self._note(trial_rules.ADDRESS_READ, text, tensor)
         return 0x10000000 + tensor.untyped_storage()._cdata % 0x10000000 * 16
+
+    def _set_data(self, func: Any, tensor: Any, value: Any) -> None:
+        if tensor.untyped_storage()._cdata != value.untyped_storage()._cdata:
+            text = "a tensor is given other memory (x.data = ...); a replay goes on with the old one"
+            self._note(rules.TENSOR_MOVED, text, tensor)
+        func(tensor, value)
 
     def _deepcopy(self, func: Any, tensor: Any, memo: dict[int, Any]) -> Any:
         if not isinstance(tensor, FakeTensor):

@@ -11,7 +11,7 @@ TENSOR_MOVED = Rule(
     "Update the tensor in place (copy_).",
     Severity.WRONG,
     Group.GUARDS,
-    Finder.SCAN | Finder.RUNTIME,
+    Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     A parameter, buffer or other tensor that the call uses is another object, or lies at another address:
     ``param.data = new``, ``layer.weight = nn.Parameter(new)``, ``load_state_dict(assign=True)``.
