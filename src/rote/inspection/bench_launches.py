@@ -60,7 +60,7 @@ def count(calls: list[Callable[[], object]], folder: Path) -> Launches:
         RuntimeError: The profiler saw nothing of the GPU.
     """
     torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as trace:
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as trace:
         for call in calls:
             call()
         torch.cuda.synchronize()

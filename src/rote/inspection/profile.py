@@ -148,7 +148,7 @@ def _timed(call: Call, devices: list[torch.device], calls: int) -> _Timed:
 def _watched(call: Call, devices: list[torch.device]) -> _Watched:
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if devices else [])]
     modes = [AskingMode() for _ in range(WATCHED)]
-    with torch.profiler.profile(activities=activities) as profiler:
+    with torch.profiler.profile(activities=activities, acc_events=True) as profiler:
         for _ in range(WATCHED):
             with record_function(CALL):
                 call()

@@ -37,8 +37,8 @@ CAPTURE_FAILED = Rule(
     Group.STREAMS,
     Finder.RUNTIME,
     """
-    A capture ended with an error that belongs to no single operation, or work of another stream was not
-    joined.
+    A capture ended with an error that belongs to no single operation: work went to a stream of the
+    callable's own, memory was allocated past PyTorch.
 
     Why: The call can't be recorded; it runs eagerly from then on.
 
@@ -48,7 +48,9 @@ CAPTURE_FAILED = Rule(
 
         with torch.cuda.stream(side):
             half = x.exp()
-        return x * 2 + half
+        y = x * 2
+        torch.cuda.current_stream().wait_stream(side)
+        return y + half
 
     Good::
 
