@@ -104,10 +104,12 @@ def test_the_pack_directory_is_used_for_its_own_configuration_only(env, tmp_path
     env(BLOCK=8, CALIB_STEPS=1, PACKDIR=tmp_path / "packs", SCOPE="layers.")
     model, x = Tiny(), batches(1)[0]
     original = {name: value.clone() for name, value in model.state_dict().items()}
-    quantize_from_env(model, [x])
+    first = quantize_from_env(model, [x])
     again = Tiny()
     report = quantize_from_env(again)  # without batches: it is there
     assert report is not None and torch.equal(again(x), model(x))
+    assert first is not None and not report.dry_run
+    assert [row.name for row in report.quantized] == [row.name for row in first.quantized] != []
     env(BLOCK=16)
     other = Tiny()
     other.load_state_dict(original)

@@ -33,7 +33,6 @@ from .places import Place, here
 from .synchronous import why_it_waits
 
 _Tensor: Any = torch.Tensor
-_aten = torch.ops.aten
 _BUILDERS = frozenset({torch.tensor, torch.as_tensor, torch.asarray, _Tensor.new_tensor})
 _LISTS = frozenset({_Tensor.tolist, _Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__})
 
@@ -52,11 +51,11 @@ class RealTrial(DispatchMode):
         """A new run begins."""
         self.notes = Notes()
         self.trace: list[tuple[str, Any]] = []
-        self.hosted: set[int] = set()
+        # Kept alive for the run: another storage would get the handle of one that is gone.
+        self.hosted: dict[int, torch.UntypedStorage] = {}
         self.device_given = 0
         self.wanted = wanted
         self.place: Place | None = None
-        self._numbers: set[int] = set()
 
     def lies_there(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor stands for one on the device."""
@@ -81,24 +80,13 @@ class RealTrial(DispatchMode):
         if not there:
             self.host(out)
             return out
-        if self.hosted:
-            self._unhost(out, tensors)
-        if func is _aten.scalar_tensor.default:
-            self._numbers.add(out.untyped_storage()._cdata)
         return out
 
     def host(self, out: Any) -> None:
         """Take results to lie on the host."""
         for part in tensors_in(out if isinstance(out, tuple) else (out,), {}):
             if part.layout is torch.strided:
-                self.hosted.add(part.untyped_storage()._cdata)
-
-    def _unhost(self, out: Any, operands: list[torch.Tensor]) -> None:
-        """Results on the device may lie where a host tensor was that is gone."""
-        kept = {tensor.untyped_storage()._cdata for tensor in operands if tensor.layout is torch.strided}
-        for part in tensors_in(out if isinstance(out, tuple) else (out,), {}):
-            if part.layout is torch.strided and part.untyped_storage()._cdata not in kept:
-                self.hosted.discard(part.untyped_storage()._cdata)
+                self.hosted[part.untyped_storage()._cdata] = part.untyped_storage()
 
     def _look(
         self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
@@ -193,7 +181,7 @@ class RealMask(TorchFunctionMode):
         if kwargs.get("device") is None and func is not _Tensor.new_tensor:
             trial.host(made)
             return made
-        trial.hosted.discard(made.untyped_storage()._cdata)
+        trial.hosted.pop(made.untyped_storage()._cdata, None)
         if made.numel():
             text = f"{func.__name__}() builds a tensor on the host and copies it to the device, which waits"
             rule = rules.HOST_DATA if isinstance(data, numpy.ndarray) else rules.CONSTANT

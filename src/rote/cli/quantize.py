@@ -24,7 +24,6 @@ from ..base.settings import read_duquant
 from ..quant import (
     CalibrationStats,
     DuQuantConfig,
-    DuQuantLinear,
     QuantReport,
     calibrate,
     draw,
@@ -204,7 +203,7 @@ def _quantized(request: Request, *, stages: bool) -> tuple[QuantReport, bool]:
     planned = quantize_(model, config, include=layers[0], exclude=layers[1], dry_run=True)
     if request.dry_run or not planned.quantized:
         return planned, bool(planned.quantized)
-    before, stats = _count(model), _calibrated(request)
+    stats = _calibrated(request)
     if stages and stats is None:
         raise MisuseError(f"--plot needs inputs to look at, and {request.target.name} returned no arguments")
     with progress() as bar:
@@ -214,10 +213,10 @@ def _quantized(request: Request, *, stages: bool) -> tuple[QuantReport, bool]:
             assert report is not None  # there is a variable, or there were no request
         else:
             report = quantize_(model, config, stats, include=layers[0], exclude=layers[1], stages=stages)
-    more = _count(model) - before
-    if more > len(report.quantized):
-        request.notes.append(f"{more} quantized layers are those of a checkpoint in PACKDIR")
-    return report, more > 0
+    done = report.quantized
+    if request.from_env and all(layer.weight_error is None for layer in done):  # nothing was rounded now
+        request.notes.append(f"{len(done)} quantized layers are those of a checkpoint in PACKDIR")
+    return report, bool(done)
 
 
 def _write(request: Request, report: QuantReport, out: Path | None, plot: Path | None) -> None:
@@ -248,8 +247,3 @@ def _calibrated(request: Request) -> CalibrationStats | None:
             run(target, call, f"batch {i + 1} of {len(calls)}")
             stats.end_batch()
     return stats
-
-
-def _count(model: nn.Module) -> int:
-    """Its quantized layers; with PACKDIR they may have come from a file."""
-    return sum(isinstance(module, DuQuantLinear) for module in model.modules())

@@ -27,7 +27,7 @@ import glob
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,8 @@ def quantize_from_env(
         path: How layers are calculated; the variables do not say.
 
     Returns:
-        The report of :func:`~rote.quant.quantize_`; None, with nothing done, if no variable is set.
+        The report of :func:`~rote.quant.quantize_`, without errors if the layers were loaded from PACKDIR;
+        None, with nothing done, if no variable is set.
 
     Raises:
         OptionError: A variable is unknown, has an impossible value, or fits no layer.
@@ -167,8 +168,9 @@ def quantize_from_env(
         return quantize_(model, config, include=include, dry_run=True)
     kept = None if plan.pack_dir is None else plan.pack_dir / _file_name(config, include)
     if kept is not None and kept.exists():
+        planned = quantize_(model, config, include=include, dry_run=True)
         load_quantized(model, kept, config=config, way=path)
-        return quantize_(model, config, include=include, dry_run=True)
+        return replace(planned, dry_run=False)
     if stats is None and batches is not None and config.needs_calibration:
         with calibrate(model, config, include=include) as stats:
             for batch in batches:
