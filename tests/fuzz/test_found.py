@@ -161,3 +161,22 @@ def test_a_parameter_that_backward_does_not_need_is_written_before_it():
         w.backward(out)
 
     check(scene)
+
+
+def test_something_saved_that_no_result_needs_is_modified(device):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.Linear(4, 4)
+
+        def forward(self, x):
+            y = self.lin(x)
+            y * y
+            return y.zero_()
+
+    def scene(w):
+        g = w.wrap(w.make(Model))
+        for n in range(6):
+            w.backward(w.call(g, w.tensor(n)))
+
+    check(scene, device.type)

@@ -45,10 +45,14 @@ class GradientUse:
         self.saved.append(alias)
         self._versions.append(alias._version)
 
-    def spoiled(self) -> tuple[torch.Tensor, int] | None:
-        """A tensor that the call modified after its graph had saved it, and the version that was saved."""
+    def spoiled(self, needed: set[int]) -> tuple[torch.Tensor, int] | None:
+        """A tensor that the call modified after its graph had saved it, and the version that was saved.
+
+        Args:
+            needed: Handles of the storages that the graph of the results kept; the call may save others.
+        """
         for alias, version in zip(self.saved, self._versions, strict=True):
-            if alias._version != version:
+            if alias._version != version and alias.untyped_storage()._cdata in needed:
                 return alias, version
         return None
 
@@ -138,7 +142,7 @@ def _graph_blockers(
     if node is not None:
         text = f"a result depends on a tensor made outside that has a history ({node.name()})"
         found.append(reason(rules.OUTPUT_GRADIENT, text, site))
-    if use.spoiled() is not None:
+    if use.saved and use.spoiled(kept_storages(results, frozenset())) is not None:
         text = "a tensor that the backward needs is modified in place after it was used"
         found.append(reason(rules.OUTPUT_GRADIENT, text, site))
     handles = [result.untyped_storage()._cdata for result in results]
@@ -214,7 +218,7 @@ def take_over(
         occupancy,
         weakref.ref(owner),
         log,
-        use.spoiled(),
+        use.spoiled(needed),
         repeats=repeats,
         keeps=bool(needed) or runs_python(results),
     )
