@@ -201,6 +201,14 @@ def test_inputs_that_are_not_finite():
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 
+def test_an_input_of_the_wrong_width_is_the_layer_s_error():
+    model = torch.nn.Sequential(torch.nn.Linear(32, 32))
+    with pytest.raises(RuntimeError, match="cannot be multiplied"), calibrate(model, CONFIG) as stats:
+        model(torch.randn(4, 32))
+        model(torch.randn(4, 31))
+    assert stats.layers["0"].count == 4
+
+
 def test_patterns_that_fit_nothing():
     with pytest.raises(OptionError, match=r"include: '\*.fc1' matches none of the 15 linear layers"):
         calibrate(Tiny(), CONFIG, include="*.fc1")

@@ -180,7 +180,11 @@ class _Hook:
         self._owner, self._name = owner, name
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._owner.observe(self._name, args[0] if args else kwargs["input"])
+        x = args[0] if args else kwargs["input"]
+        if x.shape[-1:] == (
+            getattr(module, "in_features", x.shape[-1]),
+        ):  # else the layer itself will say so
+            self._owner.observe(self._name, x)
 
 
 def _weight(module: nn.Module) -> Tensor:
