@@ -181,9 +181,8 @@ class _Hook:
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         x = args[0] if args else kwargs["input"]
-        if x.shape[-1:] == (
-            getattr(module, "in_features", x.shape[-1]),
-        ):  # else the layer itself will say so
+        width = getattr(module, "in_features", None)
+        if width is None or x.shape[-1:] == (width,):  # else the layer itself will say so
             self._owner.observe(self._name, x)
 
 
