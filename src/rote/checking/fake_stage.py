@@ -10,16 +10,14 @@ import torch
 
 from ..signature.state import Snapshot
 from . import compat, stage
-from .draws import Draws
 from .invented import Inventor
 from .mask import Mask
-from .notes import Notes
-from .places import Place
+from .observed import Observed
 from .standins import StandIns
 from .trial import Trial
 
 
-class FakeStage:
+class FakeStage(Observed):
     """Where a callable runs on fake tensors. Can be made once in a process."""
 
     def __init__(self) -> None:
@@ -28,7 +26,7 @@ class FakeStage:
         self._standins = StandIns(compat.make_fake_mode())
         self._trial = Trial(self._standins, self._inventor)
         self._mask = Mask(self._trial)
-        self._draws = Draws()
+        super().__init__(self._trial)
         stage.install(self._trial)
         compat.show_devices(lambda: self._trial.inside == 0)
         compat.run_compiled_code_eagerly()
@@ -74,34 +72,9 @@ class FakeStage:
             found.append(leaf)
         return found
 
-    def begin(self, wanted: int = -1) -> None:
-        """A new run begins; the place of one operation may be wanted."""
-        self._draws.drawn.clear()
-        self._trial.begin(wanted)
-
     def flip_last(self) -> bool:
         """Answer the last truth value that was invented otherwise from now on."""
         return self._inventor.flip_last()
-
-    @property
-    def notes(self) -> Notes:
-        """The notes of the current run."""
-        return self._trial.notes
-
-    @property
-    def trace(self) -> list[tuple[str, Any]]:
-        """The operations of the current run."""
-        return self._trial.trace
-
-    @property
-    def place(self) -> Place | None:
-        """The place of the operation that was wanted."""
-        return self._trial.place
-
-    @property
-    def drawn(self) -> dict[str, Place]:
-        """Where host random numbers were drawn in the current run."""
-        return dict(self._draws.drawn)
 
 
 def _any_on_device(tensors: Iterable[torch.Tensor]) -> bool:

@@ -25,9 +25,9 @@ from ..recording.compat import composite_call
 from ..recording.optimizers import count_reason, stepping
 from ..signature.modes import DispatchMode
 from ..signature.state import Snapshot
-from .draws import Draws
 from .dynamic import is_mask
 from .notes import Notes
+from .observed import Observed
 from .operands import plain, short, shown, tensors_in
 from .places import Place, here
 from .synchronous import why_it_waits
@@ -189,13 +189,13 @@ class RealMask(TorchFunctionMode):
         return made
 
 
-class RealStage:
+class RealStage(Observed):
     """Where a callable runs on real host tensors."""
 
     def __init__(self) -> None:
         self._trial = RealTrial()
         self._mask = RealMask(self._trial)
-        self._draws = Draws()
+        super().__init__(self._trial)
 
     @contextmanager
     def building(self) -> Generator[None]:
@@ -226,31 +226,6 @@ class RealStage:
             )
         return leaves
 
-    def begin(self, wanted: int = -1) -> None:
-        """A new run begins; the place of one operation may be wanted."""
-        self._draws.drawn.clear()
-        self._trial.begin(wanted)
-
     def flip_last(self) -> bool:
         """No value is invented here."""
         return False
-
-    @property
-    def notes(self) -> Notes:
-        """The notes of the current run."""
-        return self._trial.notes
-
-    @property
-    def trace(self) -> list[tuple[str, Any]]:
-        """The operations of the current run."""
-        return self._trial.trace
-
-    @property
-    def place(self) -> Place | None:
-        """The place of the operation that was wanted."""
-        return self._trial.place
-
-    @property
-    def drawn(self) -> dict[str, Place]:
-        """Where host random numbers were drawn in the current run."""
-        return dict(self._draws.drawn)

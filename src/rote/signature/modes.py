@@ -1,7 +1,7 @@
 """The dispatch mode that rote's own are made of: one that does not import the compiler.
 
 PyTorch wraps the handler of every dispatch mode so that its compiler leaves the handler alone, and the
-wrapper imports the compiler when it first runs: a second or more, in the first call of a program that may
+wrapper imports the compiler when it first runs: about a second, in the first call of a program that may
 never compile anything. So the wrapper is put on only where the compiler is there already.
 
 What that leaves open: a callable that imports the compiler itself, in its first call. Its own compiled parts
