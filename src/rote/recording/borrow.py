@@ -10,14 +10,13 @@ What this does not see: memory handed to C++ that keeps the pointer (``data_ptr(
 from __future__ import annotations
 
 import threading
-import weakref
 from operator import is_
 from typing import Any, NamedTuple
 
 import torch
 
 from ..base.errors import StaleOutputError
-from ..base.location import Site
+from ..base.location import Mark, Site
 from ..signature.compat import plain_functions
 from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
@@ -38,10 +37,36 @@ class Overwritten(NamedTuple):
 
     call: int
     owner: str
-    site: Site
+    site: Site | Mark
 
     def __str__(self) -> str:
         return f"call {self.call} of {self.owner} at {self.site} overwrote it"
+
+
+class _Step:
+    """The time between two calls of ``rote.step()``: a lease made in it ends with it."""
+
+    __slots__ = ("ended",)
+
+    def __init__(self) -> None:
+        self.ended: str | None = None
+
+
+class _Steps:
+    """Which step it is. A lease is made at every call, so leases know their step, and no step its leases."""
+
+    def __init__(self) -> None:
+        self.now = _Step()
+        self._lock = threading.Lock()
+
+    def end(self, why: str) -> None:
+        """Begin another one."""
+        with self._lock:
+            self.now, ended = _Step(), self.now
+        ended.ended = why
+
+
+_steps = _Steps()
 
 
 class Lease:
@@ -52,17 +77,23 @@ class Lease:
         site: Line of the call that produced the output.
     """
 
-    def __init__(self, owner: str, site: Site) -> None:
+    __slots__ = ("__weakref__", "_ended", "_step", "owner", "site")
+
+    def __init__(self, owner: str, site: Site | Mark) -> None:
         self.owner = owner
         self.site = site
-        self.ended: object | None = None
-        with _register:
-            _open.add(self)
+        self._ended: object | None = None
+        self._step = _steps.now
+
+    @property
+    def ended(self) -> object | None:
+        """Why it ended, as something whose text says so; None if it lasts."""
+        return self._ended if self._ended is not None else self._step.ended
 
     def end(self, why: object) -> None:
         """From now on reading raises, naming ``why`` (its text)."""
         if self.ended is None:
-            self.ended = why
+            self._ended = why
 
     def check(self, made: str) -> None:
         """Raise if the memory is no longer the output's.
@@ -81,17 +112,9 @@ class Lease:
             )
 
 
-_open: weakref.WeakSet[Lease] = weakref.WeakSet()
-_register = threading.Lock()
-
-
 def end_step(site: Site) -> None:
     """End every lease: a new step begins."""
-    with _register:
-        leases = list(_open)
-        _open.clear()
-    for lease in leases:
-        lease.end(f"rote.step() at {site} began a new step")
+    _steps.end(f"rote.step() at {site} began a new step")
 
 
 class BorrowedTensor(torch.Tensor):
