@@ -67,11 +67,14 @@ class Copy(Protocol):
 
     Attributes:
         address: Where the caller's tensor lies; to be compared with where that of the next call lies.
-        make: Makes a new tensor for the caller, like the recording's.
     """
 
     address: int
-    make: Callable[[], torch.Tensor]
+
+    @property
+    def make(self) -> Callable[[], torch.Tensor]:
+        """Makes a new tensor for the caller, like the recording's."""
+        ...
 
     def move(self, address: int) -> bool:
         """Set where the caller's tensor lies, for launches to come; True if the device refused."""

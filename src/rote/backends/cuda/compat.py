@@ -33,7 +33,7 @@ _empty: Any = getattr(_guards, "_empty_strided_cuda", None)
 ``torch.empty_like``, and never filled. Seen in torch 2.11 and 2.13."""
 
 
-def empty_maker(tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
+def empty_maker(tensor: torch.Tensor) -> partial[torch.Tensor]:
     """A function that makes a tensor of the shape, strides and type of another, on the current device."""
     shape, stride = tuple(tensor.shape), tuple(tensor.stride())
     if _empty is not None:

@@ -75,7 +75,7 @@ class CopyNode:
     __slots__ = ("_arguments", "_field", "_first", "_last", "_move", "_shape", "address", "make")
 
     def __init__(self, tensor: torch.Tensor, field: str) -> None:
-        self.make: Callable[[], torch.Tensor] = empty_maker(tensor)
+        self.make: partial[torch.Tensor] = empty_maker(tensor)
         self.address = -1
         mine, nbytes = tensor.data_ptr(), tensor.numel() * tensor.itemsize
         self._first, self._last = mine - nbytes, mine + nbytes
