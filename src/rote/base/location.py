@@ -92,7 +92,7 @@ def user_mark(frame: FrameType) -> Mark | Site:
     while at is not None:
         code = at.f_code
         if not is_internal(code.co_filename):
-            return Mark(code, at.f_lasti)
+            return tuple.__new__(Mark, (code, at.f_lasti))  # in half the time of Mark(...)
         at = at.f_back
     return NOWHERE
 

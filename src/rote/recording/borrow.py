@@ -20,6 +20,7 @@ from ..base.location import Mark, Site
 from ..signature.compat import plain_functions
 from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
+from .compat import alias_as
 
 _METADATA = frozenset({
     "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "grad_fn", "is_leaf",
@@ -156,10 +157,9 @@ def lend(tensor: torch.Tensor, lease: Lease, made: str) -> BorrowedTensor:
         lease: How long it may be read.
         made: The operation that made it, and its line.
     """
-    with plain_functions():
-        borrowed = tensor.detach().as_subclass(BorrowedTensor)
-        borrowed.lease = lease
-        borrowed.made = made
+    borrowed = alias_as(tensor, BorrowedTensor)
+    borrowed.lease = lease
+    borrowed.made = made
     return borrowed
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.autograd import grad_mode
 from torch.utils import _python_dispatch
+
+from ..signature.compat import plain_functions
 
 _use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
 """Seen in torch 2.11 and 2.13."""
@@ -78,6 +80,20 @@ def swap_tensors(one: torch.Tensor, other: torch.Tensor) -> bool:
     except RuntimeError:  # somebody refers to one of them weakly from C++
         return False
     return True
+
+
+_make_subclass: Any = getattr(torch.Tensor, "_make_subclass", None)
+"""What parameters are made with; takes half the time of the public way. Seen in torch 2.11 and 2.13."""
+
+_Kind = TypeVar("_Kind", bound=torch.Tensor)
+
+
+def alias_as(tensor: torch.Tensor, kind: type[_Kind]) -> _Kind:
+    """A detached alias of a tensor, of another class."""
+    if _make_subclass is not None and type(tensor) is torch.Tensor:
+        return _make_subclass(kind, tensor)
+    with plain_functions():
+        return tensor.detach().as_subclass(kind)
 
 
 def node_age(node: Any) -> int:

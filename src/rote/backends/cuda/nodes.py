@@ -184,7 +184,7 @@ def with_copies(
         return None
     try:
         return CopyingGraph(api, template, inputs, outputs) if _works(api, device) else None
-    except DriverError:
+    except (DriverError, RuntimeError):  # the latter from PyTorch: no memory to try it
         return None
 
 
