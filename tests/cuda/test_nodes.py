@@ -32,7 +32,8 @@ def copying(g):
     """The graphs with copies that a graphed callable has made."""
     variants = [variant for entry in g._entries.values() for variant in entry.variants]
     steps = [step for variant in variants for node in variant.root.walk() for step in node.steps or ()]
-    return [step._copying for step in steps if getattr(step, "_copying", None) is not None]
+    made = [getattr(step, "_launcher", None) for step in steps]
+    return [graph for graph in made if isinstance(graph, nodes.CopyingGraph)]
 
 
 def warmed(fn, *args, **options):
@@ -71,6 +72,8 @@ def test_graphs_that_have_none():
     many = warmed(lambda x: [x := x + 1 for _ in range(nodes.MOST_OPERATIONS + 1)][-1], on(3))
     draws = warmed(torch.rand_like, on(3))
     assert not copying(many) and not copying(draws)
+    (step,) = next(iter(many._entries.values())).variants[0].root.steps
+    assert isinstance(step._launcher, nodes.PlainGraph)
     assert many(on(3)).tolist() == [nodes.MOST_OPERATIONS + 2.0] * 3
 
 
@@ -137,7 +140,7 @@ for n in range(40):
     del other
 assert hits > 5, hits
 steps = next(iter(g._entries.values())).variants[0].root.steps
-assert steps[0]._copying is not None and g.report().replayed > 30
+assert steps[0]._launcher.outputs and g.report().replayed > 30
 print("right", hits)
 """
 

@@ -82,7 +82,7 @@ class Copy(Protocol):
 
 
 class CopyingSegment(Protocol):
-    """A segment that copies a caller's tensors in before it runs, and results out when it has run.
+    """A segment that may copy a caller's tensors in before it runs, and results out when it has run.
 
     Attributes:
         launch: Runs it on the current stream, given what :meth:`Backend.enter_call` returned. If it returns
@@ -93,12 +93,12 @@ class CopyingSegment(Protocol):
 
     @property
     def inputs(self) -> Sequence[Copy]:
-        """The copies before; none if the inputs are better copied otherwise."""
+        """The copies before: those asked for, or none."""
         ...
 
     @property
     def outputs(self) -> Sequence[Copy]:
-        """The copies behind."""
+        """The copies behind: those asked for, or none."""
         ...
 
 
@@ -117,7 +117,7 @@ class Segment(Protocol):
     def with_copies(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     ) -> CopyingSegment | None:
-        """The segment with copies as a part of it; None if the device has none, or gains nothing by it.
+        """The segment with copies as a part of it; None if the device has only :meth:`replay`.
 
         Args:
             inputs: Tensors to be filled, dense and not empty, on the device.

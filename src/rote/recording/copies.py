@@ -49,18 +49,16 @@ class Copies:
         )
 
     def _choose(self, inputs: Mapping[str, torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
-        if not self._steps:
-            return
         last = len(self._steps) - 1
-        for index in {0, last}:
+        for index, step in enumerate(self._steps):
             reads = inputs if index == 0 else {}
             writes = outputs if index == last else []
-            segment = self._steps[index].with_copies(list(reads.values()), writes)
+            segment = step.with_copies(list(reads.values()), writes)
             if segment is None:
                 continue
-            self._segments[index] = segment
-            self._places.update(zip(reads, segment.inputs, strict=False))  # they may be none
-            for tensor, copy in zip(writes, segment.outputs, strict=True):
+            self._segments[index] = segment  # its copies are those asked for, or none
+            self._places.update(zip(reads, segment.inputs, strict=False))
+            for tensor, copy in zip(writes, segment.outputs, strict=False):
                 name = self._names[id(tensor)] = f"y{len(self._names)}"
                 self._results[name] = (tensor, copy)
 

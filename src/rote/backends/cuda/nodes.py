@@ -168,45 +168,80 @@ class CopyingGraph:
             self._api.destroy(instance)
 
 
-def with_copies(
-    template: int, device: torch.device, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
-) -> CopyingGraph | None:
-    """A graph with copies; None where there can be none. Never changes what others do with the graph.
+class PlainGraph:
+    """A graph as PyTorch instantiated it, without copies; PyTorch's ``replay`` takes 1 to 2 us longer.
 
     Args:
-        template: Handle of a graph that was captured on the device and that nobody will instantiate again.
-        device: The current device.
+        api: The driver.
+        instance: Handle of the instantiated graph, which others hold.
+
+    Attributes:
+        inputs: None.
+        outputs: None.
+        launch: As that of :class:`CopyingGraph`.
+    """
+
+    def __init__(self, api: Driver, instance: int) -> None:
+        self.inputs: tuple[CopyNode, ...] = ()
+        self.outputs: tuple[CopyNode, ...] = ()
+        self.launch: Callable[[int], int] = partial(api.launch, c_void_p(instance))
+
+    def release(self) -> None:
+        """It is destroyed by who holds it."""
+        self.launch = _released
+
+
+def launcher(
+    graph: torch.cuda.CUDAGraph,
+    template: int | None,
+    device: torch.device,
+    inputs: Sequence[torch.Tensor],
+    outputs: Sequence[torch.Tensor],
+) -> CopyingGraph | PlainGraph | None:
+    """What launches a graph, with copies if it can have them; None if only PyTorch can.
+
+    PyTorch's own replay stays what it is.
+
+    Args:
+        graph: The graph, instantiated, without random numbers.
+        template: Handle of what was captured, if that was kept; it must not be instantiated again.
+        device: Where it was captured, which is the current device.
         inputs: Tensors to be filled first.
         outputs: Tensors to be copied last.
     """
     api = driver()
-    if api is None:
-        return None
+    inputs = inputs if len(inputs) <= MOST_INPUTS else ()
     try:
-        return CopyingGraph(api, template, inputs, outputs) if _works(api, device) else None
-    except (DriverError, RuntimeError):  # the latter from PyTorch: no memory to try it
-        return None
+        if api is None or not _works(api, device):
+            return None
+        if template is not None and (inputs or outputs):
+            return CopyingGraph(api, template, inputs, outputs)
+    except (DriverError, RuntimeError):  # the latter from PyTorch, if it has no memory to try it
+        pass
+    return PlainGraph(api, int(graph.raw_cuda_graph_exec())) if api is not None else None
 
 
 @cache
 def _works(api: Driver, device: torch.device) -> bool:
     """Whether copies do here what they are said to do: tried once in a process, on a graph of two copies."""
-    first, second = (torch.arange(7 * n, 7 * n + 64, device=device) for n in (1, 2))
-    middle = torch.zeros_like(first)
     template = api.new_graph()
     try:
+        middle = torch.zeros(64, device=device)
         graph = CopyingGraph(api, template.value or 0, [middle], [middle])
-        made: list[torch.Tensor] = []
-        for tensor in (first, second, first):
-            made.append(graph.outputs[0].make())
-            refused = graph.inputs[0].move(tensor.data_ptr()) or graph.outputs[0].move(made[-1].data_ptr())
-            if refused or graph.launch(handle_reader(device)()):
-                return False
-        right = all([torch.equal(a, b) for a, b in zip(made, (first, second, first), strict=True)])
-        graph.release()
-        return right
+        try:
+            return all([_copies_right(graph, middle, value) for value in (1.0, 2.0, 3.0)])
+        finally:
+            torch.cuda.synchronize(device)
+            graph.release()
     finally:
         api.drop_graph(template)
+
+
+def _copies_right(graph: CopyingGraph, like: torch.Tensor, value: float) -> bool:
+    source, target = torch.full_like(like, value), graph.outputs[0].make()
+    if graph.inputs[0].move(source.data_ptr()) or graph.outputs[0].move(target.data_ptr()):
+        return False
+    return not graph.launch(handle_reader(like.device)()) and torch.equal(source, target)
 
 
 def _refused(*_: Any) -> int:

@@ -33,7 +33,7 @@ from ..base import CopyingSegment
 from ..shortage import is_shortage
 from .compat import stop_routing
 from .driver import driver
-from .nodes import MOST_INPUTS, MOST_OPERATIONS, CopyingGraph, with_copies
+from .nodes import MOST_OPERATIONS, CopyingGraph, PlainGraph, launcher
 from .pool import Pool
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class CudaSegment:
         self._device = device
         self._template = int(graph.raw_cuda_graph()) if kept else None
         self._wanted: Any = None
-        self._copying: CopyingGraph | None = None
+        self._launcher: CopyingGraph | PlainGraph | None = None
         self.replay = graph.replay
         self.random = False
 
@@ -82,17 +82,17 @@ class CudaSegment:
         if self._graph is None or self.random or torch.cuda.current_device() != self._device.index:
             return None
         wanted = ([_place(tensor) for tensor in inputs], [_place(tensor) for tensor in outputs])
-        if self._template is not None and (inputs or outputs):
+        if self._launcher is None:
             template, self._template = self._template, None  # from now on it is not what was captured
-            few = inputs if len(inputs) <= MOST_INPUTS else ()
-            self._wanted, self._copying = wanted, with_copies(template, self._device, few, outputs)
-        return self._copying if wanted == self._wanted else None
+            self._wanted = wanted
+            self._launcher = launcher(self._graph, template, self._device, inputs, outputs)
+        return self._launcher if wanted == self._wanted else None
 
     def release(self) -> None:
         """Destroy the graph."""
-        if self._copying is not None:
-            self._copying.release()
-            self._copying = None
+        if self._launcher is not None:
+            self._launcher.release()
+            self._launcher = None
         if self._graph is not None:
             self._graph.reset()
             self._graph = self._template = None
