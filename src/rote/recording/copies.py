@@ -13,6 +13,8 @@ import torch
 
 from ..backends.base import Copy, CopyingSegment
 from ..signature.source import Source
+from .compat import copy_all
+from .inputs import StaticInputs
 from .outputs import copy_of
 from .tree import Step
 
@@ -62,10 +64,6 @@ class Copies:
                 name = self._names[id(tensor)] = f"y{len(self._names)}"
                 self._results[name] = (tensor, copy)
 
-    def is_placed(self, name: str) -> bool:
-        """Whether a segment copies the argument."""
-        return name in self._places
-
     def result(self, tensor: torch.Tensor) -> str | None:
         """The variable that holds the copy of a tensor of the recording; None if no segment makes one."""
         return self._names.get(id(tensor))
@@ -82,6 +80,25 @@ class Copies:
         node = self._source.constant(copy)
         self._source.line(f"at = {name}.data_ptr()")
         self._source.refuse(f"at != {node}.address and {node}.move(at)")
+
+    def place(self, inputs: StaticInputs, leaves: list[str]) -> None:
+        """Write the copies of the arguments that no segment copies.
+
+        Args:
+            inputs: The recording's memory for arguments.
+            leaves: The variables that hold the leaves of the arguments.
+        """
+        source, constant, pairs = self._source, self._source.constant, inputs.pairs()
+        if pairs is None:
+            source.line(f"{constant(inputs.place)}(({', '.join(leaves)},))")
+            return
+        named = [(leaves[member], tensor) for member, tensor in pairs if leaves[member] not in self._places]
+        if len(named) == 1:
+            name, tensor = named[0]
+            source.line(f"{constant(tensor.copy_)}({name})")
+        elif named:
+            tensors, names = constant([tensor for _, tensor in named]), ", ".join(name for name, _ in named)
+            source.line(f"{constant(copy_all)}({tensors}, [{names}])")
 
     def launch(self, index: int) -> None:
         """Write the launch of a step; ``stream`` holds what the backend returned when the call was entered.

@@ -33,7 +33,7 @@ from ..signature.leaves import Spec
 from ..signature.quick import QuickGuard
 from ..signature.source import NOT_MINE, Source
 from .borrow import Lease, Overwritten, lend
-from .compat import copy_all, in_bad_fork, saving_is_hooked
+from .compat import in_bad_fork, saving_is_hooked
 from .copies import Copies
 from .entry import Entry
 from .outputs import EXTERNAL_SAME, OWN, PASSED, VALUE, OutputLeaf, copy_of
@@ -249,7 +249,7 @@ class _Writer:
         copies.prepare()
         source.line(f"stream = {constant(self._backend.enter_call)}()")
         self._end_lease()
-        self._place(copies)
+        copies.place(self._inputs, self._admission.leaves)
         if self._variant.root.steps:
             copies.launch(0)
 
@@ -263,22 +263,6 @@ class _Writer:
         source.line(f"lease, {variant}.lease = {variant}.lease, None")
         why = f"{constant(Overwritten)}({entry}.calls + 1, {constant(self._entry.name)}, site)"
         source.line(f"if lease is not None: lease.end({why})")
-
-    def _place(self, copies: Copies) -> None:
-        """Copy the arguments that no segment copies."""
-        source, constant, leaves = self._source, self._source.constant, self._admission.leaves
-        pairs = self._inputs.pairs()
-        if pairs is None:
-            source.line(f"{constant(self._inputs.place)}({self._leaves()})")
-            return
-        pairs = [(leaves[member], target) for member, target in pairs if not copies.is_placed(leaves[member])]
-        if len(pairs) == 1:
-            name, target = pairs[0]
-            source.line(f"{constant(target.copy_)}({name})")
-        elif pairs:
-            targets = constant([target for _, target in pairs])
-            names = ", ".join([name for name, _ in pairs])
-            source.line(f"{constant(copy_all)}({targets}, [{names}])")
 
     def _replay(self, copies: Copies, counts: str) -> None:
         source, variant, constant = self._source, self._variant, self._source.constant
