@@ -193,8 +193,8 @@ def test_a_result_that_finds_no_memory():
     assert len(copying(g)) == 1
     before = g.report()
     torch.cuda.empty_cache()
-    free, total = torch.cuda.mem_get_info()
-    torch.cuda.set_per_process_memory_fraction((total - free - size) / total)
+    total = torch.cuda.mem_get_info()[1]
+    torch.cuda.set_per_process_memory_fraction(torch.cuda.memory_reserved() / total)
     try:
         with pytest.raises(torch.OutOfMemoryError):
             g(x)

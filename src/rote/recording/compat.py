@@ -123,13 +123,9 @@ def saving_is_hooked() -> bool:
     return False
 
 
-_bad_fork: Any = getattr(torch._C, "_cuda_isInBadFork", None)
-"""Seen in torch 2.11 and 2.13 (CUDA builds only)."""
-
-
-def in_bad_fork() -> bool:
-    """Whether the process was forked from one that had used CUDA."""
-    return _bad_fork is not None and _bad_fork()
+in_bad_fork: Callable[[], bool] = getattr(torch._C, "_cuda_isInBadFork", bool)
+"""Says whether the process was forked from one that had used CUDA. Seen in torch 2.11 and 2.13 (CUDA builds
+only; others never are)."""
 
 
 def _same(value: Any) -> Any:
