@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -31,17 +31,6 @@ _METADATA = frozenset({
 
 _ESCAPING = frozenset({"as_subclass", "set_", "data", "numpy", "__array__", "__dlpack__"})
 """Functions whose result would be an alias without a lease: they get a copy."""
-
-
-class Overwritten(NamedTuple):
-    """Why a lease ended: a later call wrote there. Made at every call, and hardly ever read."""
-
-    call: int
-    owner: str
-    site: Site | Mark
-
-    def __str__(self) -> str:
-        return f"call {self.call} of {self.owner} at {self.site} overwrote it"
 
 
 class _Step:
@@ -78,23 +67,34 @@ class Lease:
         site: Line of the call that produced the output.
     """
 
-    __slots__ = ("__weakref__", "_ended", "_step", "owner", "site")
+    __slots__ = ("__weakref__", "_overwriter", "_step", "_why", "owner", "site")
 
     def __init__(self, owner: str, site: Site | Mark) -> None:
         self.owner = owner
         self.site = site
-        self._ended: object | None = None
+        self._why: str | None = None
+        self._overwriter: tuple[int, Site | Mark] | None = None
         self._step = _steps.now
 
     @property
-    def ended(self) -> object | None:
-        """Why it ended, as something whose text says so; None if it lasts."""
-        return self._ended if self._ended is not None else self._step.ended
+    def lasts(self) -> bool:
+        """Whether the output may still be read."""
+        return self._overwriter is None and self._why is None and self._step.ended is None
 
-    def end(self, why: object) -> None:
-        """From now on reading raises, naming ``why`` (its text)."""
-        if self.ended is None:
-            self._ended = why
+    def end(self, why: str) -> None:
+        """From now on reading raises, naming ``why``."""
+        if self.lasts:
+            self._why = why
+
+    def overwrite(self, call: int, site: Site | Mark) -> None:
+        """Another call of the owner writes there. Made at every call, and its text hardly ever read.
+
+        Args:
+            call: Its number.
+            site: Its line.
+        """
+        if self.lasts:
+            self._overwriter = (call, site)
 
     def check(self, made: str) -> None:
         """Raise if the memory is no longer the output's.
@@ -105,12 +105,18 @@ class Lease:
         Raises:
             StaleOutputError: It was overwritten, or a new step began.
         """
-        if self.ended is not None:
+        if not self.lasts:
             raise StaleOutputError(
                 f"this output of {self.owner}, made by {made} in the call at {self.site}, is stale: "
-                f"{self.ended}. "
+                f"{self._reason()}. "
                 'Clone it before that, or use outputs="safe".'
             )
+
+    def _reason(self) -> str | None:
+        if self._overwriter is None:
+            return self._why or self._step.ended
+        call, site = self._overwriter
+        return f"call {call} of {self.owner} at {site} overwrote it"
 
 
 def end_step(site: Site) -> None:
@@ -165,7 +171,7 @@ def lend(tensor: torch.Tensor, lease: Lease, made: str) -> BorrowedTensor:
 
 def went_stale(call: Call) -> bool:
     """Whether a borrowed argument's lease has ended since the call began."""
-    return any(lent.lease.ended is not None for _, lent in call.borrowed)
+    return any(not lent.lease.lasts for _, lent in call.borrowed)
 
 
 def with_stale_copied(call: Call) -> Call:
@@ -174,7 +180,7 @@ def with_stale_copied(call: Call) -> Call:
     A recording that gets its own output back reads it before it writes there. What it then has to write back
     into the argument, or to return of it, needs memory of its own; the caller's tensor is stale by then.
     """
-    stale = {index for index, lent in call.borrowed if lent.lease.ended is not None}
+    stale = {index for index, lent in call.borrowed if not lent.lease.lasts}
     storages: dict[int, torch.UntypedStorage] = {}
     leaves = list(call.leaves)
     for index in stale:

@@ -32,7 +32,7 @@ from ..signature.key import Call
 from ..signature.leaves import Spec
 from ..signature.quick import QuickGuard
 from ..signature.source import NOT_MINE, Source
-from .borrow import Lease, Overwritten, lend
+from .borrow import Lease, lend
 from .compat import in_bad_fork, saving_is_hooked
 from .copies import Copies
 from .entry import Entry
@@ -261,8 +261,7 @@ class _Writer:
         variant, entry = constant(self._variant), constant(self._entry)
         source.line(f"site = {constant(user_mark)}({constant(sys._getframe)}(2))")
         source.line(f"lease, {variant}.lease = {variant}.lease, None")
-        why = f"{constant(Overwritten)}({entry}.calls + 1, {constant(self._entry.name)}, site)"
-        source.line(f"if lease is not None: lease.end({why})")
+        source.line(f"if lease is not None: lease.overwrite({entry}.calls + 1, site)")
 
     def _replay(self, copies: Copies, counts: str) -> None:
         source, variant, constant = self._source, self._variant, self._source.constant
