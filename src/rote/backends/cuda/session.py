@@ -64,7 +64,7 @@ class CudaSegment:
         self._graph: torch.cuda.CUDAGraph | None = graph
         self._operations = operations
         self._device = device
-        self._template = int(graph.raw_cuda_graph()) if kept else None
+        self._kept = kept
         self._wanted: Any = None
         self._launcher: CopyingGraph | PlainGraph | None = None
         self.replay = graph.replay
@@ -83,9 +83,9 @@ class CudaSegment:
             return None
         wanted = ([_place(tensor) for tensor in inputs], [_place(tensor) for tensor in outputs])
         if self._launcher is None:
-            template, self._template = self._template, None  # from now on it is not what was captured
+            kept, self._kept = self._kept, False  # from now on it is not what was captured
             self._wanted = wanted
-            self._launcher = launcher(self._graph, template, self._device, inputs, outputs)
+            self._launcher = launcher(self._graph, self._device, inputs, outputs, kept=kept)
         return self._launcher if wanted == self._wanted else None
 
     def release(self) -> None:
@@ -95,7 +95,7 @@ class CudaSegment:
             self._launcher = None
         if self._graph is not None:
             self._graph.reset()
-            self._graph = self._template = None
+            self._graph = None
             self.replay = _released
 
 
