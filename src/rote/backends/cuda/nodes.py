@@ -52,7 +52,7 @@ from .driver import CopyShape, Driver, DriverError, Node, driver
 
 MOST_OPERATIONS = 256
 """Operations up to which a graph is kept and gets a second instance, which is then at most some 2 MB of the
-host's memory and 0.7 MB of the device's. 256 kernels take a device about 0.4 ms, of which 10 us are little."""
+host's memory and 0.7 MB of the device's. 256 kernels take a device about 0.4 ms; 10 us of it are little."""
 
 MOST_INPUTS = 4
 """Inputs up to which their copies are nodes. Measured with new addresses at every call, nodes against one
