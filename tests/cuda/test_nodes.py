@@ -265,3 +265,21 @@ def test_released_graphs_are_gone():
     assert graph._instance is None and graph.inputs[0].move(16)
     with pytest.raises(rote.InternalError):
         graph.launch(0)
+
+
+def test_a_launch_before_all_of_the_guard_is_checked():
+    """A guard that then fails leaves a result that nobody sees, in memory that is free again."""
+    m = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(100)]).cuda().requires_grad_(False)
+    m.factor = 2.0
+    g = rote.graph(lambda x: m(x) * m.factor)
+    with torch.no_grad():
+        for _ in range(CALLS):
+            g(on(4))
+        (variant,) = next(iter(g._entries.values())).variants
+        assert variant.starts_early and len(copying(g)) == 1
+        held = []
+        for n in range(6):
+            m.factor = float(n % 3)
+            x = torch.rand(4, device="cuda")
+            held.append((g(x), m(x) * m.factor))
+        assert all(mine.equal(right) for mine, right in held)
