@@ -93,6 +93,21 @@ def test_the_text_names_both_calls(device, lent, where):
     )
 
 
+def test_the_line_is_the_users(device, lent, where):
+    """Through a function of PyTorch's, over more than one line, in a frame that is gone."""
+
+    def body():
+        old = lent(ones(device))
+        torch.enable_grad()(lent)(  # overwrites
+            ones(device, 5.0),
+        )
+        return old
+
+    for _ in range(3):
+        with pytest.raises(StaleOutputError, match=re.escape(f"at {where(body, '# overwrites')} overwrote")):
+            body().tolist()
+
+
 def test_views_of_it_are_stale_too(device, lent):
     old = lent(ones(device))
     views = [old[1:], old.view(3, 1), old.detach(), old.expand(2, 3), *old.split(1)]

@@ -122,6 +122,7 @@ def test_a_call_is_admitted_if_it_has_the_key(fast, given_first, given_second, a
     patch = pytest.MonkeyPatch()
     if not fast:
         patch.setattr(admission, "metadata_check", lambda tensors: None)
+        patch.setattr(admission, "state_check", lambda: None)
     try:
         admits = check_of(call, sorts=sorts)
     finally:
@@ -174,7 +175,14 @@ def test_keywords_in_any_order():
         assert not check_of(call)((), kwargs)
 
 
-@pytest.mark.parametrize("name", ["cudnn.benchmark", "cudnn.deterministic", "cuda.matmul.allow_tf32"])
+SWITCHED = [
+    "cudnn.benchmark", "cudnn.deterministic", "cudnn.allow_tf32", "cuda.matmul.allow_tf32",
+    "cuda.matmul.allow_fp16_reduced_precision_reduction",
+    "cuda.matmul.allow_bf16_reduced_precision_reduction",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SWITCHED)
 def test_switches(name):
     *path, last = name.split(".")
     owner = torch.backends
@@ -188,6 +196,31 @@ def test_switches(name):
     finally:
         setattr(owner, last, was)
     assert admits((torch.zeros(2),), {})
+
+
+def test_deterministic_algorithms():
+    admits = check_of(bind((torch.zeros(2),), {}))
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert not admits((torch.zeros(2),), {})
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert admits((torch.zeros(2),), {})
+
+
+def test_what_a_state_check_looks_at_beside():
+    """Neither a thread more nor a kind of determinism is a part of the key."""
+    admits = check_of(bind((torch.zeros(2),), {}))
+    torch.set_num_threads(2)
+    try:
+        assert admits((torch.zeros(2),), {})
+    finally:
+        torch.set_num_threads(1)
+    torch.set_autocast_cache_enabled(False)
+    try:
+        assert admits((torch.zeros(2),), {})
+    finally:
+        torch.set_autocast_cache_enabled(True)
 
 
 def test_default_dtype():

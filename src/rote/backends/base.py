@@ -13,7 +13,7 @@ in :class:`Capabilities`, never by ``isinstance``.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -62,6 +62,46 @@ SHARED = Sharing()
 """Memory is shared with every other recording of the process."""
 
 
+class Copy(Protocol):
+    """One copy between memory of a recording and a caller's tensor, that belongs to a segment.
+
+    Attributes:
+        address: Where the caller's tensor lies; to be compared with where that of the next call lies.
+    """
+
+    address: int
+
+    @property
+    def make(self) -> Callable[[], torch.Tensor]:
+        """Makes a new tensor for the caller, like the recording's."""
+        ...
+
+    def move(self, address: int) -> bool:
+        """Set where the caller's tensor lies, for launches to come; True if the device refused."""
+        ...
+
+
+class CopyingSegment(Protocol):
+    """A segment that may copy a caller's tensors in before it runs, and results out when it has run.
+
+    Attributes:
+        launch: Runs it on the current stream, given what :meth:`Backend.enter_call` returned. If it returns
+            anything but 0 the device refused and nothing has run.
+    """
+
+    launch: Callable[[int], int]
+
+    @property
+    def inputs(self) -> Sequence[Copy]:
+        """The copies before: those asked for, or none."""
+        ...
+
+    @property
+    def outputs(self) -> Sequence[Copy]:
+        """The copies behind: those asked for, or none."""
+        ...
+
+
 class Segment(Protocol):
     """A run of captured operations with fixed addresses."""
 
@@ -74,12 +114,27 @@ class Segment(Protocol):
         """Run the operations again, on the current stream, into the same memory."""
         ...
 
+    def with_copies(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> CopyingSegment | None:
+        """The segment with copies as a part of it; None if the device has only :meth:`replay`.
+
+        Args:
+            inputs: Tensors to be filled, dense and not empty, on the device.
+            outputs: Tensors to be copied, dense and not empty, on the device.
+        """
+        ...
+
 
 class Session(Protocol):
     """One recording in progress. Not reentrant, used under the backend's lock."""
 
-    def begin(self) -> None:
-        """Open a segment."""
+    def begin(self, expected: int | None = None) -> None:
+        """Open a segment.
+
+        Args:
+            expected: The most operations that it will have, if that is known.
+        """
         ...
 
     def run(self, func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -206,8 +261,12 @@ class Backend(Protocol):
         """
         ...
 
-    def enter_call(self) -> None:
-        """Order this call after the last replay on the device, whatever stream that used."""
+    def enter_call(self) -> int:
+        """Order this call after the last replay on the device, whatever stream that used.
+
+        Returns:
+            A handle of the current stream; 0 where there are none.
+        """
         ...
 
     def leave_call(self) -> None:

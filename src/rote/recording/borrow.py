@@ -10,17 +10,17 @@ What this does not see: memory handed to C++ that keeps the pointer (``data_ptr(
 from __future__ import annotations
 
 import threading
-import weakref
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from ..base.errors import StaleOutputError
-from ..base.location import Site
+from ..base.location import Mark, Site
 from ..signature.compat import plain_functions
 from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
+from .compat import alias_as
 
 _METADATA = frozenset({
     "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "grad_fn", "is_leaf",
@@ -33,15 +33,30 @@ _ESCAPING = frozenset({"as_subclass", "set_", "data", "numpy", "__array__", "__d
 """Functions whose result would be an alias without a lease: they get a copy."""
 
 
-class Overwritten(NamedTuple):
-    """Why a lease ended: a later call wrote there. Made at every call, and hardly ever read."""
+class _Step:
+    """The time between two calls of ``rote.step()``: a lease made in it ends with it."""
 
-    call: int
-    owner: str
-    site: Site
+    __slots__ = ("ended",)
 
-    def __str__(self) -> str:
-        return f"call {self.call} of {self.owner} at {self.site} overwrote it"
+    def __init__(self) -> None:
+        self.ended: str | None = None
+
+
+class _Steps:
+    """Which step it is. A lease is made at every call, so leases know their step, and no step its leases."""
+
+    def __init__(self) -> None:
+        self.now = _Step()
+        self._lock = threading.Lock()
+
+    def end(self, why: str) -> None:
+        """Begin another one."""
+        with self._lock:
+            self.now, ended = _Step(), self.now
+        ended.ended = why
+
+
+_steps = _Steps()
 
 
 class Lease:
@@ -52,17 +67,34 @@ class Lease:
         site: Line of the call that produced the output.
     """
 
-    def __init__(self, owner: str, site: Site) -> None:
+    __slots__ = ("__weakref__", "_overwriter", "_step", "_why", "owner", "site")
+
+    def __init__(self, owner: str, site: Site | Mark) -> None:
         self.owner = owner
         self.site = site
-        self.ended: object | None = None
-        with _register:
-            _open.add(self)
+        self._why: str | None = None
+        self._overwriter: tuple[int, Site | Mark] | None = None
+        self._step = _steps.now
 
-    def end(self, why: object) -> None:
-        """From now on reading raises, naming ``why`` (its text)."""
-        if self.ended is None:
-            self.ended = why
+    @property
+    def lasts(self) -> bool:
+        """Whether the output may still be read."""
+        return self._overwriter is None and self._why is None and self._step.ended is None
+
+    def end(self, why: str) -> None:
+        """From now on reading raises, naming ``why``."""
+        if self.lasts:
+            self._why = why
+
+    def overwrite(self, call: int, site: Site | Mark) -> None:
+        """Another call of the owner writes there. Made at every call, and its text hardly ever read.
+
+        Args:
+            call: Its number.
+            site: Its line.
+        """
+        if self.lasts:
+            self._overwriter = (call, site)
 
     def check(self, made: str) -> None:
         """Raise if the memory is no longer the output's.
@@ -73,25 +105,23 @@ class Lease:
         Raises:
             StaleOutputError: It was overwritten, or a new step began.
         """
-        if self.ended is not None:
+        if not self.lasts:
             raise StaleOutputError(
                 f"this output of {self.owner}, made by {made} in the call at {self.site}, is stale: "
-                f"{self.ended}. "
+                f"{self._reason()}. "
                 'Clone it before that, or use outputs="safe".'
             )
 
-
-_open: weakref.WeakSet[Lease] = weakref.WeakSet()
-_register = threading.Lock()
+    def _reason(self) -> str | None:
+        if self._overwriter is None:
+            return self._why or self._step.ended
+        call, site = self._overwriter
+        return f"call {call} of {self.owner} at {site} overwrote it"
 
 
 def end_step(site: Site) -> None:
     """End every lease: a new step begins."""
-    with _register:
-        leases = list(_open)
-        _open.clear()
-    for lease in leases:
-        lease.end(f"rote.step() at {site} began a new step")
+    _steps.end(f"rote.step() at {site} began a new step")
 
 
 class BorrowedTensor(torch.Tensor):
@@ -133,16 +163,15 @@ def lend(tensor: torch.Tensor, lease: Lease, made: str) -> BorrowedTensor:
         lease: How long it may be read.
         made: The operation that made it, and its line.
     """
-    with plain_functions():
-        borrowed = tensor.detach().as_subclass(BorrowedTensor)
-        borrowed.lease = lease
-        borrowed.made = made
+    borrowed = alias_as(tensor, BorrowedTensor)
+    borrowed.lease = lease
+    borrowed.made = made
     return borrowed
 
 
 def went_stale(call: Call) -> bool:
     """Whether a borrowed argument's lease has ended since the call began."""
-    return any(lent.lease.ended is not None for _, lent in call.borrowed)
+    return any(not lent.lease.lasts for _, lent in call.borrowed)
 
 
 def with_stale_copied(call: Call) -> Call:
@@ -151,7 +180,7 @@ def with_stale_copied(call: Call) -> Call:
     A recording that gets its own output back reads it before it writes there. What it then has to write back
     into the argument, or to return of it, needs memory of its own; the caller's tensor is stale by then.
     """
-    stale = {index for index, lent in call.borrowed if lent.lease.ended is not None}
+    stale = {index for index, lent in call.borrowed if not lent.lease.lasts}
     storages: dict[int, torch.UntypedStorage] = {}
     leaves = list(call.leaves)
     for index in stale:

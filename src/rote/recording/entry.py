@@ -18,14 +18,14 @@ import torch
 
 from ..backends.base import Backend
 from ..base.errors import NotReplayedError
-from ..base.location import Site, user_site
+from ..base.location import Site, user_mark, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
 from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.state import Snapshot, StateWalk
 from .autograd import GradientWalk
-from .borrow import Lease, Overwritten, went_stale, with_stale_copied
+from .borrow import Lease, went_stale, with_stale_copied
 from .choice import Choice, keeps_values, may_track, shares_state
 from .compat import saving_is_hooked
 from .gradients import GradientWatch
@@ -196,11 +196,11 @@ class Entry:
     def _end_lease(self, variant: Variant, caller: FrameType) -> None:
         """The memory that was lent is about to be written."""
         if variant.lease is not None:
-            variant.lease.end(Overwritten(self.calls, self.name, user_site(caller)))
+            variant.lease.overwrite(self.calls, user_mark(caller))
             variant.lease = None
 
     def _lease(self, variant: Variant, caller: FrameType) -> Lease:
-        variant.lease = Lease(self.name, user_site(caller))
+        variant.lease = Lease(self.name, user_mark(caller))
         return variant.lease
 
     def _stop_sharing_gradients(self, variant: Variant, call: Call, site: Site) -> Result:

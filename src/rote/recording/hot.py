@@ -23,15 +23,18 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from ..backends.base import Lock
-from ..base.location import user_site
+from ..base.location import user_mark
 from ..signature.admission import Admission
 from ..signature.key import Call
 from ..signature.leaves import Spec
 from ..signature.quick import QuickGuard
 from ..signature.source import NOT_MINE, Source
-from .borrow import Lease, Overwritten, lend
-from .compat import copy_all, in_bad_fork, saving_is_hooked
+from .borrow import Lease, lend
+from .compat import in_bad_fork, saving_is_hooked
+from .copies import Copies
 from .entry import Entry
 from .outputs import EXTERNAL_SAME, OWN, PASSED, VALUE, OutputLeaf, copy_of
 from .replay import result_of
@@ -137,6 +140,7 @@ class _Writer:
         self._source = Source("replay")
         self._admission = Admission(self._source, call, sorts=sorts)
         self._guard = QuickGuard(variant.guard)
+        self._copies: Copies | None = None
 
     def write(
         self, lock: Lock, counts: Counts, finish: Callable[[Entry, Result], Any]
@@ -152,9 +156,11 @@ class _Writer:
             source.refuse(f"not {constant(held.acquire)}(False)")
             source.line("try:")
             source.indent()
-        self._state()
         if self._is_plain():
-            self._replay(constant(counts))
+            self._copies = self._choose_copies()
+        self._state()
+        if self._copies is not None:
+            self._replay(self._copies, constant(counts))
         else:
             self._leave_to_entry(constant(counts), constant(finish))
         for held in (self._backend.lock, lock):
@@ -171,6 +177,25 @@ class _Writer:
             and root.template is not None
             and not (variant.effects or root.effects)
             and (not self._entry.limits.borrow or _is_inline(self._entry, variant))
+        )
+
+    def _choose_copies(self) -> Copies:
+        """What the segments copy themselves: arguments that are not in place, results that are new.
+
+        An argument that is written goes back to the caller even if the call is interrupted. So its copy has
+        to be made before, not with the launch.
+        """
+        root, inputs, leaves = self._variant.root, self._inputs, self._admission.leaves
+        pairs = (inputs.pairs() or []) if not inputs.written else []
+        pairs = [(member, target) for member, target in pairs if not _is_lazy(self._call.leaves[member])]
+        owns = _is_inline(self._entry, self._variant) and not self._entry.limits.borrow
+        parts = root.template.leaves if root.template is not None and owns else ()
+        return Copies(
+            self._source,
+            root.steps or [],
+            self._backend.device,
+            {leaves[member]: target for member, target in pairs},
+            [leaf.value for leaf in parts if leaf.kind == OWN],
         )
 
     # ------------------------------------------------------------------ may it be replayed?
@@ -194,7 +219,8 @@ class _Writer:
             source.refuse(f"not {constant(self._guard.holds)}()")
             return
         source.refuse(f"not {constant(self._guard.tensors_hold)}()")
-        self._launch(first=True)
+        assert self._copies is not None
+        self._begin(self._copies)
         source.refuse(f"not {constant(self._guard.values_hold)}()")
 
     def _sharing(self) -> None:
@@ -217,16 +243,15 @@ class _Writer:
 
     # ------------------------------------------------------------------ the replay
 
-    def _launch(self, *, first: bool) -> None:
-        """Place the inputs and launch the first step, or launch the others."""
+    def _begin(self, copies: Copies) -> None:
+        """Place the inputs and launch the first step."""
         source, constant = self._source, self._source.constant
-        steps = self._variant.root.steps or []
-        if first:
-            source.line(f"{constant(self._backend.enter_call)}()")
-            self._end_lease()
-            self._place()
-        for step in steps[:1] if first else steps[1:]:
-            source.line(f"{constant(step.replay)}()")
+        copies.prepare()
+        source.line(f"stream = {constant(self._backend.enter_call)}()")
+        self._end_lease()
+        copies.place(self._inputs, self._admission.leaves)
+        if self._variant.root.steps:
+            copies.launch(0)
 
     def _end_lease(self) -> None:
         """The memory that was lent is about to be written."""
@@ -234,36 +259,23 @@ class _Writer:
             return
         source, constant = self._source, self._source.constant
         variant, entry = constant(self._variant), constant(self._entry)
-        source.line(f"site = {constant(user_site)}({constant(sys._getframe)}(2))")
+        source.line(f"site = {constant(user_mark)}({constant(sys._getframe)}(2))")
         source.line(f"lease, {variant}.lease = {variant}.lease, None")
-        why = f"{constant(Overwritten)}({entry}.calls, {constant(self._entry.name)}, site)"
-        source.line(f"if lease is not None: lease.end({why})")
+        source.line(f"if lease is not None: lease.overwrite({entry}.calls + 1, site)")
 
-    def _place(self) -> None:
-        source, constant, leaves = self._source, self._source.constant, self._admission.leaves
-        pairs = self._inputs.pairs()
-        if pairs is None:
-            source.line(f"{constant(self._inputs.place)}({self._leaves()})")
-        elif len(pairs) == 1:
-            member, target = pairs[0]
-            source.line(f"{constant(target.copy_)}({leaves[member]})")
-        elif pairs:
-            targets = constant([target for _, target in pairs])
-            sources = ", ".join([leaves[member] for member, _ in pairs])
-            source.line(f"{constant(copy_all)}({targets}, [{sources}])")
-
-    def _replay(self, counts: str) -> None:
+    def _replay(self, copies: Copies, counts: str) -> None:
         source, variant, constant = self._source, self._variant, self._source.constant
-        source.line(f"{counts}.calls += 1")
-        source.line(f"{constant(self._entry)}.calls += 1")
         copies_back = bool(self._inputs.written)
         copy_back = f"{constant(self._inputs.copy_back)}({self._leaves()})"
         if copies_back:  # an operation raised: what was written before it stays written, as in eager
             source.line("try:")
             source.indent()
         if not self._starts_early():
-            self._launch(first=True)
-        self._launch(first=False)
+            self._begin(copies)
+        source.line(f"{counts}.calls += 1")
+        source.line(f"{constant(self._entry)}.calls += 1")
+        for index in range(1, len(variant.root.steps or ())):
+            copies.launch(index)
         if copies_back:
             source.indent(-1)
             source.line("except BaseException:")
@@ -272,7 +284,7 @@ class _Writer:
         if self._entry.limits.borrow:
             lease = f"{constant(Lease)}({constant(self._entry.name)}, site)"
             source.line(f"lease = {constant(variant)}.lease = {lease}")
-        source.line(f"value = {self._result()}")
+        source.line(f"value = {self._result(copies)}")
         if variant.writes:
             source.line(f"{constant(variant.note_writes)}()")
         source.line(f"{constant(self._backend.leave_call)}()")
@@ -300,18 +312,18 @@ class _Writer:
 
     # ------------------------------------------------------------------ the result
 
-    def _result(self) -> str:
+    def _result(self, copies: Copies) -> str:
         """The expression that makes the caller's result."""
         root, constant = self._variant.root, self._source.constant
         template = root.template
         assert template is not None
         if _is_inline(self._entry, self._variant):
-            parts = iter([self._part(leaf) for leaf in template.leaves])
+            parts = iter([self._part(leaf, copies) for leaf in template.leaves])
             return self._put_together(template.spec, parts)
         given = f"{constant(template)}, {constant(self._inputs)}, {self._as_call()}"
         return f"{constant(result_of)}({given}, None, {constant(root.backward)})"
 
-    def _part(self, leaf: OutputLeaf) -> str:
+    def _part(self, leaf: OutputLeaf, copies: Copies) -> str:
         constant = self._source.constant
         if leaf.kind == PASSED:
             return self._admission.leaves[leaf.index]
@@ -319,6 +331,9 @@ class _Writer:
             return constant(leaf.value)
         if self._entry.limits.borrow:
             return f"{constant(lend)}({constant(leaf.value)}, lease, {constant(leaf.made)})"
+        made = copies.result(leaf.value)
+        if made is not None:
+            return made
         if leaf.value.is_contiguous():
             return f"{constant(leaf.value.clone)}()"
         return f"{constant(copy_of)}({constant(leaf.value)})"
@@ -353,6 +368,11 @@ def _is_inline(entry: Entry, variant: Variant) -> bool:
         and not any(leaf.spent or leaf.tracked for leaf in own)
         and _is_simple(template.spec)
     )
+
+
+def _is_lazy(tensor: torch.Tensor) -> bool:
+    """Whether its memory holds the conjugate or the negative of what it is."""
+    return tensor.is_conj() or tensor.is_neg()
 
 
 def _is_chained(entry: Entry, variant: Variant, call: Call) -> bool:

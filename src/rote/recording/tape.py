@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -123,7 +124,7 @@ class SegmentTape:
             place.node, place.index, len(self._steps), place.ledger.alive(), len(place.nodes) - 1
         )
         try:
-            self._quietly(self.session.begin)
+            self._quietly(partial(self.session.begin, len(place.node.events)))
         except BaseException:  # an interrupt may come when the capture has begun
             self._quietly(self.session.abort)
             raise

@@ -9,12 +9,13 @@ nothing but the observation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
+from ..backends.base import CopyingSegment
 from ..base.location import Site
 from ..hazards.rules import Reason
 from .backward import Backward
@@ -28,6 +29,12 @@ class Step(Protocol):
 
     def replay(self) -> None:
         """Do it again."""
+        ...
+
+    def with_copies(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> CopyingSegment | None:
+        """The segment with copies as a part of it, if it is one that can have them."""
         ...
 
 
@@ -54,6 +61,12 @@ class Island:
         for recorded, fresh in zip(self.results, self.call(), strict=True):
             if recorded is not None:
                 recorded.copy_(fresh)
+
+    def with_copies(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> CopyingSegment | None:
+        """None: it is an operation."""
+        del inputs, outputs
 
 
 @dataclass

@@ -304,7 +304,7 @@ class Variant:
     @property
     def lent(self) -> bool:
         """Outputs that may still be read lie in its memory."""
-        return self.lease is not None and self.lease.ended is None
+        return self.lease is not None and self.lease.lasts
 
     def placed_bytes(self) -> int:
         """Bytes of the static inputs."""

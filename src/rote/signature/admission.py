@@ -14,8 +14,16 @@ from typing import Any
 
 import torch
 
-from .ambient import Ambient
-from .compat import SWITCHES, current_device, default_device, metadata_check, mode_readers
+from .ambient import Ambient, read_ambient
+from .compat import (
+    STATE_SWITCHES,
+    SWITCHES,
+    current_device,
+    metadata_check,
+    mode_readers,
+    mode_values,
+    state_check,
+)
 from .key import OPAQUE, PARAMETER, PLAIN, TENSOR, Call, describe, describe_tensor, is_plain
 from .leaves import Spec
 from .source import Source
@@ -69,8 +77,11 @@ class Admission:
 
     def _modes(self) -> None:
         """Nobody else interprets operations; asked first, or they would see how arguments are looked at."""
+        source = self._source
         for read, value in mode_readers():
-            self._source.refuse(f"{self._source.constant(read)}() != {self._source.constant(value)}")
+            source.refuse(f"{source.constant(read)}() {_other_than(value)}")
+        for module, name, value in mode_values():
+            source.refuse(f"{source.constant(module)}.{name} {_other_than(value)}")
 
     # ------------------------------------------------------------------ structure
 
@@ -176,21 +187,38 @@ class Admission:
     def _surroundings(self, ambient: Ambient) -> None:
         """What :func:`.ambient.read_ambient` reads."""
         source = self._source
-        grad, inference, dtype, autocast, device, _, anomaly, switches = ambient
+        _, inference, _, _, device, _, anomaly, switches = ambient
         constant = source.constant
-        source.refuse(f"{constant(torch.is_grad_enabled)}() is not {grad}")
         source.refuse(f"{constant(torch.is_inference_mode_enabled)}() is not {inference}")
-        source.refuse(f"{constant(torch.get_default_dtype)}() is not {constant(dtype)}")
         source.refuse(f"{constant(torch.is_anomaly_enabled)}() is not {anomaly}")
-        self._autocast(autocast)
         if device >= 0:
             source.refuse(f"{constant(current_device)}() != {device}")
         else:
             source.refuse(f"{constant(torch.cuda.is_initialized)}()")
-        source.refuse(f"{constant(default_device)}() is not None")
-        for read, value in zip(SWITCHES, switches, strict=True):
-            same = f"is not {value}" if isinstance(value, bool) else f"!= {constant(value)}"
-            source.refuse(f"{constant(read)}() {same}")
+        check = state_check() if ambient == read_ambient() else None
+        if check is not None:  # it looks at more than it has to; where it says no each is asked
+            source.line(f"if not {constant(check)}():")
+            source.indent()
+        self._state(ambient)
+        if check is not None:
+            source.indent(-1)
+        self._switches(
+            [pair for pair in zip(SWITCHES, switches, strict=True) if pair[0] not in STATE_SWITCHES]
+        )
+
+    def _state(self, ambient: Ambient) -> None:
+        """The part that a state check looks at too."""
+        source, constant = self._source, self._source.constant
+        grad, _, dtype, autocast, _, _, _, switches = ambient
+        source.refuse(f"{constant(torch.is_grad_enabled)}() is not {grad}")
+        source.refuse(f"{constant(torch.get_default_dtype)}() is not {constant(dtype)}")
+        self._autocast(autocast)
+        self._switches([pair for pair in zip(SWITCHES, switches, strict=True) if pair[0] in STATE_SWITCHES])
+
+    def _switches(self, switches: list[tuple[Any, Any]]) -> None:
+        for read, value in switches:
+            same = _other_than(value) if isinstance(value, bool) else f"!= {self._source.constant(value)}"
+            self._source.refuse(f"{self._source.constant(read)}() {same}")
 
     def _autocast(self, states: tuple[Any, ...]) -> None:
         """Per device whether it is on, and then its type."""
@@ -203,6 +231,11 @@ class Admission:
             source.refuse(f"{enabled}({kind!r}) is not {on}")
             if on:
                 source.refuse(f"{dtype}({kind!r}) is not {source.constant(rest.pop(0))}")
+
+
+def _other_than(value: bool | int | None) -> str:
+    """The text of a comparison."""
+    return f"is not {value}" if value is None or isinstance(value, bool) else f"!= {value}"
 
 
 def _token_of(leaf: Any) -> Any:

@@ -5,6 +5,7 @@ Every name here was seen in torch 2.11 and 2.13. A missing accessor falls back o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -136,8 +137,50 @@ def numbers_watched_dicts() -> bool:
     return False
 
 
+_state_guard: Any = getattr(_checks, "GlobalStateGuard", None)
+"""Seen in torch 2.11 and 2.13."""
+
+_STATE = {
+    "allow_tf32": "_get_cublas_allow_tf32",
+    "allow_fp16_reduce": "_get_cublas_allow_fp16_reduced_precision_reduction",
+    "allow_bf16_reduce": "_get_cublas_allow_bf16_reduced_precision_reduction",
+    "deterministic_algorithms": "_get_deterministic_algorithms",
+}
+"""Fields of a state guard that are switches of :data:`SWITCHES`."""
+
+STATE_SWITCHES = tuple([reader for name in _STATE.values() for reader in SWITCHES if reader.__name__ == name])
+"""The switches that :func:`state_check` looks at."""
+
+
+def state_check() -> Callable[[], bool] | None:
+    """A function that says in one call of C++ whether the state of this moment is in force; None without it.
+
+    It looks at grad mode, the default type, autocast, :data:`STATE_SWITCHES`, and at more: where it says no,
+    these may be as they were.
+    """
+    return _state_guard().check if _has_state_guard() else None
+
+
+@cache
+def _has_state_guard() -> bool:
+    """Whether there are state guards, and they say that they look at what they are here for."""
+    try:
+        fields: dict[str, Any] = json.loads(_state_guard().__getstate__())
+    except (AttributeError, TypeError, ValueError):
+        return False
+    expected = {"grad_mode", "default_dtype", "autocast_state", *_STATE}
+    options = [fields.get(f"allow_{kind}_reduce") for kind in ("fp16", "bf16")]
+    return expected <= fields.keys() and all(type(option) is int for option in options)  # three each
+
+
+def mode_values() -> tuple[tuple[Any, str, Any], ...]:
+    """Attributes of modules that have a value while nobody changes what an operation is."""
+    values = ((forward_ad, "_current_level", -1), (_device, "CURRENT_DEVICE", None))
+    return tuple([value for value in values if hasattr(value[0], value[1])])
+
+
 def mode_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
-    """What :func:`foreign_modes` asks, as argument-less readers with what they return if there is none.
+    """What :func:`foreign_modes` asks beside :func:`mode_values`: readers, what they return without modes.
 
     Only without a default device, which is a function mode itself.
     """
@@ -145,7 +188,6 @@ def mode_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
         (_function_modes, 0),
         (_dispatch_modes, 0),
         (_interpreter, None),
-        (_dual_level, -1),
     )
 
 

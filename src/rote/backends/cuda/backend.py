@@ -98,15 +98,14 @@ class CudaBackend:
                 "CUDA call."
             )
 
-    def enter_call(self) -> None:
+    def enter_call(self) -> int:
         """Wait, on the device, for the last replay if it ran on another stream."""
         if self._waiting:
             self._release_waiting()
-        self.streams.enter_call()
+        return self.streams.enter_call()
 
     def leave_call(self) -> None:
-        """Note where this call's work ends."""
-        self.streams.leave_call()
+        """Nothing to do: the next call waits for this one's stream, if it comes from another."""
 
     # ------------------------------------------------------------------ memory
 

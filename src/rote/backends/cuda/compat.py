@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,9 +20,25 @@ _current: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 """Seen in torch 2.11 and 2.13 (CUDA builds only)."""
 
 
-def current_handle(device: int) -> Any:
-    """Something that tells the current stream of a device from others, without making a Stream object."""
-    return _current(device) if _current is not None else torch.cuda.current_stream(device)
+def handle_reader(device: torch.device) -> Callable[[], int]:
+    """A function that reads the handle of the current stream of a device."""
+    if _current is not None:
+        return partial(_current, device.index)
+    return lambda: torch.cuda.current_stream(device).cuda_stream
+
+
+_guards: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+_empty: Any = getattr(_guards, "_empty_strided_cuda", None)
+"""What code of ``torch.compile`` allocates with: on the current device and stream, in half the time of
+``torch.empty_like``, and never filled. Seen in torch 2.11 and 2.13."""
+
+
+def empty_maker(tensor: torch.Tensor) -> partial[torch.Tensor]:
+    """A function that makes a tensor of the shape, strides and type of another, on the current device."""
+    shape, stride = tuple(tensor.shape), tuple(tensor.stride())
+    if _empty is not None:
+        return partial(_empty, shape, stride, tensor.dtype)
+    return partial(torch.empty_strided, shape, stride, dtype=tensor.dtype, device=tensor.device)
 
 
 def stop_routing(device: int, pool: PoolId) -> None:

@@ -22,38 +22,77 @@ may use the device while this one captures.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...base.errors import CaptureError, InternalError, MemoryShortageError
+from ..base import CopyingSegment
 from ..shortage import is_shortage
 from .compat import stop_routing
+from .driver import driver
+from .nodes import MOST_OPERATIONS, CopyingGraph, PlainGraph, launcher
 from .pool import Pool
 
 if TYPE_CHECKING:
     from .backend import CudaBackend
 
+States = list[tuple[torch.Generator, torch.Tensor]]
+"""Generators and what they were set to."""
+
 _EMPTY = "The CUDA Graph is empty"
 
 
 class CudaSegment:
-    """One instantiated CUDA graph."""
+    """One instantiated CUDA graph.
 
-    def __init__(self, graph: torch.cuda.CUDAGraph, operations: int) -> None:
+    Args:
+        graph: The graph.
+        operations: Number of captured operations.
+        device: Where it was captured.
+        kept: Whether PyTorch has kept what was captured.
+
+    Attributes:
+        random: It draws random numbers.
+    """
+
+    def __init__(
+        self, graph: torch.cuda.CUDAGraph, operations: int, device: torch.device, *, kept: bool
+    ) -> None:
         self._graph: torch.cuda.CUDAGraph | None = graph
         self._operations = operations
+        self._device = device
+        self._kept = kept
+        self._wanted: Any = None
+        self._launcher: CopyingGraph | PlainGraph | None = None
         self.replay = graph.replay
+        self.random = False
 
     @property
     def operations(self) -> int:
         """Number of captured operations."""
         return self._operations
 
+    def with_copies(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> CopyingSegment | None:
+        """The segment with copies as nodes of its graph, where there can be such; see :mod:`.nodes`."""
+        if self._graph is None or self.random or torch.cuda.current_device() != self._device.index:
+            return None
+        wanted = ([_place(tensor) for tensor in inputs], [_place(tensor) for tensor in outputs])
+        if self._launcher is None:
+            kept, self._kept = self._kept, False  # from now on it is not what was captured
+            self._wanted = wanted
+            self._launcher = launcher(self._graph, self._device, inputs, outputs, kept=kept)
+        return self._launcher if wanted == self._wanted else None
+
     def release(self) -> None:
         """Destroy the graph."""
+        if self._launcher is not None:
+            self._launcher.release()
+            self._launcher = None
         if self._graph is not None:
             self._graph.reset()
             self._graph = None
@@ -76,17 +115,19 @@ class CudaSession:
         self._segments: list[CudaSegment] = []
         self._graph: torch.cuda.CUDAGraph | None = None
         self._operations = 0
-        self._random: list[tuple[torch.Generator, torch.Tensor]] = []
+        self._keeps = False
+        self._random: States = []
 
     # ------------------------------------------------------------------ segments
 
-    def begin(self) -> None:
-        """Open a segment."""
+    def begin(self, expected: int | None = None) -> None:
+        """Open a segment; one that is known to be small is kept as it was captured."""
         if self._graph is not None:
             raise InternalError("a segment is already open")
         default = torch.cuda.default_generators[self._backend.index]
         self._random = [(found, found.get_state()) for found in (default, *self._generators)]
-        graph = torch.cuda.CUDAGraph()
+        self._keeps = expected is not None and expected <= MOST_OPERATIONS and driver() is not None
+        graph = torch.cuda.CUDAGraph(keep_graph=self._keeps)
         for generator in self._generators:
             graph.register_generator_state(generator)
         self._operations = 0
@@ -140,18 +181,36 @@ class CudaSession:
         if any(_EMPTY in str(warning.message) for warning in caught):
             self._idle.append(graph)
             return None
-        segment = CudaSegment(graph, self._operations)
         try:
-            segment.replay()
+            if self._keeps:  # otherwise it was instantiated when the capture ended
+                graph.instantiate()
+        except RuntimeError as error:
+            self._discard(graph, random)
+            kind = MemoryShortageError if is_shortage(error) else CaptureError
+            raise kind(f"the segment was refused: {_first_line(error)}") from error
+        segment = CudaSegment(graph, self._operations, self._backend.device, kept=self._keeps)
+        try:
+            segment.random = self._run_first(segment)
         except RuntimeError as error:  # the first launch takes memory of its own on the device
             if not is_shortage(error):
                 raise
-            self._idle.append(graph)
-            self._random = random
-            self._restore_random()
+            self._discard(graph, random)
             raise MemoryShortageError(f"the segment was not launched: {_first_line(error)}") from error
         self._segments.append(segment)
         return segment
+
+    def _run_first(self, segment: CudaSegment) -> bool:
+        """Launch what was captured; returns whether that used up random numbers."""
+        generators = (torch.cuda.default_generators[self._backend.index], *self._generators)
+        before = [generator.get_offset() for generator in generators]
+        segment.replay()
+        return before != [generator.get_offset() for generator in generators]
+
+    def _discard(self, graph: torch.cuda.CUDAGraph, random: States) -> None:
+        """The capture has ended well, but its graph cannot be used."""
+        self._idle.append(graph)
+        self._random = random
+        self._restore_random()
 
     @property
     def capturing(self) -> bool:
@@ -236,6 +295,10 @@ class CudaSession:
     def aside(self) -> AbstractContextManager[Any]:
         """A stream beside the one being captured."""
         return self._backend.streams.beside()
+
+
+def _place(tensor: torch.Tensor) -> Any:
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 def is_refusal(error: BaseException) -> bool:

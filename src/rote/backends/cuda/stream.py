@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .compat import current_handle, not_capturing
+from .compat import handle_reader, not_capturing
 
 
 class Streams:
@@ -22,9 +22,9 @@ class Streams:
         self.side: Any = torch.cuda.Stream(device)
         self.aux: Any = torch.cuda.Stream(device)
         self._device = device
-        self._index: int = device.index
+        self._handle = handle_reader(device)
         self._last: Any = None
-        self._last_handle: Any = None
+        self._last_handle: int | None = None
 
     @contextmanager
     def capturing(self) -> Generator[None]:
@@ -54,15 +54,15 @@ class Streams:
             yield
         self.aux.synchronize()
 
-    def enter_call(self) -> None:
-        """Order the current stream after the stream that replayed last."""
-        handle = current_handle(self._index)
-        if handle == self._last_handle:
-            return
+    def enter_call(self) -> int:
+        """Order the current stream after the stream that replayed last; returns its handle."""
+        handle = self._handle()
+        if handle != self._last_handle:
+            self._follow(handle)
+        return handle
+
+    def _follow(self, handle: int) -> None:
         current = torch.cuda.current_stream(self._device)
         if self._last is not None:
             current.wait_stream(self._last)
         self._last, self._last_handle = current, handle
-
-    def leave_call(self) -> None:
-        """Nothing to do: the next call waits for this one's stream, if it comes from another."""

@@ -72,8 +72,9 @@ class HostBackend:
     def check_process(self) -> None:
         """Host memory survives a fork."""
 
-    def enter_call(self) -> None:
+    def enter_call(self) -> int:
         """Nothing to order: the lock already keeps calls apart."""
+        return 0
 
     def leave_call(self) -> None:
         """Poison shared memory if the pool was asked to."""

@@ -8,6 +8,7 @@ from typing import NoReturn
 import torch
 
 from ...base.errors import InternalError
+from ..base import CopyingSegment
 from .compat import mode_counters, without_dispatch, without_functions
 from .tape import Entry
 
@@ -46,6 +47,12 @@ class HostSegment:
                 self._program()
         else:
             self._program()
+
+    def with_copies(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> CopyingSegment | None:
+        """None: a copy is an operation like any other here."""
+        del inputs, outputs
 
     def freeze(self, program: Callable[[], None]) -> None:
         """Give the segment the function that replays it, and let go of the entries."""

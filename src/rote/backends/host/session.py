@@ -72,8 +72,9 @@ class HostSession:
         """Where the session is in its life."""
         return self._state
 
-    def begin(self) -> None:
+    def begin(self, expected: int | None = None) -> None:
         """Open a segment."""
+        del expected
         self._state = after(self._state, Step.BEGIN)
         self._tape = self._new_tape()
         self._before = len(self._storages.blocks)

@@ -1,0 +1,191 @@
+"""What of the CUDA driver is needed to put copies into a graph, by ctypes.
+
+The driver and not the runtime: ``libcuda.so.1`` has one name wherever CUDA works, and an error of a driver
+call stays with the caller, where one of the runtime would come up in PyTorch's next check. No package is
+needed for it. ``cuda-bindings`` costs the same (0.9 to 1 us for setting a node's address on an H200's host,
+1.8 us for a launch), so there is no second way.
+
+The functions that are called at every replay (:attr:`Driver.move_copy`, :attr:`Driver.launch`) are the bare
+ones, called with prepared arguments; they return the driver's status, 0 for success. They let go of the
+interpreter's lock like PyTorch's own replay: a launch waits if the queue is full, and what it waits for may
+need the lock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import POINTER, byref, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_ulonglong, c_void_p
+from functools import cache
+from typing import Any
+
+Node = int
+"""Handle of a node in a graph."""
+
+_DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
+_AUTO_FREE_AND_PRIORITY = 1 | 8  # what PyTorch instantiates its graphs with
+
+
+class DriverError(Exception):
+    """A driver call failed; nobody has to know but who called."""
+
+
+class CopyShape(ctypes.Structure):
+    """``CUDA_MEMCPY3D``, as it has been since CUDA 3.2."""
+
+    _fields_ = (
+        ("source_x", c_size_t), ("source_y", c_size_t), ("source_z", c_size_t), ("source_lod", c_size_t),
+        ("source_type", c_uint), ("source_host", c_void_p), ("source", c_uint64),
+        ("source_array", c_void_p), ("reserved0", c_void_p), ("source_pitch", c_size_t),
+        ("source_height", c_size_t),
+        ("target_x", c_size_t), ("target_y", c_size_t), ("target_z", c_size_t), ("target_lod", c_size_t),
+        ("target_type", c_uint), ("target_host", c_void_p), ("target", c_uint64),
+        ("target_array", c_void_p), ("reserved1", c_void_p), ("target_pitch", c_size_t),
+        ("target_height", c_size_t),
+        ("width", c_size_t), ("height", c_size_t), ("depth", c_size_t),
+    )  # fmt: skip
+
+    @classmethod
+    def of(cls, source: int, target: int, nbytes: int) -> CopyShape:
+        """A run of bytes, from one address on the device to another."""
+        return cls(
+            source_type=_DEVICE_MEMORY, source=source, source_pitch=nbytes, source_height=1,
+            target_type=_DEVICE_MEMORY, target=target, target_pitch=nbytes, target_height=1,
+            width=nbytes, height=1, depth=1,
+        )  # fmt: skip
+
+
+class _EdgeData(ctypes.Structure):
+    """``CUgraphEdgeData``: programmatic launches mark their edges."""
+
+    _fields_ = (("from_port", c_ubyte), ("to_port", c_ubyte), ("type", c_ubyte), ("reserved", c_ubyte * 5))
+
+
+_SIZE, _HANDLES = POINTER(c_size_t), POINTER(c_void_p)
+_SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "cuCtxGetCurrent": (_HANDLES,),
+    "cuGraphCreate": (_HANDLES, c_uint),
+    "cuGraphDestroy": (c_void_p,),
+    "cuGraphGetNodes": (c_void_p, _HANDLES, _SIZE),
+    "cuGraphGetRootNodes": (c_void_p, _HANDLES, _SIZE),
+    "cuGraphGetEdges_v2": (c_void_p, _HANDLES, _HANDLES, POINTER(_EdgeData), _SIZE),
+    "cuGraphAddDependencies": (c_void_p, _HANDLES, _HANDLES, c_size_t),
+    "cuGraphAddMemcpyNode": (_HANDLES, c_void_p, _HANDLES, c_size_t, POINTER(CopyShape), c_void_p),
+    "cuGraphInstantiateWithFlags": (_HANDLES, c_void_p, c_ulonglong),
+    "cuGraphExecDestroy": (c_void_p,),
+    "cuGraphExecMemcpyNodeSetParams": (c_void_p, c_void_p, c_void_p, c_void_p),
+    "cuGraphLaunch": (c_void_p, c_void_p),
+}
+"""Arguments of each function. The names without a version are, in the library, those of the first version;
+``cuGraphGetEdges_v2`` came with CUDA 12.3; its first version refuses graphs with programmatic launches."""
+
+
+class Driver:
+    """The functions of the driver library.
+
+    Args:
+        library: ``libcuda``.
+
+    Raises:
+        AttributeError: The driver is too old.
+
+    Attributes:
+        move_copy: Gives a copy of an instantiated graph other addresses: graph, node, shape, context.
+        launch: Launches an instantiated graph: graph, stream.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        for name, arguments in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.argtypes, function.restype = arguments, c_int
+        self._library = library
+        self.move_copy: Callable[..., int] = library.cuGraphExecMemcpyNodeSetParams
+        self.launch: Callable[..., int] = library.cuGraphLaunch
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._library, name)(*arguments)
+        if status:
+            raise DriverError(f"{name} returned {status}")
+
+    def context(self) -> c_void_p:
+        """The current context.
+
+        Raises:
+            DriverError: This thread has none yet.
+        """
+        found = c_void_p()
+        self._call("cuCtxGetCurrent", byref(found))
+        if not found.value:
+            raise DriverError("this thread has no context")
+        return found
+
+    def new_graph(self) -> c_void_p:
+        """An empty graph."""
+        made = c_void_p()
+        self._call("cuGraphCreate", byref(made), 0)
+        return made
+
+    def drop_graph(self, graph: c_void_p) -> None:
+        """Destroy a graph."""
+        self._call("cuGraphDestroy", graph)
+
+    def roots(self, graph: c_void_p) -> list[Node]:
+        """The nodes that wait for none."""
+        count = c_size_t(0)
+        self._call("cuGraphGetRootNodes", graph, None, byref(count))
+        return self._handles("cuGraphGetRootNodes", graph, count)
+
+    def ends(self, graph: c_void_p) -> list[Node]:
+        """The nodes that none waits for."""
+        count, edges = c_size_t(0), c_size_t(0)
+        self._call("cuGraphGetNodes", graph, None, byref(count))
+        nodes = self._handles("cuGraphGetNodes", graph, count)
+        self._call("cuGraphGetEdges_v2", graph, None, None, None, byref(edges))
+        if not edges.value:
+            return nodes
+        before, after = (c_void_p * edges.value)(), (c_void_p * edges.value)()
+        data = (_EdgeData * edges.value)()
+        self._call("cuGraphGetEdges_v2", graph, before, after, data, byref(edges))
+        waited_for = set(before)
+        return [node for node in nodes if node not in waited_for]
+
+    def _handles(self, name: str, graph: c_void_p, count: c_size_t) -> list[Node]:
+        if not count.value:
+            return []
+        found = (c_void_p * count.value)()
+        self._call(name, graph, found, byref(count))
+        return list(found)
+
+    def add_copy(self, graph: c_void_p, after: list[Node], shape: CopyShape, context: c_void_p) -> Node:
+        """Add a copy that waits for some nodes."""
+        made = c_void_p()
+        waits = (c_void_p * len(after))(*after) if after else None
+        self._call("cuGraphAddMemcpyNode", byref(made), graph, waits, len(after), byref(shape), context)
+        assert made.value is not None
+        return made.value
+
+    def add_edges(self, graph: c_void_p, before: Node, after: list[Node]) -> None:
+        """Let nodes wait for another one."""
+        if after:
+            same = (c_void_p * len(after))(*[before] * len(after))
+            others = (c_void_p * len(after))(*after)
+            self._call("cuGraphAddDependencies", graph, same, others, len(after))
+
+    def instantiate(self, graph: c_void_p) -> c_void_p:
+        """Make a graph that can be launched, as PyTorch makes its own."""
+        made = c_void_p()
+        self._call("cuGraphInstantiateWithFlags", byref(made), graph, _AUTO_FREE_AND_PRIORITY)
+        return made
+
+    def destroy(self, instantiated: c_void_p) -> None:
+        """Destroy a graph that could be launched; it must not be running."""
+        self._call("cuGraphExecDestroy", instantiated)
+
+
+@cache
+def driver() -> Driver | None:
+    """The driver of this machine; None without one, or if it is older than CUDA 12.3."""
+    try:
+        return Driver(ctypes.CDLL("libcuda.so.1"))
+    except (OSError, AttributeError):
+        return None

@@ -1,0 +1,137 @@
+"""Copies that the segments of a recording make themselves: which those are, and the text of a call with them.
+
+The first segment may take the arguments where they lie, the last may leave the result in new memory, if the
+device has copies as a part of a segment (:mod:`..backends.cuda.nodes` says what that saves). What is no plain
+run of bytes, lies on another device or follows an island is copied as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from ..backends.base import Copy, CopyingSegment
+from ..signature.source import Source
+from .compat import copy_all
+from .inputs import StaticInputs
+from .outputs import copy_of
+from .tree import Step
+
+
+class Copies:
+    """Writes the part of a hot path that moves data.
+
+    Args:
+        source: Where to.
+        steps: What the recording replays.
+        device: Of the recording.
+        inputs: The recording's memory for each argument, by the name of the variable that holds the argument.
+        outputs: The recording's memory of each tensor of the result that gets new memory.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        steps: Sequence[Step],
+        device: torch.device,
+        inputs: Mapping[str, torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+    ) -> None:
+        self._source = source
+        self._steps = steps
+        self._inputs = inputs
+        self._segments: dict[int, CopyingSegment] = {}
+        self._places: dict[str, Copy] = {}
+        self._results: dict[str, tuple[torch.Tensor, Copy]] = {}
+        self._names: dict[int, str] = {}
+        self._choose(
+            {name: tensor for name, tensor in inputs.items() if _is_run_of_bytes(tensor, device)},
+            [tensor for tensor in outputs if _is_run_of_bytes(tensor, device)],
+        )
+
+    def _choose(self, inputs: Mapping[str, torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
+        last = len(self._steps) - 1
+        for index, step in enumerate(self._steps):
+            reads = inputs if index == 0 else {}
+            writes = outputs if index == last else []
+            segment = step.with_copies(list(reads.values()), writes)
+            if segment is None:
+                continue
+            self._segments[index] = segment  # its copies are those asked for, or none
+            self._places.update(zip(reads, segment.inputs, strict=False))
+            for tensor, copy in zip(writes, segment.outputs, strict=False):
+                name = self._names[id(tensor)] = f"y{len(self._names)}"
+                self._results[name] = (tensor, copy)
+
+    def result(self, tensor: torch.Tensor) -> str | None:
+        """The variable that holds the copy of a tensor of the recording; None if no segment makes one."""
+        return self._names.get(id(tensor))
+
+    def prepare(self) -> None:
+        """Write: new memory, and where everything lies. If that is refused nothing has happened."""
+        for name, copy in self._places.items():
+            self._aim(name, copy)
+        for name, (_, copy) in self._results.items():
+            self._source.line(f"{name} = {self._source.constant(copy.make)}()")
+            self._aim(name, copy)
+
+    def _aim(self, name: str, copy: Copy) -> None:
+        node = self._source.constant(copy)
+        self._source.line(f"at = {name}.data_ptr()")
+        self._source.refuse(f"at != {node}.address and {node}.move(at)")
+
+    def place(self, inputs: StaticInputs, leaves: list[str]) -> None:
+        """Write the copies of the arguments that no segment copies.
+
+        Args:
+            inputs: The recording's memory for arguments.
+            leaves: The variables that hold the leaves of the arguments.
+        """
+        source, constant, pairs = self._source, self._source.constant, inputs.pairs()
+        if pairs is None:
+            source.line(f"{constant(inputs.place)}(({', '.join(leaves)},))")
+            return
+        named = [(leaves[member], tensor) for member, tensor in pairs if leaves[member] not in self._places]
+        if len(named) == 1:
+            name, tensor = named[0]
+            source.line(f"{constant(tensor.copy_)}({name})")
+        elif named:
+            tensors, names = constant([tensor for _, tensor in named]), ", ".join(name for name, _ in named)
+            source.line(f"{constant(copy_all)}({tensors}, [{names}])")
+
+    def launch(self, index: int) -> None:
+        """Write the launch of a step; ``stream`` holds what the backend returned when the call was entered.
+
+        Where a launch is refused the call goes on without (the first one in a thread that has not used the
+        device yet, for example).
+        """
+        source, constant = self._source, self._source.constant
+        segment, replay = self._segments.get(index), f"{constant(self._steps[index].replay)}()"
+        if segment is None:
+            source.line(replay)
+            return
+        source.line(f"if {constant(segment)}.launch(stream):")
+        source.indent()
+        if index == 0:
+            for name in self._places:
+                source.line(f"{constant(self._inputs[name].copy_)}({name})")
+        source.line(replay)
+        if index == len(self._steps) - 1:
+            for name, (tensor, _) in self._results.items():
+                source.line(f"{name} = {constant(copy_of)}({constant(tensor)})")
+        source.indent(-1)
+
+
+def _is_run_of_bytes(tensor: torch.Tensor, device: torch.device) -> bool:
+    """Whether a tensor's elements fill one piece of the device's memory."""
+    if tensor.device != device or not tensor.numel() or tensor.is_conj() or tensor.is_neg():
+        return False
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size == 1:
+            continue
+        if stride != expected:
+            return False
+        expected *= size
+    return True

@@ -1,0 +1,200 @@
+"""Copies made by segments, on a device that has them and says no at will: the text of the hot path."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import partial
+
+import pytest
+import torch
+
+import rote
+from rote.backends.host.segment import HostSegment
+from rote.recording.entry import Entry
+
+
+class Copy:
+    """A copy between memory of a recording and a tensor that lies anywhere."""
+
+    def __init__(self, device, tensor):
+        self.make = partial(torch.empty_strided, tensor.shape, tensor.stride(), dtype=tensor.dtype)
+        self.address = -1
+        self.mine, self.nbytes = tensor.data_ptr(), tensor.nbytes
+        self._device = device
+
+    def move(self, address):
+        self._device.moves += 1
+        if self._device.refuses_moves:
+            return True
+        self.address = address
+        return False
+
+
+class Segment:
+    """A segment of the host's with copies."""
+
+    def __init__(self, device, segment, inputs, outputs):
+        self.inputs = tuple([Copy(device, tensor) for tensor in inputs])
+        self.outputs = tuple([Copy(device, tensor) for tensor in outputs])
+        self._device, self._segment = device, segment
+
+    def launch(self, stream):
+        assert stream == 0
+        if self._device.refuses_launches:
+            return 201
+        self._device.launches += 1
+        for copy in self.inputs:
+            ctypes.memmove(copy.mine, copy.address, copy.nbytes)
+        self._segment.replay()
+        for copy in self.outputs:
+            ctypes.memmove(copy.address, copy.mine, copy.nbytes)
+        return 0
+
+
+class Device:
+    """What the segments were asked for, and whether they do it."""
+
+    def __init__(self):
+        self.moves = self.launches = 0
+        self.refuses_moves = self.refuses_launches = False
+        self.asked = []
+
+    def with_copies(self, segment, inputs, outputs):
+        self.asked.append((len(inputs), len(outputs)))
+        return Segment(self, segment, inputs, outputs)
+
+
+@pytest.fixture
+def copying(monkeypatch):
+    found = Device()
+    monkeypatch.setattr(
+        HostSegment, "with_copies", lambda segment, *tensors: found.with_copies(segment, *tensors)
+    )
+    return found
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """From now on only hot paths may answer."""
+    return lambda: monkeypatch.setattr(Entry, "run", lambda *_: pytest.fail("the general path was taken"))
+
+
+def warmed(fn, *args, **options):
+    g = rote.graph(fn, **options)
+    for _ in range(6):
+        g(*args)
+    return g
+
+
+def test_addresses_are_set_when_they_change(copying, alone):
+    g = warmed(lambda x: x * 2, torch.ones(3))
+    alone()
+    first, second = torch.full((3,), 5.0), torch.full((3,), 7.0)
+    held = [g(first)]
+    moves = copying.moves
+    held.append(g(first))
+    assert copying.moves == moves + 1  # the result lies elsewhere
+    held.append(g(second))
+    assert [y.tolist() for y in held] == [[10.0] * 3, [10.0] * 3, [14.0] * 3]
+    assert copying.launches == g.report().replayed - 1  # the first replay is that of the general path
+    assert all(y._version == 0 for y in held)
+
+
+def test_a_refused_address_leaves_the_call_to_the_general_path(copying):
+    g = warmed(lambda x: x * 2, torch.ones(3))
+    before, launches = g.report(), copying.launches
+    copying.refuses_moves = True
+    assert g(torch.full((3,), 5.0)).tolist() == [10.0] * 3
+    after = g.report()
+    assert (after.calls, after.replayed) == (before.calls + 1, before.replayed + 1)
+    assert copying.launches == launches
+    copying.refuses_moves = False
+    assert g(torch.full((3,), 6.0)).tolist() == [12.0] * 3
+    assert copying.launches == launches + 1
+
+
+@pytest.mark.parametrize("outputs", ["safe", "borrow"])
+def test_a_refused_launch_is_made_up_for(copying, alone, outputs):
+    def fn(x):
+        y = x * 2
+        y[x > 0.5] = x.max()
+        return y * 3, x + 1
+
+    g = warmed(fn, torch.rand(3, 3), outputs=outputs)
+    before = g.report()
+    alone()
+    for refuses in (True, False, True):
+        copying.refuses_launches = refuses
+        x = torch.rand(3, 3)
+        assert all(torch.equal(a, b) for a, b in zip(g(x), fn(x), strict=True))
+    after = g.report()
+    assert (after.calls, after.replayed) == (before.calls + 3, before.replayed + 3)
+
+
+def test_the_first_segment_takes_and_the_last_one_gives(copying, alone):
+    def fn(x, y):
+        z = x * y
+        z[x > 0.5] = y.max()
+        return z * 3
+
+    g = warmed(fn, torch.rand(3, 3), torch.rand(3, 3))
+    assert sorted(copying.asked) == [(0, 1), (2, 0)]
+    alone()
+    x, y = torch.rand(3, 3), torch.rand(3, 3)
+    assert torch.equal(g(x, y), fn(x, y))
+
+
+def test_what_is_no_run_of_bytes_is_copied_as_ever(copying, alone):
+    wide = torch.rand(4, 6)
+
+    def fn(dense, gaps, empty):
+        return dense + 1, (gaps + 1).as_strided((2, 2), (3, 1)), empty * 2
+
+    arguments = (wide.clone().t(), wide[:, ::2], torch.rand(0, 3))
+    g = warmed(fn, *arguments)
+    assert copying.asked == [(1, 1)]
+    alone()
+    arguments = ((wide + 1).t(), (wide + 1)[:, ::2], torch.rand(0, 3))
+    for mine, right in zip(g(*arguments), fn(*arguments), strict=True):
+        assert torch.equal(mine, right) and mine.stride() == right.stride()
+
+
+def test_a_lazy_conjugate_is_no_run_of_bytes(copying, alone):
+    z = torch.rand(3, dtype=torch.complex64).conj()
+    g = warmed(lambda z: z * 2, z)
+    assert copying.asked == [(0, 1)]
+    alone()
+    assert torch.equal(g(z), z * 2)
+
+
+def test_an_argument_that_is_written_is_copied_before(copying):
+    def fn(x, y):
+        x += y
+        return x * 2
+
+    g = rote.graph(fn)
+    for _ in range(6):
+        g(torch.ones(3), torch.ones(3))
+    assert all(inputs == 0 for inputs, _ in copying.asked)
+    x = torch.ones(3)
+    assert g(x, torch.ones(3)).tolist() == [4.0] * 3 and x.tolist() == [2.0] * 3
+
+
+def test_an_early_start(copying, alone, monkeypatch):
+    m = torch.nn.Linear(4, 4).requires_grad_(False)
+    m.factor = 2.0
+    monkeypatch.setattr("rote.recording.variant.LONG_GUARD", 0)
+    monkeypatch.setattr("rote.recording.variant.Variant.may_start_early", lambda self: self.gradients_hold())
+    g = rote.graph(lambda x: m(x) * m.factor)
+    for _ in range(4):
+        g(torch.ones(4))
+    variant = next(iter(g._entries.values())).variants[0]
+    variant.starts_early = True
+    variant.hot = None
+    g._paths.clear()
+    for _ in range(2):
+        g(torch.ones(4))
+    x = torch.rand(4)
+    assert torch.equal(g(x), m(x) * 2)
+    m.factor = 3.0  # seen when the replay has been launched
+    assert torch.equal(g(x), m(x) * 3)
