@@ -94,7 +94,7 @@ def _device(folder: Path) -> str:
     measured = {key: entry for key, entry in entries.items() if "report" in entry}
     if not entries:
         return ""
-    parts = [f"## {name}\n", _versions(list(entries.values())), _losses(measured)]
+    parts = [f"## {name}\n", _versions(list((measured or entries).values())), _losses(measured)]
     if measured:
         parts += [_times(measured), _costs(measured)]
     return "\n".join([*parts, _failures(entries)])
