@@ -66,7 +66,9 @@ def _llama(batch: int) -> Row:
 
 def _pi0(views: int) -> Row:
     count = "1 view" if views == 1 else f"{views} views"
-    return Row(f"pi0-{count.replace(' ', '')}", f"PI0, {count}", "pi0:build", {"views": views}, "transformers")
+    return Row(
+        f"pi0-{count.replace(' ', '')}", f"PI0, {count}", "pi0:build", {"views": views}, "transformers"
+    )
 
 
 ROWS = (

@@ -105,7 +105,12 @@ def measure(row: Row, options: argparse.Namespace, left: float) -> dict[str, Any
     found, why = figures(asked, end - time.monotonic())
     entry |= {"report": found} if found else {"skipped": why}
     took, after = time.monotonic() - start, common.machine_state()
-    return {**entry, "took_s": round(took, 1), **_stamp(options), "machine": {"before": before, "after": after}}
+    return {
+        **entry,
+        "took_s": round(took, 1),
+        **_stamp(options),
+        "machine": {"before": before, "after": after},
+    }
 
 
 def _stamp(options: argparse.Namespace) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
+from time import perf_counter
 from types import FrameType
 from typing import Any
 
@@ -32,6 +33,7 @@ from ..recording.log import BackwardLog
 from ..recording.result import PLAINLY, RECORDED, REPLAYED, Limits, Result
 from ..recording.run import tracing
 from ..recording.subject import Subject
+from ..recording.umpire import Timed, Umpire
 from ..recording.variant import Variant
 from ..recording.verify import Verifier
 from ..signature.compat import foreign_modes
@@ -85,7 +87,8 @@ class Graphed:
         self._backwards = BackwardLog(self._tally, self._strict, checks)
         counts = options.warmup, options.max_recordings, options.max_paths
         borrow, guess = options.outputs == "borrow", not self._strict
-        limits = Limits(*counts, borrow, self._account, chain=options.chain, guess=guess)
+        keep = options.keep or self._strict or bool(options.verify or options.buckets)
+        limits = Limits(*counts, borrow, self._account, chain=options.chain, guess=guess, keep=keep)
         self._subject = Subject(
             function,
             self._name,
@@ -97,6 +100,7 @@ class Graphed:
         )
         self._sorts = not takes_any_keyword(function)  # then their order cannot matter
         self._paths = Paths(self, self._lock, self._counts, sorts=self._sorts)
+        self._umpire = Umpire(self._counts, self._tally, self._paths.finish)
         self._bound: dict[int, tuple[weakref.ref[Any], Graphed]] = {}
         self._shapes = (
             ShapePolicy(function, options.buckets, options.bucket_tolerance) if options.buckets else None
@@ -140,10 +144,13 @@ class Graphed:
                 value = self.call_exactly(args, kwargs, sys._getframe(1))
         finally:
             self._lock.release()
+        if type(value) is Timed:
+            return value.run(self._function, args, kwargs)
         return self._function(*args, **kwargs) if value is PLAINLY else value
 
     def call_exactly(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
-        """One call, with the wrapper's lock held; PLAINLY if it has to run as it is."""
+        """One call, with the wrapper's lock held; PLAINLY or a Timed if it has to run as it is."""
+        since = perf_counter()
         known = self._last
         call = known[0].admit(args, kwargs) if known is not None else None
         if call is not None and known is not None and not known[1].dead:
@@ -167,6 +174,9 @@ class Graphed:
             self._counts.calls -= 1
             return self._call_plainly(self._beside(caller))
         try:
+            value = self._umpire.run(entry, call, args, kwargs, caller, since)
+            if value is not NOT_MINE:
+                return value
             if self._verifier is None:
                 result = entry.run(call, caller)
             else:

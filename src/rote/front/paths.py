@@ -30,6 +30,7 @@ class Paths:
 
     Attributes:
         known: The hot paths, the newest first.
+        finish: Takes the result of a call that was more than a replay.
     """
 
     def __init__(self, graphed: Graphed, lock: Lock, counts: Counts, *, sorts: bool) -> None:
@@ -38,6 +39,7 @@ class Paths:
         self._lock = lock
         self._counts = counts
         self._sorts = sorts
+        self.finish = _Finish(self._graphed)
 
     def learn(self, entry: Entry, variant: Variant, call: Call) -> None:
         """A call was replayed: the next one like it need not come this way."""
@@ -45,8 +47,7 @@ class Paths:
         if path is None or not path.serves(entry, variant):
             if not HotPath.possible(entry, variant, call):
                 return
-            finish = _Finish(self._graphed)
-            path = HotPath(entry, variant, call, self._lock, self._counts, finish, sorts=self._sorts)
+            path = HotPath(entry, variant, call, self._lock, self._counts, self.finish, sorts=self._sorts)
             variant.hot = path
         others = [known for known in self.known if known is not path]
         self.known = (path, *others)[:MOST]

@@ -1,0 +1,169 @@
+"""Never slower: replays of a recording against plain calls, and the recording dropped if it loses.
+
+A graph is not always faster. Placing inputs and handing results out copies; a recording of a few
+operations, or of many segments around host reads, may cost more than the launches it saves. Which it is
+depends on the machine, so it is measured where it runs, on the calls that come anyway.
+
+**What is compared** is what a call costs with the recording and without it, rote's own part included: a
+replay as it is usually made (by the hot path, where there is one), and a call of the same key that runs
+plainly, from its entry into rote to its end. Observed calls say nothing about that, since they run under a
+tracer.
+
+**The cost of a call** is the larger of two times: how long the host was busy, and how long the device was,
+from the work queued before to the end of its own. In a stream of calls the larger one is what each adds.
+The device is asked with a pair of events on the current stream, which are read at a later call, when they
+are done: nothing here waits. See :class:`~rote.backends.base.Timing`.
+
+**When.** A plain call in place of a replay is always right: it is what rote does with any call that it
+cannot answer. But it is a slow one where the recording pays, so there are few, ever more seldom. After
+``FIRST`` replays of a recording there is a *round*: a replay and a plain call in turns, ``PAIRS`` of each;
+where the replays win clearly, ``FEWEST`` pairs are enough. Then there is one after ``FACTOR`` times as many
+replays, and so on. A round is lost if the median replay takes longer by more than ``MARGIN`` and by more
+than ``LEAST_S``; then the next round follows soon, and only a recording that loses ``ROUNDS`` rounds in a
+row is dropped. Medians, turns, the margin and the second round are for busy machines: a recording that is
+faster loses twice in a row only if the noise is larger than what it gains.
+
+**What follows.** The recordings of the key give their memory back, and the key runs plainly, with both
+figures in the reason. Other keys go on. It is never tried again, until ``reset()``: to record costs many
+times what the calls between could gain, and what lost twice in a row would lose again.
+
+**What is not measured**, so never dropped:
+
+- with ``keep=True``; in strict mode, where a plain call is an error; with ``verify``, which makes plain
+  calls of its own; with ``shapes="buckets"``, where the plain call has other shapes than the recording;
+- where the caller or another recording is lent memory (``outputs="borrow"``, borrowed arguments): a plain
+  call gives other memory, for which a chained recording would have to be made again;
+- where a result requires grad, and the backward passes of such results: the cost lies in both together.
+  Whole training steps are measured: a plain step leaves gradients and optimizer state as a replayed one
+  does;
+- where the device has not the memory for a plain call beside the recording, and inside somebody's own
+  capture.
+
+What does not work: to time the call that was observed (twenty times too slow), or to take the best time of
+each (a single early replay, from warm caches, decides); to wait for the device (a pipeline of calls comes
+to a halt, and that is then what is measured); to run the plain call within the locks (its backward may need
+them on another thread). What cannot be seen: a plain call that is slow only because it is rare, since the
+caches and the allocator have grown cold for it, counts as slow; the first of a round is not left out.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from enum import Enum
+from typing import NamedTuple
+
+from ..backends.base import Timing
+
+FIRST = 64
+"""Replays of a recording before the first round."""
+
+FACTOR = 8
+CONFIRM = 16
+"""Replays from a lost round to the next."""
+
+WAIT = 8
+"""Replays until the device is asked again whether it is done."""
+
+PAIRS = 5
+FEWEST = 2
+ROUNDS = 2
+CLEAR = 1.5
+MARGIN = 1.05
+LEAST_S = 2e-6
+NEVER = sys.maxsize
+
+
+class Turn(Enum):
+    """What a call is for."""
+
+    REPLAY = "a replay that is timed"
+    PLAIN = "a plain call that is timed"
+    NOTHING = "a replay like any other"
+    LOST = "the recording is to be dropped"
+
+
+class Figures(NamedTuple):
+    """Medians of a round.
+
+    Attributes:
+        replay_s: Of the replays, in seconds.
+        plain_s: Of the plain calls.
+    """
+
+    replay_s: float
+    plain_s: float
+
+    @property
+    def lost(self) -> bool:
+        """Whether the replays take longer."""
+        return self.replay_s > MARGIN * self.plain_s and self.replay_s - self.plain_s > LEAST_S
+
+    def __str__(self) -> str:
+        return f"a replay took {_told(self.replay_s)} and a plain call {_told(self.plain_s)}"
+
+
+class Contest:
+    """The rounds of one recording.
+
+    Attributes:
+        figures: Those of the last round that came to its end.
+    """
+
+    def __init__(self) -> None:
+        self.figures: Figures | None = None
+        self._gap = FIRST
+        self._lost = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._issued = 0
+        self._timings: tuple[list[Timing], list[Timing]] = ([], [])
+
+    def turn(self, replays: int) -> tuple[Turn, int]:
+        """What the next call is for, and after how many replays to ask again.
+
+        Args:
+            replays: Of the recording, so far.
+        """
+        times = self._times()
+        ended = self._issued == 2 * PAIRS
+        if times is not None and (ended or _is_clear(*times)):
+            return self._judge(*times, replays)
+        if ended:
+            return Turn.NOTHING, replays + WAIT
+        self._issued += 1
+        return (Turn.REPLAY if self._issued % 2 else Turn.PLAIN), replays
+
+    def add(self, turn: Turn, timing: Timing) -> None:
+        """A call was timed."""
+        self._timings[turn is Turn.PLAIN].append(timing)
+
+    def _times(self) -> tuple[list[float], list[float]] | None:
+        """Seconds of replays and of plain calls; None while the device has not done all of them."""
+        found = [[timing.seconds() for timing in timings] for timings in self._timings]
+        replays, plain = [[value for value in values if value is not None] for values in found]
+        complete = len(replays) + len(plain) == sum(map(len, found))
+        return (replays, plain) if complete else None
+
+    def _judge(self, replays: list[float], plain: list[float], count: int) -> tuple[Turn, int]:
+        """Close the round."""
+        self._begin()
+        if min(len(replays), len(plain)) >= FEWEST:  # fewer if calls raised, or turned out to be no replays
+            self.figures = Figures(statistics.median(replays), statistics.median(plain))
+            self._lost = self._lost + 1 if self.figures.lost else 0
+        if self._lost == ROUNDS:
+            return Turn.LOST, NEVER
+        if self._lost:
+            return Turn.NOTHING, count + CONFIRM
+        self._gap *= FACTOR
+        return Turn.NOTHING, count + self._gap
+
+
+def _is_clear(replays: list[float], plain: list[float]) -> bool:
+    """Whether the replays win by so much that more calls would tell nothing new."""
+    return min(len(replays), len(plain)) >= FEWEST and min(plain) > CLEAR * max(replays)
+
+
+def _told(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
