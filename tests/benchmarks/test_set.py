@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -128,7 +132,7 @@ def test_programs_are_chosen_by_name_or_beginning() -> None:
 
     assert names(None) == [each.name for each in ROWS]
     assert names("chain-10") == ["chain-10"]
-    assert names("pi0, llama-batch1") == ["llama-batch1", "pi0-1view", "pi0-2views", "pi0-3views"]
+    assert names("pi0, llama-batch1") == ["llama-batch1", "pi0-2views", "pi0-1view", "pi0-3views"]
     assert names("nothing") == []
 
 
@@ -153,6 +157,8 @@ def test_results_are_merged(tmp_path: Path) -> None:
 
 def test_a_command_that_fails_or_hangs_is_told() -> None:
     assert set_run.run([sys.executable, "-c", "print('a'); raise SystemExit('no GPU')"], 60) == (1, "no GPU")
+    told = "print('a'); print('rote: x raised E: no\\nmore of it'); print('the end'); raise SystemExit(2)"
+    assert set_run.run([sys.executable, "-c", told], 60) == (2, "x raised E: no")
     start = time.monotonic()
     hangs = "import time\ntry: time.sleep(60)\nexcept KeyboardInterrupt: print('stopped')"
     assert set_run.run([sys.executable, "-c", hangs], 2) == (None, "stopped")
@@ -161,7 +167,7 @@ def test_a_command_that_fails_or_hangs_is_told() -> None:
 
 @pytest.mark.slow
 def test_what_fails_is_skipped_with_its_reason() -> None:
-    options = argparse.Namespace(small=True, seconds=1.0, ways="eager", profile=False)
+    options = argparse.Namespace(small=True, seconds=1.0, ways="eager", profile=False, patience=60.0)
     broken = Row("broken", "Broken", "chains:no_such_function", runner=("benchmarks.stream",))
     found = set_run.measure(broken, options, 120)["report"]
     whys = {each["name"]: each["why"] for each in found["rows"] if each["status"] == "failed"}
@@ -194,6 +200,49 @@ def test_a_program_through_the_command_line(tmp_path: Path) -> None:
     assert found["profile"]["operations"] == 10 and found["versions"]["torch"]
     write(tmp_path / "results", "host", {"chain-10": found | {"small": False}})
     assert "| chain of 10 tiny kernels | 1.00 |" in page(tmp_path / "results")
+
+
+def test_what_was_not_begun_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the run is killed in its first program: the names are written before it."""
+    out = tmp_path / "set.json"
+
+    def killed(*_: Any) -> dict[str, Any]:
+        written = json.loads(out.read_text())["rows"]
+        assert {found["skipped"] for found in written.values()} == {set_run.NOT_BEGUN}
+        raise SystemExit(143)
+
+    arguments = ["--only", "chain", "--out", str(out)]
+    monkeypatch.setattr(set_run, "measure", killed)
+    with pytest.raises(SystemExit):
+        set_run.main(arguments)
+    assert list(json.loads(out.read_text())["rows"]) == ["chain-10", "chain-100", "chain-1000"]
+
+    rows = iter([entry(row("eager", 2.0), row("rote", 1.0), took_s=1.0)])
+    monkeypatch.setattr(set_run, "measure", lambda *_: {**next(rows), "took_s": 1.0})
+    monkeypatch.setattr(set_run, "LEAST_S", 0.0)
+    with pytest.raises(StopIteration):
+        set_run.main(arguments)
+    found = json.loads(out.read_text())["rows"]
+    assert "report" in found["chain-10"] and found["chain-100"]["skipped"] == set_run.NOT_BEGUN
+    text = page(write(tmp_path / "pages", "a", found))
+    assert "- chain of 100 tiny kernels: not measured: not begun before the time was up" in text
+
+
+@pytest.mark.slow
+def test_a_run_that_is_terminated_leaves_no_processes(tmp_path: Path) -> None:
+    out = tmp_path / "set.json"
+    arguments = ["--only", "chain-10", "--small", "--out", str(out), "--seconds", "60"]
+    paths = os.pathsep.join([str(set_run.ROOT), str(set_run.ROOT / "src")])
+    command = [sys.executable, "-m", "benchmarks.set_run", *arguments]
+    process = subprocess.Popen(command, cwd=set_run.ROOT, env={**os.environ, "PYTHONPATH": paths})
+    while not out.exists():
+        time.sleep(0.1)
+    time.sleep(2)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 128 + signal.SIGTERM
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            assert str(out) not in (each / "cmdline").read_text()
 
 
 @pytest.mark.parametrize("only", ["nothing"])
