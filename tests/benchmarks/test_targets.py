@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from benchmarks.set import ROWS, Row
+from benchmarks.set_run import chosen
 from benchmarks.targets import batch_sizes, detector, llama, unet, vision
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
@@ -50,7 +51,9 @@ def test_names_are_unique() -> None:
     assert len({row.name for row in ROWS}) == len(ROWS)
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.name in ("chain-10", "pi0-3views")], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.name in ("chain-10", "pi0-3views")], ids=lambda row: row.name
+)
 def test_the_command_line_can_build_it(row: Row) -> None:
     more = [f"{name}={value}" for name, value in row.arguments.items()]
     target = load(row.full_target, [*more, "small=True", "device=cpu"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import threading
 import weakref
 
@@ -89,6 +90,34 @@ def test_shapes_in_turn(device, alone):
             g(x)
     alone()
     assert [int(g(x)) for x in inputs] == [3, 4, 5]
+
+
+def test_a_hundred_shapes_in_any_order(device, alone):
+    g = rote.graph(lambda x, y: x.sum() + y, keep=True)
+    one = torch.ones((), device=device)
+    inputs = [torch.ones(n, device=device) for n in range(100)]
+    for _ in range(4):
+        for x in inputs:
+            g(x, one)
+    alone()
+    random.shuffle(inputs)
+    assert [int(g(x, one)) for x in inputs] == [len(x) + 1 for x in inputs]
+
+
+def test_shapes_alone_decide_nothing(device):
+    """Paths of other types, values and modes are found by the same shapes; they look for themselves."""
+    g = rote.graph(lambda x, n=1: x * n, keep=True)
+    inputs = [torch.ones(n, device=device) for n in range(6)]
+    for _ in range(4):
+        for x in inputs:
+            g(x)
+    for x in inputs:
+        assert torch.equal(g(x, 2), x * 2)
+        assert g(x.double()).dtype is torch.float64
+        assert g(x.clone().requires_grad_()).requires_grad
+        with torch.inference_mode():
+            assert g(x).is_inference()
+        assert torch.equal(g(x), x)
 
 
 def test_a_changed_value_is_not_its_own(device):

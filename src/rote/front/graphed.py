@@ -126,6 +126,10 @@ class Graphed:
             value = path.call(args, kwargs)
             if value is not NOT_MINE:
                 return self._function(*args, **kwargs) if value is PLAINLY else value
+        if self._paths.others and (path := self._paths.find(args, kwargs)) is not None:
+            value = path.call(args, kwargs)
+            if value is not NOT_MINE:
+                return self._function(*args, **kwargs) if value is PLAINLY else value
         if not self._enabled or tracing.get() or foreign_modes():
             return self._function(*args, **kwargs)
         if os.getpid() != self._process:
@@ -183,7 +187,7 @@ class Graphed:
                 result = self._verifier.run(entry, call, caller, self._entries.values())
             value = self.finish(entry, result)
             if result.how == REPLAYED and result.variant is not None and self._is_quick(result.variant):
-                self._paths.learn(entry, result.variant, call)
+                self._paths.learn(entry, result.variant, call, (args, kwargs))
             return lend_again(value, call.leaves, call.borrowed) if call.borrowed else value
         except BaseException:
             self._paths.clear()
