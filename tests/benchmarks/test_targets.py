@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from benchmarks.set import ROWS, Row
-from benchmarks.set_run import chosen
 from benchmarks.targets import batch_sizes, detector, llama, unet, vision
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
