@@ -7,7 +7,9 @@ run keeps its earlier figures. What fails, is stopped because the time is up, or
 is kept with the reason. At the end the page in the docs is written anew, unless ``--out`` is given.
 
 The time of a program is that of its slowest ways, which are the compilers: ``--patience`` bounds each way's
-first calls. A way that takes longer is a row with that reason, and the others go on.
+first calls. A way that takes longer is a row with that reason, and the others go on. In little time,
+``--compilers-last`` measures every program without them, then, from the first on, with them as long as time
+lasts; the later report, with all ways in one run, takes the earlier one's place.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import sys
 import tempfile
 import time
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +46,9 @@ PROFILED = ("verdict", "idle_share", "gain", "total_us", "host_us", "busy_us", "
 TOLD = "rote: "
 """So begins what the command line says of a target that cannot be measured."""
 
+QUICK = "eager,by-hand,make_graphed_callables,rote"
+"""The ways that take seconds to be made; those of ``torch.compile`` take minutes."""
+
 GOODBYE_S = 20.0
 """For a benchmark to stop its processes when its time is up."""
 
@@ -61,20 +67,21 @@ def main(argv: list[str] | None = None) -> int:
         options.out
         or ROOT / "benchmarks" / "results" / common.folder_name(device) / f"{header['date']}-set.json"
     )
+    rounds: list[str | None] = [QUICK, None] if options.compilers_last else [options.ways]
     differs, undone = False, [row.name for row in rows]
     nothing = {"skipped": NOT_BEGUN, **_stamp(options), "machine": {}}
     for row in rows:  # before the first is measured: whatever ends this run, they are named
         merge(out, header, row, nothing)
-    for number, row in enumerate(rows, 1):
+    for ways, (number, row) in product(rounds, enumerate(rows, 1)):
         left = end - time.monotonic()
-        if left < LEAST_S:
+        if left < LEAST_S + (2 * options.patience if ways is None and options.compilers_last else 0):
             break
         print(f"[{number}/{len(rows)}] {row.name}, {left:.0f} s left", flush=True)
-        entry = measure(row, options, left)
+        entry = measure(row, options, left, ways)
         differs |= entry.get("report", {}).get("rote_differs", False)
         merge(out, header, row, entry)
         print(f"    {entry['took_s']:.0f} s: {summary(entry)}", flush=True)
-        if not is_stopped(entry):
+        if not is_stopped(entry) and row.name in undone:
             undone.remove(row.name)
     if undone:
         print(f"time is up; still to do: --only {','.join(undone)}")
@@ -89,13 +96,20 @@ def _terminated(*_: object) -> None:
     raise SystemExit(128 + signal.SIGTERM)
 
 
-def measure(row: Row, options: argparse.Namespace, left: float) -> dict[str, Any]:
-    """One program's report, or why there is none, with versions and the machine's state."""
+def measure(row: Row, options: argparse.Namespace, left: float, which: str | None = None) -> dict[str, Any]:
+    """One program's report, or why there is none, with versions and the machine's state.
+
+    Args:
+        row: The program.
+        options: Those of the run.
+        left: Seconds for it.
+        which: Ways, as in ``--ways``; None for all.
+    """
     start, before = time.monotonic(), common.machine_state()
     end = start + left
     arguments = {**row.arguments, **({"small": True} if options.small else {})}
     given = [part for name, value in arguments.items() for part in ("--arg", f"{name}={value}")]
-    ways = ["--only", options.ways] if options.ways else []
+    ways = ["--only", which] if which else []
     entry: dict[str, Any] = {}
     if options.profile and row.runner == BENCH:
         found, _ = figures(["rote", "profile", row.full_target, *given], left)
@@ -213,6 +227,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--only", metavar="A,B", help="programs whose names begin so; default: all")
     parser.add_argument("--ways", metavar="A,B", help="as --only of rote bench: eager, rote, by-hand, ...")
+    parser.add_argument(
+        "--compilers-last", action="store_true", help="all programs without torch.compile, then with it"
+    )
     parser.add_argument("--limit", type=float, default=3 * 3600, help="seconds for the whole run")
     parser.add_argument("--patience", type=float, default=300, help="seconds for a way's first calls")
     parser.add_argument("--seconds", type=float, default=10.0, help="of timed calls for each program")

@@ -169,7 +169,7 @@ def test_a_command_that_fails_or_hangs_is_told() -> None:
 def test_what_fails_is_skipped_with_its_reason() -> None:
     options = argparse.Namespace(small=True, seconds=1.0, ways="eager", profile=False, patience=60.0)
     broken = Row("broken", "Broken", "chains:no_such_function", runner=("benchmarks.stream",))
-    found = set_run.measure(broken, options, 120)["report"]
+    found = set_run.measure(broken, options, 120, "eager")["report"]
     whys = {each["name"]: each["why"] for each in found["rows"] if each["status"] == "failed"}
     assert "has no function 'no_such_function'" in whys["eager"] and not found["rote_differs"]
     gone = Row("gone", "Gone", "gone:build", runner=("benchmarks.no_such_runner",))
@@ -200,6 +200,23 @@ def test_a_program_through_the_command_line(tmp_path: Path) -> None:
     assert found["profile"]["operations"] == 10 and found["versions"]["torch"]
     write(tmp_path / "results", "host", {"chain-10": found | {"small": False}})
     assert "| chain of 10 tiny kernels | 1.00 |" in page(tmp_path / "results")
+
+
+def test_compilers_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, asked = tmp_path / "set.json", list[tuple[str, str | None]]()
+
+    def measured(each: Row, _: Any, left: float, ways: str | None) -> dict[str, Any]:
+        asked.append((each.name, ways))
+        return {**entry(row("eager", 2.0), row("rote", 1.0)), "took_s": left}
+
+    monkeypatch.setattr(set_run, "measure", measured)
+    arguments = ["--only", "chain", "--out", str(out), "--compilers-last", "--patience", "50"]
+    set_run.main([*arguments, "--limit", "100"])
+    names = ["chain-10", "chain-100", "chain-1000"]
+    assert asked == [(name, set_run.QUICK) for name in names]  # no time for two compilers
+    asked.clear()
+    set_run.main([*arguments, "--limit", "1000"])
+    assert asked == [(name, ways) for ways in (set_run.QUICK, None) for name in names]
 
 
 def test_what_was_not_begun_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
