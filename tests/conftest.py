@@ -47,7 +47,7 @@ class _SameTime:
         pass
 
     def seconds(self) -> float:
-        return 1.0
+        return 1e-3
 
 
 @pytest.fixture(autouse=True)

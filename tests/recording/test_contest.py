@@ -12,6 +12,7 @@ from rote.recording.contest import (
     FACTOR,
     FIRST,
     LEAST_S,
+    LONG_S,
     MARGIN,
     NEVER,
     PAIRS,
@@ -45,30 +46,44 @@ def play(contest: Contest, replays: int, replay_s: float, plain_s: float) -> tup
         turns.append(turn)
         if turn in (Turn.NOTHING, Turn.LOST):
             return turns, following
-        assert following == replays  # the next call is in the round, too
-        contest.add(turn, Known(replay_s if turn is Turn.REPLAY else plain_s))
-        replays += turn is Turn.REPLAY
+        assert following == replays + (turn is Turn.PLAIN)
+        if turn is not Turn.WARM:
+            contest.add(turn, Known(replay_s if turn is Turn.REPLAY else plain_s))
+        replays += turn is Turn.REPLAY or turn is Turn.PLAIN  # the one that is not timed
 
 
 def test_in_turns_until_the_round_ends() -> None:
     turns, following = play(Contest(), FIRST, 100e-6, 100e-6)
+    assert turns == [Turn.REPLAY, Turn.WARM, Turn.PLAIN] * PAIRS + [Turn.NOTHING]
+    assert following == FIRST + 2 * PAIRS + FIRST * FACTOR
+
+
+def test_long_calls_are_timed_as_they_come() -> None:
+    turns, _ = play(Contest(), FIRST, 2 * LONG_S, 2 * LONG_S)
     assert turns == [Turn.REPLAY, Turn.PLAIN] * PAIRS + [Turn.NOTHING]
-    assert following == FIRST + PAIRS + FIRST * FACTOR
 
 
-def test_a_clear_winner_costs_two_plain_calls() -> None:
+def test_a_replay_that_was_not_the_usual_one_is_tried_again() -> None:
+    contest = Contest()
+    assert contest.turn(FIRST) == (Turn.REPLAY, FIRST)
+    assert contest.retract(FIRST) == FIRST + WAIT
+    turns, _ = play(contest, FIRST + WAIT, 100e-6, 100e-6)
+    assert turns == [Turn.REPLAY, Turn.WARM, Turn.PLAIN] * PAIRS + [Turn.NOTHING]
+
+
+def test_a_clear_winner_costs_two_pairs() -> None:
     contest = Contest()
     turns, following = play(contest, FIRST, 100e-6, 2 * CLEAR * 100e-6)
-    assert turns == [Turn.REPLAY, Turn.PLAIN] * 2 + [Turn.NOTHING]
+    assert turns == [Turn.REPLAY, Turn.WARM, Turn.PLAIN] * 2 + [Turn.NOTHING]
     assert contest.figures == Figures(100e-6, 2 * CLEAR * 100e-6)
-    assert following == FIRST + 2 + FIRST * FACTOR
+    assert following == FIRST + 4 + FIRST * FACTOR
 
 
 def test_rounds_are_ever_more_seldom() -> None:
     contest, replays, gaps = Contest(), FIRST, list[int]()
     for _ in range(4):
         turns, following = play(contest, replays, 1e-6, 1e-3)
-        gaps.append(following - replays - turns.count(Turn.REPLAY))
+        gaps.append(following - replays - 2 * turns.count(Turn.REPLAY))
         replays = following
     assert gaps == [FIRST * FACTOR**n for n in range(1, 5)]
 
@@ -76,7 +91,7 @@ def test_rounds_are_ever_more_seldom() -> None:
 def test_two_lost_rounds_in_a_row() -> None:
     contest = Contest()
     turns, following = play(contest, FIRST, 200e-6, 100e-6)
-    assert turns[-1] is Turn.NOTHING and following == FIRST + PAIRS + CONFIRM
+    assert turns[-1] is Turn.NOTHING and following == FIRST + 2 * PAIRS + CONFIRM
     turns, following = play(contest, following, 200e-6, 100e-6)
     assert turns[-1] is Turn.LOST and following == NEVER
     assert contest.figures == Figures(200e-6, 100e-6)
@@ -111,10 +126,11 @@ def test_microseconds_are_no_loss() -> None:
 @given(st.lists(st.floats(1e-6, 1.0), min_size=PAIRS, max_size=PAIRS))
 def test_outliers_do_not_decide(noise: list[float]) -> None:
     """Two slow replays of five, however slow, lose no round."""
-    contest, slow = Contest(), iter(noise[: PAIRS // 2] + [0.0] * PAIRS)
-    for _ in range(2 * PAIRS):
+    contest, slow = Contest(), iter([min(each, LONG_S / 2) for each in noise[: PAIRS // 2]] + [0.0] * PAIRS)
+    for _ in range(3 * PAIRS):
         turn, _ = contest.turn(FIRST)
-        contest.add(turn, Known(100e-6 + (next(slow) if turn is Turn.REPLAY else 0.0)))
+        if turn is not Turn.WARM:
+            contest.add(turn, Known(100e-6 + (next(slow) if turn is Turn.REPLAY else 0.0)))
     turn, _ = contest.turn(FIRST)
     assert turn is Turn.NOTHING
     assert contest.figures == Figures(100e-6, 100e-6)
@@ -122,9 +138,10 @@ def test_outliers_do_not_decide(noise: list[float]) -> None:
 
 def test_the_device_is_not_waited_for() -> None:
     contest = Contest()
-    for _ in range(2 * PAIRS):
+    for _ in range(3 * PAIRS):
         turn, _ = contest.turn(FIRST)
-        contest.add(turn, Known(300e-6 if turn is Turn.REPLAY else 100e-6, asked=3 * PAIRS))
+        if turn is not Turn.WARM:
+            contest.add(turn, Known(300e-6 if turn is Turn.REPLAY else 100e-6, asked=6 * PAIRS))
     replays, waited = FIRST, 0
     while True:
         turn, following = contest.turn(replays)
@@ -139,10 +156,10 @@ def test_the_device_is_not_waited_for() -> None:
 
 def test_calls_that_were_no_samples_decide_nothing() -> None:
     contest = Contest()
-    for _ in range(2 * PAIRS):
+    for _ in range(3 * PAIRS):
         turn, _ = contest.turn(FIRST)
         if turn is Turn.REPLAY:  # all plain calls raise
-            contest.add(turn, Known(1.0))
+            contest.add(turn, Known(1e-3))
     turn, following = contest.turn(FIRST)
     assert (turn, contest.figures) == (Turn.NOTHING, None)
     assert following == FIRST + FIRST * FACTOR

@@ -64,7 +64,7 @@ class Options:
         chain: Borrowed outputs of another recording are read and written where they lie; with False they are
             copied like other arguments.
         keep: Keep a recording even if it is slower than plain calls. With False that is measured: after 64,
-            512, 4,096... replays of a recording a few calls are timed, and two to five of them run plainly.
+            512, 4,096... replays of a recording a few calls are timed, for which two to ten run plainly.
             A recording that loses twice in a row, by more than 5 % and 2 us, is dropped, and its key runs
             plainly until ``reset()``; the report has both times. Nothing waits for the device. Not measured
             are recordings in strict mode, with ``verify``, buckets or borrowed outputs, and those with

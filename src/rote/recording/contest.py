@@ -37,13 +37,19 @@ times what the calls between could gain, and what lost twice in a row would lose
   Whole training steps are measured: a plain step leaves gradients and optimizer state as a replayed one
   does;
 - where the device has not the memory for a plain call beside the recording, and inside somebody's own
-  capture.
+  capture;
+- within a process group: collectives have to be launched from graphs on all ranks or on none;
+- with gradients under an autocast that goes on around the call: it keeps the casts of weights that a plain
+  call made, and they would be stale in the next one.
+
+Each timed call comes behind another of its kind, unless it is long: the first plain call after many replays
+finds caches, branch predictors and the allocator as the replays left them, and takes several times as long
+as the second.
 
 What does not work: to time the call that was observed (twenty times too slow), or to take the best time of
 each (a single early replay, from warm caches, decides); to wait for the device (a pipeline of calls comes
 to a halt, and that is then what is measured); to run the plain call within the locks (its backward may need
-them on another thread). What cannot be seen: a plain call that is slow only because it is rare, since the
-caches and the allocator have grown cold for it, counts as slow; the first of a round is not left out.
+them on another thread).
 """
 
 from __future__ import annotations
@@ -71,6 +77,9 @@ ROUNDS = 2
 CLEAR = 1.5
 MARGIN = 1.05
 LEAST_S = 2e-6
+LONG_S = 2e-3
+"""Calls from which on none has to be made before one that is timed."""
+
 NEVER = sys.maxsize
 
 
@@ -78,6 +87,7 @@ class Turn(Enum):
     """What a call is for."""
 
     REPLAY = "a replay that is timed"
+    WARM = "a plain call before one that is timed"
     PLAIN = "a plain call that is timed"
     NOTHING = "a replay like any other"
     LOST = "the recording is to be dropped"
@@ -117,7 +127,8 @@ class Contest:
         self._begin()
 
     def _begin(self) -> None:
-        self._issued = 0
+        self._pairs = 0
+        self._next = Turn.REPLAY
         self._timings: tuple[list[Timing], list[Timing]] = ([], [])
 
     def turn(self, replays: int) -> tuple[Turn, int]:
@@ -127,13 +138,30 @@ class Contest:
             replays: Of the recording, so far.
         """
         times = self._times()
-        ended = self._issued == 2 * PAIRS
+        ended = self._pairs == PAIRS
         if times is not None and (ended or _is_clear(*times)):
             return self._judge(*times, replays)
         if ended:
             return Turn.NOTHING, replays + WAIT
-        self._issued += 1
-        return (Turn.REPLAY if self._issued % 2 else Turn.PLAIN), replays
+        if self._next is Turn.REPLAY:
+            self._next = Turn.WARM
+            return Turn.REPLAY, replays
+        if self._next is Turn.WARM and not self._is_long():
+            self._next = Turn.PLAIN
+            return Turn.WARM, replays
+        self._next = Turn.REPLAY
+        self._pairs += 1
+        return Turn.PLAIN, replays + 1  # after a replay that is not timed
+
+    def retract(self, replays: int) -> int:
+        """A replay was not the usual one, so it was not timed; after how many replays to try again."""
+        self._next = Turn.REPLAY
+        return replays + WAIT
+
+    def _is_long(self) -> bool:
+        """Whether a call takes so long that it makes no difference what was before it."""
+        last = self._timings[0][-1].seconds() if self._timings[0] else None
+        return last is not None and last > LONG_S
 
     def add(self, turn: Turn, timing: Timing) -> None:
         """A call was timed."""

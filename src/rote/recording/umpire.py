@@ -7,6 +7,8 @@ from time import perf_counter
 from types import FrameType
 from typing import Any
 
+import torch
+
 from ..backends.base import Backend
 from ..base.location import user_site
 from ..hazards import rules
@@ -17,7 +19,7 @@ from .contest import FIRST, NEVER, Contest, Turn
 from .entry import Entry
 from .hot import Counts
 from .log import Tally
-from .result import REPLAYED, Result
+from .result import PLAINLY, REPLAYED, Result
 from .states import Event, State
 from .variant import Variant
 
@@ -96,11 +98,11 @@ class Umpire:
             entry.give_up(Event.LOST, reason(rules.SLOWER, text, user_site(caller)))
         elif turn is Turn.REPLAY:
             return self._replay(entry, variant, contest, call, args, kwargs, caller, spent)
-        elif turn is Turn.PLAIN:
+        elif turn in (Turn.WARM, Turn.PLAIN):
             entry.calls += 1
-            text = "a plain call was timed, to compare replays with"
+            text = "a plain call was made, to compare replays with"
             self._tally.add([reason(rules.SLOWER, text, user_site(caller))])
-            return Timed(contest, entry.prepare(call), spent)
+            return Timed(contest, entry.prepare(call), spent) if turn is Turn.PLAIN else PLAINLY
         return NOT_MINE
 
     def _replay(
@@ -117,26 +119,28 @@ class Umpire:
         """Replay as any other call would, by the hot path if there is one."""
         counts, backend, path = self._counts, entry.prepare(call), variant.hot
         before, variant.due = counts.replayed, NEVER  # or the hot path would leave the call to us
+        following = variant.replays + 1
         try:
-            value = NOT_MINE
-            if path is not None:
-                counts.calls -= 1  # it counts for itself
-                timing = backend.start_timing()
-                value = path.call(args, kwargs)
-                timing.stop()
-                if value is not NOT_MINE and counts.replayed > before:
-                    contest.add(Turn.REPLAY, timing)
-                counts.calls += value is NOT_MINE
-            if value is NOT_MINE:
+            if path is None:
                 timing = backend.start_timing(spent)
                 result = entry.run(call, caller)
                 timing.stop()
                 if result.how == REPLAYED and result.variant is variant:
                     contest.add(Turn.REPLAY, timing)
-                value = self._finish(entry, result)
-            return value
+                return self._finish(entry, result)
+            counts.calls -= 1  # it counts for itself
+            timing = backend.start_timing()
+            value = path.call(args, kwargs)
+            if value is not NOT_MINE:
+                timing.stop()
+                if counts.replayed > before:
+                    contest.add(Turn.REPLAY, timing)
+                return value
+            counts.calls += 1
+            following = contest.retract(variant.replays)
+            return NOT_MINE
         finally:
-            variant.due = variant.replays
+            variant.due = following
 
 
 def _is_tracked(variant: Variant) -> bool:
@@ -154,9 +158,17 @@ def _due(entry: Entry, call: Call) -> Variant | None:
     if entry.limits.keep or entry.limits.borrow or _is_tracked(variant):
         variant.due = NEVER
         return None
-    backend = entry.prepare(call)
-    free = backend.free_memory()
-    if call.borrowed or backend.is_capturing() or (free is not None and free < variant.estimate):
+    if call.borrowed or _is_apart(entry.prepare(call), variant):
         variant.due = variant.replays + FIRST
         return None
     return variant
+
+
+def _is_apart(backend: Backend, variant: Variant) -> bool:
+    """Whether a plain call, here and now, would not only be slower than a replay."""
+    if backend.is_capturing() or (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return True
+    if torch.is_grad_enabled() and any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
+        return True
+    free = backend.free_memory()
+    return free is not None and free < variant.estimate

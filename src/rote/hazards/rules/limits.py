@@ -270,7 +270,7 @@ SLOWER = Rule(
     Group.LIMITS,
     Finder.RUNTIME,
     """
-    A plain call was timed to compare replays with; or replays lost twice in a row, and the key runs plainly
+    A plain call was made to compare replays with; or replays lost twice in a row, and the key runs plainly
     from then on.
 
     Why: Copying arguments in and results out may cost more than the launches that a graph saves.
