@@ -79,7 +79,7 @@ def test_times_ratios_and_losses(tmp_path: Path) -> None:
     text = page(write(tmp_path, "nvidia-h200", rows))
     assert "Nothing has been measured" not in text
     assert "## nvidia-h200" in text and "torch 2.11.0, cuda 13.0" in text and "clocks 1980 MHz" in text
-    assert "| chain of 10 tiny kernels | 100.0 us | 20.0 us |  | 30.0 us | 0.30 | 1.50 |" in text
+    assert "| chain of 10 tiny kernels | 100.0 us | 20.0 us |  | 30.0 us | 0.30 | 1.50, slower |" in text
     cells = ("120.00 ms", "fails", "30.00 ms, differs by 0.03", "40.00 ms", "0.33", "")
     assert f"| PI0, 2 views (transformers 5.17.0) | {' | '.join(cells)} |" in text
     losses = text[text.index("Where rote loses;") : text.index("| program |")]
@@ -102,8 +102,13 @@ def test_no_losses_and_wrong_results(tmp_path: Path) -> None:
 
 
 def test_slower_than_eager_is_a_loss(tmp_path: Path) -> None:
-    rows = {"detector": entry(row("eager", 100.0), row("rote", 150.0))}
-    assert "- Mask R-CNN, one image: eager (1.50)" in page(write(tmp_path, "a", rows))
+    notes = ["0 of 20 calls replayed", "islands: 143, one is b", "RT304 17 ways were seen (a.py:1). Keep it."]
+    rows = {"detector": entry(row("eager", 100.0), row("rote", 150.0, notes=notes))}
+    text = page(write(tmp_path, "a", rows))
+    assert "- Mask R-CNN, one image: eager (1.50)" in text and "1.50, slower" in text
+    assert "- Mask R-CNN, one image: 0 of 20 calls replayed. RT304 17 ways were seen" in text
+    notes[2:] = []
+    assert "hardly replays" not in page(write(tmp_path, "a", rows))
 
 
 def test_the_newest_figures_of_each_program(tmp_path: Path) -> None:
