@@ -265,3 +265,30 @@ def test_inside_of_a_trace_it_looks_at_nothing(device):
         x = torch.full((3,), float(n), device=device)
         assert torch.equal(outer(x), x * 9)
     assert outer.report().replayed == 4 and not outer.report().reasons
+
+
+def test_a_key_that_runs_eagerly_for_good_needs_no_general_path(device):
+    """It is counted with its reason, other keys are not taken for it, and a reset forgets it."""
+    g = rote.graph(lambda x, n=1: x * n + x.sum().item(), max_paths=2)
+    for n in range(12):
+        g(torch.full((2,), float(n), device=device))
+    before = g.report()
+    (reason,) = [each for each in before.reasons if each.code == "RT304"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Entry, "run", lambda *_: pytest.fail("the general path was taken"))
+        for n in range(5):
+            x = torch.full((2,), float(n), device=device)
+            assert torch.equal(g(x), x + x.sum())
+    after = g.report()
+    assert (after.calls, after.eager) == (before.calls + 5, before.eager + 5)
+    assert [each.count for each in after.reasons if each.code == "RT304"] == [reason.count + 5]
+    x = torch.ones(2, device=device)
+    for _ in range(4):
+        assert torch.equal(g(x, 3), x * 3 + 2)
+    assert g.report().replayed > before.replayed
+    with torch.inference_mode():
+        assert g(x).is_inference()
+    g.reset()
+    for _ in range(4):
+        g(x)
+    assert g.report().replayed

@@ -188,6 +188,8 @@ class Graphed:
             value = self.finish(entry, result)
             if result.how == REPLAYED and result.variant is not None and self._is_quick(result.variant):
                 self._paths.learn(entry, result.variant, call, (args, kwargs))
+            elif value is PLAINLY and self._is_unwatched() and not self._strict:
+                self._paths.learn_plain(entry, call, self._tally, (args, kwargs))
             return lend_again(value, call.leaves, call.borrowed) if call.borrowed else value
         except BaseException:
             self._paths.clear()
@@ -274,9 +276,11 @@ class Graphed:
 
     def _is_quick(self, variant: Variant) -> bool:
         """Whether replays need nothing but to be made: no checks, no padding, no islands that may raise."""
-        if self._verifier is not None or self._shapes is not None or not self._warm:
-            return False
-        return not (self._strict and island_reasons(variant))
+        return self._is_unwatched() and not (self._strict and island_reasons(variant))
+
+    def _is_unwatched(self) -> bool:
+        """Whether nothing is done around the calls: no checks, no padding, no warm-up."""
+        return self._verifier is None and self._shapes is None and self._warm
 
     # ------------------------------------------------------------------ strict mode
 

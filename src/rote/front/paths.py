@@ -10,6 +10,8 @@ from torch import Tensor
 from ..backends.base import Lock
 from ..recording.entry import Entry
 from ..recording.hot import Counts, HotPath
+from ..recording.log import Tally
+from ..recording.plain_path import PlainPath
 from ..recording.result import Result
 from ..recording.run import tracing
 from ..recording.variant import Variant
@@ -45,8 +47,8 @@ class Paths:
     """
 
     def __init__(self, graphed: Graphed, lock: Lock, counts: Counts, *, sorts: bool) -> None:
-        self.known: tuple[HotPath, ...] = ()
-        self.others: dict[Shapes, HotPath] = {}
+        self.known: tuple[HotPath | PlainPath, ...] = ()
+        self.others: dict[Shapes, HotPath | PlainPath] = {}
         self._graphed = weakref.ref(graphed)
         self._lock = lock
         self._counts = counts
@@ -68,6 +70,15 @@ class Paths:
                 return
             path = HotPath(entry, variant, call, self._lock, self._counts, self.finish, sorts=self._sorts)
             variant.hot = path
+        self._keep(path, given)
+
+    def learn_plain(self, entry: Entry, call: Call, tally: Tally, given: Given) -> None:
+        """A key runs eagerly: if it does so for good, the next call need not come this way."""
+        if PlainPath.possible(entry, call):
+            path = PlainPath(entry, call, self._lock, self._counts, tally, sorts=self._sorts)
+            self._keep(path, given)
+
+    def _keep(self, path: HotPath | PlainPath, given: Given) -> None:
         others = [known for known in self.known if known is not path]
         self.known = (path, *others)[:MOST]
         if len(others) < MOST and not self.others:
@@ -77,7 +88,7 @@ class Paths:
         args, kwargs = given
         self.others[shapes_of(args, kwargs)] = path
 
-    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> HotPath | None:
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> HotPath | PlainPath | None:
         """One of the older paths, by the shapes; not where somebody would see that they are looked at."""
         return None if tracing.get() or function_modes() else self.others.get(shapes_of(args, kwargs))
 

@@ -13,6 +13,7 @@ from ..backends.base import Backend
 from ..base.location import user_site
 from ..hazards import rules
 from ..hazards.rules import reason
+from ..signature.admission import Admission
 from ..signature.key import Call
 from ..signature.source import NOT_MINE
 from .contest import FIRST, NEVER, Contest, Turn
@@ -102,7 +103,9 @@ class Umpire:
             entry.calls += 1
             text = "a plain call was made, to compare replays with"
             self._tally.add([reason(rules.SLOWER, text, user_site(caller))])
-            return Timed(contest, entry.prepare(call), spent) if turn is Turn.PLAIN else PLAINLY
+            if turn is Turn.WARM:
+                return PLAINLY
+            return Timed(contest, entry.prepare(call), 0.0 if Admission.possible(call) else spent)
         return NOT_MINE
 
     def _replay(
