@@ -4,10 +4,10 @@ A graph is not always faster. Placing inputs and handing results out copies; a r
 operations, or of many segments around host reads, may cost more than the launches it saves. Which it is
 depends on the machine, so it is measured where it runs, on the calls that come anyway.
 
-**What is compared** is what a call costs with the recording and without it, rote's own part included: a
-replay as it is usually made (by the hot path, where there is one), and a call of the same key that runs
-plainly, from its entry into rote to its end. Observed calls say nothing about that, since they run under a
-tracer.
+**What is compared** is what a call costs with the recording and without it: a replay as it is usually made
+(by the hot path, where there is one), and a call of the same key that runs plainly. To that counts what rote
+takes for such a call, unless it is next to nothing (see :mod:`.plain_path`). Observed calls say nothing
+about either, since they run under a tracer.
 
 **The cost of a call** is the larger of two times: how long the host was busy, and how long the device was,
 from the work queued before to the end of its own. In a stream of calls the larger one is what each adds.
