@@ -42,7 +42,7 @@ def run(settings: Settings) -> Outcome:
     data = batches(SHAPE, 4, settings.device)
     for name, choices in flavours.items():
         plain, again, recorded = (job(settings.device, choices) for _ in range(3))
-        step = rote.graph(recorded.step)
+        step = rote.graph(recorded.step, keep=True)
         expected, repeated = losses(plain.step, data, STEPS), losses(again.step, data, STEPS)
         got = losses(step, data, STEPS)
         repeats = all_equal(expected, repeated) and all_equal(plain.state(), again.state())

@@ -42,7 +42,7 @@ def run(settings: Settings) -> Outcome:
     for extra in NUMBERS:
         subject = f"4 x (Linear, ReLU) and {extra} numbers"
         model = Model(settings.device, extra)
-        graphed = rote.graph(Model(settings.device, extra))
+        graphed = rote.graph(Model(settings.device, extra), keep=True)
         ways: dict[str, Call] = {"rote": lambda graphed=graphed: graphed(x)}
         for _ in range(8):
             graphed(x)

@@ -67,7 +67,7 @@ def run(settings: Settings) -> Outcome:
     out = Outcome()
     data = batches((BATCH, SIZE), 8, settings.device)
     jobs = {way: job(settings.device) for way in ("eager", "hand", "rote")}
-    hand, graphed = HandCapture(jobs["hand"], data[0]), rote.graph(jobs["rote"].step)
+    hand, graphed = HandCapture(jobs["hand"], data[0]), rote.graph(jobs["rote"].step, keep=True)
     steps: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
         "eager": jobs["eager"].step,
         "hand": hand.step,

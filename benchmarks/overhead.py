@@ -114,7 +114,7 @@ def run(settings: Settings) -> Outcome:
 def measure(subject: Subject, settings: Settings, out: Outcome) -> None:
     """One subject in every way that there is."""
     function, arguments = subject.function, subject.arguments
-    graphed, borrowing = rote.graph(function), rote.graph(function, outputs="borrow")
+    graphed, borrowing = rote.graph(function, keep=True), rote.graph(function, outputs="borrow")
     ways: dict[str, Call] = {
         "eager": lambda: function(*arguments),
         "rote": lambda: graphed(*arguments),
@@ -147,7 +147,7 @@ def measure_chain(settings: Settings, out: Outcome) -> None:
     x, subject = torch.randn(1, WIDTH, device=settings.device), "two chained"
     first, second = build(settings.device), build(settings.device)
     pairs = {
-        "rote": (rote.graph(first), rote.graph(second)),
+        "rote": (rote.graph(first, keep=True), rote.graph(second, keep=True)),
         "rote, borrow": (rote.graph(first, outputs="borrow"), rote.graph(second, outputs="borrow")),
     }
     ways: dict[str, Call] = {"eager": lambda: second(first(x))}

@@ -72,7 +72,7 @@ def measure(out: Outcome, policy: PI0ForConditionalGeneration, views: int, setti
     eager = calling(policy.sample_actions, inputs)
     for _ in range(2):
         eager()
-    act = rote.graph(policy.sample_actions)
+    act = rote.graph(policy.sample_actions, keep=True)
     graphed = calling(act, inputs)
     out.facts[f"{subject}: first fast call"] = first_fast_call(act, graphed, settings.device)
     fresh = observations(policy, views, 8)[4:]

@@ -58,6 +58,19 @@ class Row:
         return self.builder()(**self.arguments, **more)
 
 
+def _llama(batch: int) -> Row:
+    return Row(
+        f"llama-batch{batch}", f"decode step of a 1B Llama, batch {batch}", "llama:build", {"batch": batch}
+    )
+
+
+def _pi0(views: int) -> Row:
+    count = "1 view" if views == 1 else f"{views} views"
+    return Row(
+        f"pi0-{count.replace(' ', '')}", f"PI0, {count}", "pi0:build", {"views": views}, "transformers"
+    )
+
+
 ROWS = (
     *(
         Row(f"chain-{n}", f"chain of {n:,} tiny kernels", "chains:build", {"length": n})
@@ -65,12 +78,8 @@ ROWS = (
     ),
     Row("mobilenet", "MobileNetV2, one image", "vision:mobilenet"),
     Row("resnet50", "ResNet-50, one image", "vision:resnet50"),
-    Row(
-        "batch-sizes",
-        "128 batch sizes in random order",
-        "batch_sizes:stream",
-        runner=("benchmarks.stream",),
-    ),
+    _llama(1),
+    _pi0(2),
     Row("linear-sgd", "training: Linear(1024), SGD", "training:linear_sgd"),
     *(
         Row(
@@ -81,17 +90,18 @@ ROWS = (
         )
         for kind in ("fused", "foreach")
     ),
-    Row("rnnt", "RNN-T greedy decode", "rnnt:build"),
-    *(
-        Row(f"llama-batch{n}", f"decode step of a 1B Llama, batch {n}", "llama:build", {"batch": n})
-        for n in (1, 8)
-    ),
     Row("unet", "U-Net denoise step", "unet:build"),
-    Row("detector", "Mask R-CNN, one image", "detector:build"),
-    Row("bert", "training: BERT-base, batch 16, AdamW fused", "training:bert"),
-    *(
-        Row(f"pi0-{views.replace(' ', '')}", f"PI0, {views}", "pi0:build", {"views": n}, "transformers")
-        for n, views in enumerate(("1 view", "2 views", "3 views"), 1)
+    Row(
+        "batch-sizes",
+        "128 batch sizes in random order",
+        "batch_sizes:stream",
+        runner=("benchmarks.stream",),
     ),
-)  # fmt: skip
-"""The lightest first."""
+    Row("rnnt", "RNN-T greedy decode", "rnnt:build"),
+    _llama(8),
+    _pi0(1),
+    _pi0(3),
+    Row("bert", "training: BERT-base, batch 16, AdamW fused", "training:bert"),
+    Row("detector", "Mask R-CNN, one image", "detector:build"),
+)
+"""Those that tell most first, since time may run out."""

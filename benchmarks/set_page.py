@@ -7,6 +7,7 @@ loses is said first.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,9 @@ TITLES = {
 TOLERANCE = 1.02
 """A way that is faster by less than this is as fast."""
 
+REASON = re.compile(r"RT\d{3} ")
+"""So begins a reason among the notes on rote."""
+
 HEAD = """\
 # Benchmarks
 
@@ -38,7 +42,9 @@ have new values in every call. Where rote loses is said first.
   mean something: there the times are multiples of eager's.
 - *Equal* means that the results of the first calls are eager's, bit for bit. A way whose results differ has
   the largest difference beside its time.
-- *fails* is explained below the table, with the first line of the error.
+- *fails* is explained below the table, with the first line of the error. An empty cell: that way was not
+  run, or needs a GPU.
+- *slower* marks where rote takes more than 1.02 of that way's time.
 """
 
 NOTHING = """
@@ -94,9 +100,9 @@ def _device(folder: Path) -> str:
     measured = {key: entry for key, entry in entries.items() if "report" in entry}
     if not entries:
         return ""
-    parts = [f"## {name}\n", _versions(list(entries.values())), _losses(measured)]
+    parts = [f"## {name}\n", _versions(list((measured or entries).values())), _losses(measured)]
     if measured:
-        parts += [_times(measured), _costs(measured)]
+        parts += [_times(measured), _costs(measured), _unplayed(measured)]
     return "\n".join([*parts, _failures(entries)])
 
 
@@ -106,8 +112,15 @@ def _times(entries: dict[str, dict[str, Any]]) -> str:
     for key, entry in entries.items():
         ratios = [_ratio(entry, "rote", other) for other in ("eager", "by-hand")]
         cells = [_cell(entry, way) for way in ways]
-        table.append([_title(key), *cells, *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios)])
+        table.append([_title(key), *cells, *map(_marked, ratios)])
     return _table(table)
+
+
+def _marked(ratio: float | None) -> str:
+    """How many times as long rote takes; in words if that is longer."""
+    if ratio is None:
+        return ""
+    return f"{ratio:.2f}, slower" if ratio > TOLERANCE else f"{ratio:.2f}"
 
 
 def _costs(entries: dict[str, dict[str, Any]]) -> str:
@@ -149,6 +162,16 @@ def _losses(entries: dict[str, dict[str, Any]]) -> str:
     if not lines:
         return "In no program is another way faster than rote by more than 2 %.\n"
     return "\n".join(["Where rote loses; how many times as long it takes as that way:\n", *lines]) + "\n"
+
+
+def _unplayed(entries: dict[str, dict[str, Any]]) -> str:
+    """Where less than half of the calls were replayed, and why: the last note of the worker is the reason."""
+    lines: list[str] = []
+    for key, entry in entries.items():
+        notes: list[str] = _of(entry, "rote", "notes") or []
+        if notes and REASON.match(notes[-1]):
+            lines.append(f"- {_title(key)}: {notes[0]}. {notes[-1]}")
+    return "\n".join(["What rote hardly replays, and why:\n", *lines]) + "\n" if lines else ""
 
 
 def _failures(entries: dict[str, dict[str, Any]]) -> str:

@@ -28,6 +28,9 @@ from .common import now, statistic
 FIRST = 4
 """Passes before anything is timed: rote observes a shape twice before it records it."""
 
+START_S = 20.0
+"""Seconds for the imports of a process, on top of what a way may take."""
+
 Call = Callable[[Tensor], Tensor]
 
 
@@ -163,7 +166,8 @@ def child(way: str, options: argparse.Namespace, seconds: float) -> dict[str, An
     ]
     command += [part for text in options.arg for part in ("--arg", text)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit)
+        limit = START_S + options.limit + seconds
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
     except subprocess.TimeoutExpired:
         return failed(way, f"not done in {options.limit:g} s")
     lines = done.stdout.strip().splitlines()
@@ -197,7 +201,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--arg", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--only", metavar="A,B", help="ways; eager always runs")
     parser.add_argument("--seconds", type=float, default=10.0, help="of timed calls, all ways together")
-    parser.add_argument("--limit", type=float, default=600.0, help="seconds for one way")
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds for the first passes of a way")
     parser.add_argument("--json", type=Path, default=Path("stream.json"))
     parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
     return parser.parse_args(argv)

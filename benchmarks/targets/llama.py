@@ -43,7 +43,8 @@ def build(
     config = LlamaConfig(
         **(SMALL if small else BILLION), max_position_embeddings=cache, attn_implementation="sdpa"
     )
-    model = frozen(LlamaForCausalLM(config), at)
+    with at.device:  # a billion random numbers take a processor half a minute
+        model = frozen(LlamaForCausalLM(config), at)
     memory = StaticCache(config=config, max_cache_len=cache)
     words = torch.randint(0, config.vocab_size, (batch, prompt + 1)).to(at.device)
     positions = torch.arange(prompt + 1, device=at.device)

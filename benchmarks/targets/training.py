@@ -42,7 +42,8 @@ def bert(batch: int = 16, tokens: int = 128, small: bool = False, device: str | 
             vocab_size=64, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
         )
     config = BertConfig(**sizes, num_labels=2)
-    model = BertForSequenceClassification(config).to(at.device).train()
+    with at.device:
+        model = BertForSequenceClassification(config).train()
     ids = torch.randint(0, config.vocab_size, (batch, tokens)).to(at.device)
     labels = torch.randint(0, 2, (batch,)).to(at.device)
     given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}

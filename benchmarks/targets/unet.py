@@ -19,7 +19,8 @@ def build(small: bool = False, device: str | None = None) -> Any:
     """A step from a latent of shape ``(1, 4, 64, 64)`` at one time to the next, guided by words."""
     at = place(device, small, torch.float16)
     channels, heads, side = ((32, 64), 4, 8) if small else ((320, 640, 1280, 1280), 8, 64)
-    unet = frozen(UNet(channels, heads), at)
+    with at.device:
+        unet = frozen(UNet(channels, heads), at)
 
     def denoise(latent: Tensor, time: Tensor, alphas: Tensor, context: Tensor, guidance: Tensor) -> Tensor:
         noise = unet(torch.cat([latent, latent]), time.expand(2), context)

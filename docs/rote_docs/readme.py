@@ -69,6 +69,21 @@ ROWS = (
 )  # fmt: skip
 
 
+TITLES = {
+    "chain-100": "100 tiny kernels",
+    "mobilenet": "MobileNetV2, one image",
+    "resnet50": "ResNet-50, one image",
+    "llama-batch1": "decode step of a 1B Llama, batch 1",
+    "unet": "U-Net denoise step",
+    "rnnt": "RNN-T greedy decode",
+    "batch-sizes": "128 batch sizes in random order",
+}
+"""The programs of the benchmark set that the README shows."""
+
+PEERS_OF_SET = {"by-hand": "captured by hand", "reduce-overhead": "`reduce-overhead`"}
+SLOWER = 1.02
+
+
 def figures() -> str:
     """The table, and where it comes from."""
     lines = ["| work, time per call | eager | peers | rote |", "| --- | --- | --- | --- |", *_policy()]
@@ -83,6 +98,11 @@ def figures() -> str:
             f"| {row.work} | {duration(times['eager'])} | {peers} | {duration(times['rote'])}{remark} |"
         )
         files[f"{path.parent.name}/{path.name}"] = _device(path)
+    found = newest_set(RESULTS / "nvidia-h200")
+    if found is not None:
+        path, device = found
+        lines += set_rows(json.loads(path.read_text(encoding="utf-8"))["rows"])
+        files[f"{path.parent.name}/{path.name}"] = device
     lines += [_programs(), ""]
     made = {device: [name for name in sorted(files) if files[name] == device] for device in files.values()}
     told = "; ".join(
@@ -117,6 +137,62 @@ def with_figures(text: str) -> str:
     if not begin or not end:
         raise ValueError(f"the README has lost {BEGIN} or {END}")
     return f"{head}{BEGIN}\n{figures()}\n{END}{tail}"
+
+
+def newest_set(folder: Path) -> tuple[Path, str] | None:
+    """The newest run of the benchmark set in which something was measured at full size, and its device."""
+    for path in sorted(folder.glob("*-set.json"), reverse=True):
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        for entry in document["rows"].values():
+            if "report" in entry and not entry["small"]:
+                return path, f"{document['device']}, torch {entry['versions']['torch']}"
+    return None
+
+
+def set_rows(entries: dict[str, dict[str, Any]]) -> list[str]:
+    """Programs of the benchmark set beside their peers, and in words where rote loses in all of them.
+
+    Args:
+        entries: Of a file of results, by program.
+    """
+    measured = {
+        key: {row["name"]: row for row in entry["report"]["rows"] if row["median_us"] is not None}
+        for key, entry in entries.items()
+        if "report" in entry and not entry["small"]
+    }
+    measured = {key: rows for key, rows in measured.items() if {"eager", "rote"} <= rows.keys()}
+    lines = [_set_row(TITLES[key], rows) for key, rows in measured.items() if key in TITLES]
+    lost = {
+        way: [key.partition(" ")[0] for key, rows in measured.items() if _is_slower(rows, way)]
+        for way in ("eager", "by-hand")
+    }
+    eager, by_hand = (", ".join(names) or "no program" for names in lost.values())
+    told = f"slower than eager: {eager}; slower than the graph captured by hand: {by_hand}"
+    summary = f"| [the benchmark set](docs/benchmarks.md), {len(measured)} programs | 1 | - | {told} |"
+    return [*lines, summary] if measured else []
+
+
+def _set_row(title: str, rows: dict[str, dict[str, Any]]) -> str:
+    peers = [
+        f"{told} {duration(rows[way]['median_us'])}{'' if _is_equal(rows[way]) else ', results differ'}"
+        for way, told in PEERS_OF_SET.items()
+        if way in rows
+    ]
+    ours = rows["rote"]
+    remark = _BITWISE if _is_equal(ours) else ", results differ"
+    remark += ", slower than eager" if _is_slower(rows, "eager") else ""
+    eager, rote = duration(rows["eager"]["median_us"]), duration(ours["median_us"])
+    return f"| {title} | {eager} | {'; '.join(peers) or '-'} | {rote}{remark} |"
+
+
+def _is_equal(row: dict[str, Any]) -> bool:
+    return bool(row["equality"] and row["equality"]["bitwise"])
+
+
+def _is_slower(rows: dict[str, dict[str, Any]], way: str) -> bool:
+    """Whether rote takes longer than a way with the same results, by more than 2 %."""
+    other = rows.get(way)
+    return other is not None and rows["rote"]["median_us"] > SLOWER * other["median_us"]
 
 
 def _newest(row: Row) -> tuple[Path, dict[str, Any]]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -75,7 +79,7 @@ def test_times_ratios_and_losses(tmp_path: Path) -> None:
     text = page(write(tmp_path, "nvidia-h200", rows))
     assert "Nothing has been measured" not in text
     assert "## nvidia-h200" in text and "torch 2.11.0, cuda 13.0" in text and "clocks 1980 MHz" in text
-    assert "| chain of 10 tiny kernels | 100.0 us | 20.0 us |  | 30.0 us | 0.30 | 1.50 |" in text
+    assert "| chain of 10 tiny kernels | 100.0 us | 20.0 us |  | 30.0 us | 0.30 | 1.50, slower |" in text
     cells = ("120.00 ms", "fails", "30.00 ms, differs by 0.03", "40.00 ms", "0.33", "")
     assert f"| PI0, 2 views (transformers 5.17.0) | {' | '.join(cells)} |" in text
     losses = text[text.index("Where rote loses;") : text.index("| program |")]
@@ -98,8 +102,13 @@ def test_no_losses_and_wrong_results(tmp_path: Path) -> None:
 
 
 def test_slower_than_eager_is_a_loss(tmp_path: Path) -> None:
-    rows = {"detector": entry(row("eager", 100.0), row("rote", 150.0))}
-    assert "- Mask R-CNN, one image: eager (1.50)" in page(write(tmp_path, "a", rows))
+    notes = ["0 of 20 calls replayed", "islands: 143, one is b", "RT304 17 ways were seen (a.py:1). Keep it."]
+    rows = {"detector": entry(row("eager", 100.0), row("rote", 150.0, notes=notes))}
+    text = page(write(tmp_path, "a", rows))
+    assert "- Mask R-CNN, one image: eager (1.50)" in text and "1.50, slower" in text
+    assert "- Mask R-CNN, one image: 0 of 20 calls replayed. RT304 17 ways were seen" in text
+    notes[2:] = []
+    assert "hardly replays" not in page(write(tmp_path, "a", rows))
 
 
 def test_the_newest_figures_of_each_program(tmp_path: Path) -> None:
@@ -128,7 +137,7 @@ def test_programs_are_chosen_by_name_or_beginning() -> None:
 
     assert names(None) == [each.name for each in ROWS]
     assert names("chain-10") == ["chain-10"]
-    assert names("pi0, llama-batch1") == ["llama-batch1", "pi0-1view", "pi0-2views", "pi0-3views"]
+    assert names("pi0, llama-batch1") == ["llama-batch1", "pi0-2views", "pi0-1view", "pi0-3views"]
     assert names("nothing") == []
 
 
@@ -153,6 +162,8 @@ def test_results_are_merged(tmp_path: Path) -> None:
 
 def test_a_command_that_fails_or_hangs_is_told() -> None:
     assert set_run.run([sys.executable, "-c", "print('a'); raise SystemExit('no GPU')"], 60) == (1, "no GPU")
+    told = "print('a'); print('rote: x raised E: no\\nmore of it'); print('the end'); raise SystemExit(2)"
+    assert set_run.run([sys.executable, "-c", told], 60) == (2, "x raised E: no")
     start = time.monotonic()
     hangs = "import time\ntry: time.sleep(60)\nexcept KeyboardInterrupt: print('stopped')"
     assert set_run.run([sys.executable, "-c", hangs], 2) == (None, "stopped")
@@ -161,9 +172,9 @@ def test_a_command_that_fails_or_hangs_is_told() -> None:
 
 @pytest.mark.slow
 def test_what_fails_is_skipped_with_its_reason() -> None:
-    options = argparse.Namespace(small=True, seconds=1.0, ways="eager", profile=False)
+    options = argparse.Namespace(small=True, seconds=1.0, ways="eager", profile=False, patience=60.0)
     broken = Row("broken", "Broken", "chains:no_such_function", runner=("benchmarks.stream",))
-    found = set_run.measure(broken, options, 120)["report"]
+    found = set_run.measure(broken, options, 120, "eager")["report"]
     whys = {each["name"]: each["why"] for each in found["rows"] if each["status"] == "failed"}
     assert "has no function 'no_such_function'" in whys["eager"] and not found["rote_differs"]
     gone = Row("gone", "Gone", "gone:build", runner=("benchmarks.no_such_runner",))
@@ -194,6 +205,66 @@ def test_a_program_through_the_command_line(tmp_path: Path) -> None:
     assert found["profile"]["operations"] == 10 and found["versions"]["torch"]
     write(tmp_path / "results", "host", {"chain-10": found | {"small": False}})
     assert "| chain of 10 tiny kernels | 1.00 |" in page(tmp_path / "results")
+
+
+def test_compilers_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, asked = tmp_path / "set.json", list[tuple[str, str | None]]()
+
+    def measured(each: Row, _: Any, left: float, ways: str | None) -> dict[str, Any]:
+        asked.append((each.name, ways))
+        return {**entry(row("eager", 2.0), row("rote", 1.0)), "took_s": left}
+
+    monkeypatch.setattr(set_run, "measure", measured)
+    arguments = ["--only", "chain", "--out", str(out), "--compilers-last", "--patience", "50"]
+    set_run.main([*arguments, "--limit", "100"])
+    names = ["chain-10", "chain-100", "chain-1000"]
+    assert asked == [(name, set_run.QUICK) for name in names]  # no time for two compilers
+    asked.clear()
+    set_run.main([*arguments, "--limit", "1000"])
+    assert asked == [(name, ways) for ways in (set_run.QUICK, None) for name in names]
+
+
+def test_what_was_not_begun_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the run is killed in its first program: the names are written before it."""
+    out = tmp_path / "set.json"
+
+    def killed(*_: Any) -> dict[str, Any]:
+        written = json.loads(out.read_text())["rows"]
+        assert {found["skipped"] for found in written.values()} == {set_run.NOT_BEGUN}
+        raise SystemExit(143)
+
+    arguments = ["--only", "chain", "--out", str(out)]
+    monkeypatch.setattr(set_run, "measure", killed)
+    with pytest.raises(SystemExit):
+        set_run.main(arguments)
+    assert list(json.loads(out.read_text())["rows"]) == ["chain-10", "chain-100", "chain-1000"]
+
+    rows = iter([entry(row("eager", 2.0), row("rote", 1.0), took_s=1.0)])
+    monkeypatch.setattr(set_run, "measure", lambda *_: {**next(rows), "took_s": 1.0})
+    monkeypatch.setattr(set_run, "LEAST_S", 0.0)
+    with pytest.raises(StopIteration):
+        set_run.main(arguments)
+    found = json.loads(out.read_text())["rows"]
+    assert "report" in found["chain-10"] and found["chain-100"]["skipped"] == set_run.NOT_BEGUN
+    text = page(write(tmp_path / "pages", "a", found))
+    assert "- chain of 100 tiny kernels: not measured: not begun before the time was up" in text
+
+
+@pytest.mark.slow
+def test_a_run_that_is_terminated_leaves_no_processes(tmp_path: Path) -> None:
+    out = tmp_path / "set.json"
+    arguments = ["--only", "chain-10", "--small", "--out", str(out), "--seconds", "60"]
+    paths = os.pathsep.join([str(set_run.ROOT), str(set_run.ROOT / "src")])
+    command = [sys.executable, "-m", "benchmarks.set_run", *arguments]
+    process = subprocess.Popen(command, cwd=set_run.ROOT, env={**os.environ, "PYTHONPATH": paths})
+    while not out.exists():
+        time.sleep(0.1)
+    time.sleep(2)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 128 + signal.SIGTERM
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            assert str(out) not in (each / "cmdline").read_text()
 
 
 @pytest.mark.parametrize("only", ["nothing"])

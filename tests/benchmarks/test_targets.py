@@ -50,7 +50,9 @@ def test_names_are_unique() -> None:
     assert len({row.name for row in ROWS}) == len(ROWS)
 
 
-@pytest.mark.parametrize("row", [ROWS[0], ROWS[-1]], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.name in ("chain-10", "pi0-3views")], ids=lambda row: row.name
+)
 def test_the_command_line_can_build_it(row: Row) -> None:
     more = [f"{name}={value}" for name, value in row.arguments.items()]
     target = load(row.full_target, [*more, "small=True", "device=cpu"])

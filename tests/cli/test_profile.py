@@ -24,6 +24,15 @@ def raising():
 def on_gpu():
     return torch.neg, (torch.zeros(4, device="cuda"),)
 
+def bare():
+    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), (torch.zeros(2, 4),)
+
+class Net(torch.nn.Sequential):
+    pass
+
+def derived():
+    return Net(torch.nn.Linear(4, 4), torch.nn.ReLU()), (torch.zeros(2, 4),)
+
 def late_gpu():
     return lambda x: x.cuda() + 1, (torch.zeros(4),)
 """
@@ -40,6 +49,20 @@ def test_the_table(rote, target):
     assert "10 calls" in done.stdout and "aten::add" in done.stdout and "aunch-bound" in done.stdout
     assert "x = x + plus" in done.stdout
     assert "target's own" not in done.stdout and "target's own" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [("bare", "def bare():"), ("derived", "class Net(torch.nn.Sequential):")]
+)
+def test_a_module_without_a_line_of_the_users_around_it(rote, target, name, line):
+    """The line is where the module was written, not the one of the command line that calls it."""
+    done = rote("profile", target(name), "--calls", 2, "--json", "-")
+    assert done.exit_code == 0, done.output
+    number = TARGETS.splitlines().index(line) + 1
+    costs = json.loads(done.stdout)["by_line"]
+    operations = sum(cost["operations"] for cost in costs if f"profile_targets.py:{number}" in cost["name"])
+    assert operations == sum(cost["operations"] for cost in costs) > 0
+    assert line in {cost["text"] for cost in costs}
 
 
 def test_files(rote, target):

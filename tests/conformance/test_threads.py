@@ -10,6 +10,7 @@ import torch
 
 import rote
 from rote.backends import select
+from rote.recording.contest import PAIRS
 from rote.testing import count_recordings
 
 WARM = rote.Options().warmup + 1
@@ -29,8 +30,9 @@ def everywhere(work):
         return list(pool.map(start, range(THREADS)))
 
 
-def test_the_same_key(device):
-    g = rote.graph(lambda x: (x * 2).exp().sum(0))
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_same_key(device, keep):
+    g = rote.graph(lambda x: (x * 2).exp().sum(0), keep=keep)
     for _ in range(WARM):
         g(torch.zeros(3, 2, device=device))
 
@@ -42,7 +44,8 @@ def test_the_same_key(device):
     everywhere(work)
     report = g.report()
     assert report.calls == THREADS * CALLS + WARM and count_recordings(g) == 1
-    assert report.replayed == THREADS * CALLS
+    timed = sum(reason.count for reason in report.reasons if reason.code == "RT308")
+    assert report.replayed == THREADS * CALLS - timed and timed == (0 if keep else 2 * PAIRS)
 
 
 def test_the_same_new_key(device):

@@ -52,6 +52,7 @@ def test_frozen_and_documented():
         ("verify_tolerance", float("inf"), "verify_tolerance=inf must be a finite number of at least 0"),
         ("verify_tolerance", True, "verify_tolerance=True must be a finite number of at least 0"),
         ("verify_tolerance", "0", "verify_tolerance='0' must be a finite number of at least 0"),
+        ("keep", 1, "keep=1 must be True or False"),
         ("strict", 1, "strict=1 must be True or False"),
         ("enabled", None, "enabled=None must be True or False"),
     ],

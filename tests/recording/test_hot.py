@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import threading
 import weakref
 
@@ -89,6 +90,34 @@ def test_shapes_in_turn(device, alone):
             g(x)
     alone()
     assert [int(g(x)) for x in inputs] == [3, 4, 5]
+
+
+def test_a_hundred_shapes_in_any_order(device, alone):
+    g = rote.graph(lambda x, y: x.sum() + y, keep=True)
+    one = torch.ones((), device=device)
+    inputs = [torch.ones(n, device=device) for n in range(100)]
+    for _ in range(4):
+        for x in inputs:
+            g(x, one)
+    alone()
+    random.shuffle(inputs)
+    assert [int(g(x, one)) for x in inputs] == [len(x) + 1 for x in inputs]
+
+
+def test_shapes_alone_decide_nothing(device):
+    """Paths of other types, values and modes are found by the same shapes; they look for themselves."""
+    g = rote.graph(lambda x, n=1: x * n, keep=True)
+    inputs = [torch.ones(n, device=device) for n in range(6)]
+    for _ in range(4):
+        for x in inputs:
+            g(x)
+    for x in inputs:
+        assert torch.equal(g(x, 2), x * 2)
+        assert g(x.double()).dtype is torch.float64
+        assert g(x.clone().requires_grad_()).requires_grad
+        with torch.inference_mode():
+            assert g(x).is_inference()
+        assert torch.equal(g(x), x)
 
 
 def test_a_changed_value_is_not_its_own(device):
@@ -236,3 +265,30 @@ def test_inside_of_a_trace_it_looks_at_nothing(device):
         x = torch.full((3,), float(n), device=device)
         assert torch.equal(outer(x), x * 9)
     assert outer.report().replayed == 4 and not outer.report().reasons
+
+
+def test_a_key_that_runs_eagerly_for_good_needs_no_general_path(device):
+    """It is counted with its reason, other keys are not taken for it, and a reset forgets it."""
+    g = rote.graph(lambda x, n=1: x * n + x.sum().item(), max_paths=2)
+    for n in range(12):
+        g(torch.full((2,), float(n), device=device))
+    before = g.report()
+    (reason,) = [each for each in before.reasons if each.code == "RT304"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Entry, "run", lambda *_: pytest.fail("the general path was taken"))
+        for n in range(5):
+            x = torch.full((2,), float(n), device=device)
+            assert torch.equal(g(x), x + x.sum())
+    after = g.report()
+    assert (after.calls, after.eager) == (before.calls + 5, before.eager + 5)
+    assert [each.count for each in after.reasons if each.code == "RT304"] == [reason.count + 5]
+    x = torch.ones(2, device=device)
+    for _ in range(4):
+        assert torch.equal(g(x, 3), x * 3 + 2)
+    assert g.report().replayed > before.replayed
+    with torch.inference_mode():
+        assert g(x).is_inference()
+    g.reset()
+    for _ in range(4):
+        g(x)
+    assert g.report().replayed

@@ -190,6 +190,21 @@ class Session(Protocol):
         ...
 
 
+class Timing(Protocol):
+    """What one call costs, from its making on."""
+
+    def stop(self) -> None:
+        """The call has returned. Does not wait for the device."""
+        ...
+
+    def seconds(self) -> float | None:
+        """The larger of the host's time and the device's; None while the device is not done.
+
+        The device's is the time from the end of the work queued before the call to the end of its own.
+        """
+        ...
+
+
 class Lock(AbstractContextManager[Any], Protocol):
     """A reentrant lock."""
 
@@ -251,6 +266,22 @@ class Backend(Protocol):
 
     def synchronize(self) -> None:
         """Wait for the work queued on the current stream."""
+        ...
+
+    def start_timing(self, spent: float = 0.0) -> Timing:
+        """Time a call that begins now.
+
+        Args:
+            spent: Seconds of the host that count to it already.
+        """
+        ...
+
+    def is_capturing(self) -> bool:
+        """Whether somebody else captures the current stream."""
+        ...
+
+    def free_memory(self) -> int | None:
+        """Bytes that the device has left for anybody; None if it is not asked."""
         ...
 
     def check_process(self) -> None:

@@ -67,14 +67,15 @@ class Mark(NamedTuple):
         return str(self.site)
 
 
-def user_site(frame: FrameType | None = None) -> Site:
+def user_site(frame: FrameType | None = None, until: FrameType | None = None) -> Site:
     """Return the innermost frame that belongs neither to PyTorch nor to rote.
 
     Args:
         frame: Where to start looking outwards; the caller's frame if None.
+        until: Where to stop: this frame and those around it are nobody's.
     """
     at = sys._getframe(1) if frame is None else frame  # pyright: ignore[reportPrivateUsage]
-    while at is not None:
+    while at is not None and at is not until:
         code = at.f_code
         if not is_internal(code.co_filename):
             return Site(code.co_filename, at.f_lineno, code.co_name)

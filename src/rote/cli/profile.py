@@ -59,7 +59,8 @@ def profile(
 
 def _measured(target: targets.Target, calls: int) -> Profile:
     try:
-        return profile_calls(target.function, target.args, target.kwargs, calls=calls, name=target.name)
+        given = target.function, target.args, target.kwargs
+        return profile_calls(*given, calls=calls, name=target.name, outside=target.site)
     except RoteError:
         raise
     except Exception as error:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
 import torch
+from torch import nn
 
 from ..base.errors import MisuseError
+from ..base.location import NOWHERE, Site, is_internal
 
 SHAPES = "a callable, (callable, args) or (callable, args, kwargs)"
 
@@ -32,12 +35,14 @@ class Target:
         function: The callable.
         args: Its positional arguments.
         kwargs: Its keyword arguments.
+        site: Where the user wrote it: the class of a module, else the function that the target names.
     """
 
     name: str
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    site: Site = NOWHERE
 
 
 def load(name: str, arguments: Iterable[str] = ()) -> Target:
@@ -57,7 +62,21 @@ def load(name: str, arguments: Iterable[str] = ()) -> Target:
         made = build(**given)
     except Exception as error:
         raise MisuseError(f"{name} raised {said(error)}") from error
-    return _target(name, made)
+    target = _target(name, made)
+    return replace(target, site=_site(target.function, build))
+
+
+def _site(function: Callable[..., Any], build: Callable[..., Any]) -> Site:
+    """The line of a module's class if that is the user's own, else of the builder; NOWHERE without source."""
+    candidates = [type(function)] if isinstance(function, nn.Module) else []
+    for found in (*candidates, inspect.unwrap(build)):
+        try:
+            file, line = inspect.getsourcefile(found), inspect.getsourcelines(found)[1]
+        except (OSError, TypeError):
+            continue
+        if file is not None and not is_internal(file):
+            return Site(file, line, found.__name__)
+    return NOWHERE
 
 
 def said(error: Exception) -> str:

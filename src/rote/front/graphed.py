@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
+from time import perf_counter
 from types import FrameType
 from typing import Any
 
@@ -32,6 +33,7 @@ from ..recording.log import BackwardLog
 from ..recording.result import PLAINLY, RECORDED, REPLAYED, Limits, Result
 from ..recording.run import tracing
 from ..recording.subject import Subject
+from ..recording.umpire import Timed, Umpire
 from ..recording.variant import Variant
 from ..recording.verify import Verifier
 from ..signature.compat import foreign_modes
@@ -85,7 +87,8 @@ class Graphed:
         self._backwards = BackwardLog(self._tally, self._strict, checks)
         counts = options.warmup, options.max_recordings, options.max_paths
         borrow, guess = options.outputs == "borrow", not self._strict
-        limits = Limits(*counts, borrow, self._account, chain=options.chain, guess=guess)
+        keep = options.keep or self._strict or bool(options.verify or options.buckets)
+        limits = Limits(*counts, borrow, self._account, chain=options.chain, guess=guess, keep=keep)
         self._subject = Subject(
             function,
             self._name,
@@ -97,6 +100,7 @@ class Graphed:
         )
         self._sorts = not takes_any_keyword(function)  # then their order cannot matter
         self._paths = Paths(self, self._lock, self._counts, sorts=self._sorts)
+        self._umpire = Umpire(self._counts, self._tally, self._paths.finish)
         self._bound: dict[int, tuple[weakref.ref[Any], Graphed]] = {}
         self._shapes = (
             ShapePolicy(function, options.buckets, options.bucket_tolerance) if options.buckets else None
@@ -122,6 +126,10 @@ class Graphed:
             value = path.call(args, kwargs)
             if value is not NOT_MINE:
                 return self._function(*args, **kwargs) if value is PLAINLY else value
+        if self._paths.others and (path := self._paths.find(args, kwargs)) is not None:
+            value = path.call(args, kwargs)
+            if value is not NOT_MINE:
+                return self._function(*args, **kwargs) if value is PLAINLY else value
         if not self._enabled or tracing.get() or foreign_modes():
             return self._function(*args, **kwargs)
         if os.getpid() != self._process:
@@ -140,10 +148,13 @@ class Graphed:
                 value = self.call_exactly(args, kwargs, sys._getframe(1))
         finally:
             self._lock.release()
+        if type(value) is Timed:
+            return value.run(self._function, args, kwargs)
         return self._function(*args, **kwargs) if value is PLAINLY else value
 
     def call_exactly(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
-        """One call, with the wrapper's lock held; PLAINLY if it has to run as it is."""
+        """One call, with the wrapper's lock held; PLAINLY or a Timed if it has to run as it is."""
+        since = perf_counter()
         known = self._last
         call = known[0].admit(args, kwargs) if known is not None else None
         if call is not None and known is not None and not known[1].dead:
@@ -167,13 +178,18 @@ class Graphed:
             self._counts.calls -= 1
             return self._call_plainly(self._beside(caller))
         try:
+            value = self._umpire.run(entry, call, args, kwargs, caller, since)
+            if value is not NOT_MINE:
+                return value
             if self._verifier is None:
                 result = entry.run(call, caller)
             else:
                 result = self._verifier.run(entry, call, caller, self._entries.values())
             value = self.finish(entry, result)
             if result.how == REPLAYED and result.variant is not None and self._is_quick(result.variant):
-                self._paths.learn(entry, result.variant, call)
+                self._paths.learn(entry, result.variant, call, (args, kwargs))
+            elif value is PLAINLY and self._is_unwatched() and not self._strict:
+                self._paths.learn_plain(entry, call, self._tally, (args, kwargs))
             return lend_again(value, call.leaves, call.borrowed) if call.borrowed else value
         except BaseException:
             self._paths.clear()
@@ -260,9 +276,11 @@ class Graphed:
 
     def _is_quick(self, variant: Variant) -> bool:
         """Whether replays need nothing but to be made: no checks, no padding, no islands that may raise."""
-        if self._verifier is not None or self._shapes is not None or not self._warm:
-            return False
-        return not (self._strict and island_reasons(variant))
+        return self._is_unwatched() and not (self._strict and island_reasons(variant))
+
+    def _is_unwatched(self) -> bool:
+        """Whether nothing is done around the calls: no checks, no padding, no warm-up."""
+        return self._verifier is None and self._shapes is None and self._warm
 
     # ------------------------------------------------------------------ strict mode
 

@@ -63,6 +63,12 @@ class Options:
             ``torch.use_deterministic_algorithms(True)``.
         chain: Borrowed outputs of another recording are read and written where they lie; with False they are
             copied like other arguments.
+        keep: Keep a recording even if it is slower than plain calls. With False that is measured: after 64,
+            512, 4,096... replays of a recording a few calls are timed, for which two to ten run plainly.
+            A recording that loses twice in a row, by more than 5 % and 2 us, is dropped, and its key runs
+            plainly until ``reset()``; the report has both times. Nothing waits for the device. Not measured
+            are recordings in strict mode, with ``verify``, buckets or borrowed outputs, and those with
+            results that require grad; see :mod:`rote.recording.contest`.
         enabled: False makes the wrapper a plain call.
     """
 
@@ -80,6 +86,7 @@ class Options:
     verify: int = 0
     verify_tolerance: float = 0.0
     chain: bool = True
+    keep: bool = False
     enabled: bool = True
 
     def __post_init__(self) -> None:
@@ -100,7 +107,7 @@ class Options:
         tolerance: Any = self.verify_tolerance
         if type(tolerance) not in (int, float) or not 0 <= tolerance < math.inf:
             raise OptionError(f"verify_tolerance={tolerance!r} must be a finite number of at least 0")
-        for name in ("strict", "chain", "enabled"):
+        for name in ("strict", "chain", "keep", "enabled"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
 

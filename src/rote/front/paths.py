@@ -5,11 +5,17 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+
 from ..backends.base import Lock
 from ..recording.entry import Entry
 from ..recording.hot import Counts, HotPath
+from ..recording.log import Tally
+from ..recording.plain_path import PlainPath
 from ..recording.result import Result
+from ..recording.run import tracing
 from ..recording.variant import Variant
+from ..signature.compat import function_modes
 from ..signature.key import Call
 
 if TYPE_CHECKING:
@@ -17,6 +23,12 @@ if TYPE_CHECKING:
 
 MOST = 4
 """Hot paths that are tried before the general path: two shapes or two modes in turn, for example."""
+
+MANY = 512
+"""Hot paths that are found by the shapes of the arguments, where there are more."""
+
+Shapes = tuple[Any, ...]
+Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Paths:
@@ -29,31 +41,67 @@ class Paths:
         sorts: The order of keywords does not matter to its callable.
 
     Attributes:
-        known: The hot paths, the newest first.
+        known: The hot paths that are tried one by one, the newest first.
+        others: Older ones, by :func:`shapes_of` the arguments: a server that meets a hundred batch sizes.
+        finish: Takes the result of a call that was more than a replay.
     """
 
     def __init__(self, graphed: Graphed, lock: Lock, counts: Counts, *, sorts: bool) -> None:
-        self.known: tuple[HotPath, ...] = ()
+        self.known: tuple[HotPath | PlainPath, ...] = ()
+        self.others: dict[Shapes, HotPath | PlainPath] = {}
         self._graphed = weakref.ref(graphed)
         self._lock = lock
         self._counts = counts
         self._sorts = sorts
+        self.finish = _Finish(self._graphed)
 
-    def learn(self, entry: Entry, variant: Variant, call: Call) -> None:
-        """A call was replayed: the next one like it need not come this way."""
+    def learn(self, entry: Entry, variant: Variant, call: Call, given: Given) -> None:
+        """A call was replayed: the next one like it need not come this way.
+
+        Args:
+            entry: The key.
+            variant: The recording.
+            call: The arguments.
+            given: As they were given.
+        """
         path = variant.hot
         if path is None or not path.serves(entry, variant):
             if not HotPath.possible(entry, variant, call):
                 return
-            finish = _Finish(self._graphed)
-            path = HotPath(entry, variant, call, self._lock, self._counts, finish, sorts=self._sorts)
+            path = HotPath(entry, variant, call, self._lock, self._counts, self.finish, sorts=self._sorts)
             variant.hot = path
+        self._keep(path, given)
+
+    def learn_plain(self, entry: Entry, call: Call, tally: Tally, given: Given) -> None:
+        """A key runs eagerly: if it does so for good, the next call need not come this way."""
+        if PlainPath.possible(entry, call):
+            path = PlainPath(entry, call, self._lock, self._counts, tally, sorts=self._sorts)
+            self._keep(path, given)
+
+    def _keep(self, path: HotPath | PlainPath, given: Given) -> None:
         others = [known for known in self.known if known is not path]
         self.known = (path, *others)[:MOST]
+        if len(others) < MOST and not self.others:
+            return
+        if len(self.others) >= MANY:
+            self.others.clear()
+        args, kwargs = given
+        self.others[shapes_of(args, kwargs)] = path
+
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> HotPath | PlainPath | None:
+        """One of the older paths, by the shapes; not where somebody would see that they are looked at."""
+        return None if tracing.get() or function_modes() else self.others.get(shapes_of(args, kwargs))
 
     def clear(self) -> None:
         """The general path did more than replay."""
         self.known = ()
+        self.others.clear()
+
+
+def shapes_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
+    """What tells calls apart well enough to guess which path is theirs: the path itself looks at all."""
+    given = (*args, *kwargs.values()) if kwargs else args
+    return tuple([value.shape if type(value) is Tensor else None for value in given])
 
 
 class _Finish:

@@ -31,6 +31,7 @@ def recording_reports(entries: Iterable[Entry], account: Account) -> tuple[Recor
 
 def _report(entry: Entry, variant: Variant, nbytes: int) -> RecordingReport:
     parts = (*variant.islands(), *variant.branches())
+    figures = variant.contest.figures if variant.contest is not None else None
     return RecordingReport(
         key=entry.description,
         segments=variant.segments(),
@@ -42,6 +43,8 @@ def _report(entry: Entry, variant: Variant, nbytes: int) -> RecordingReport:
         estimate=variant.estimate,
         evictions=variant.evictions,
         inputs=tuple(_input(fact) for fact in variant.facts),
+        replay_us=figures.replay_s * 1e6 if figures is not None else None,
+        plain_us=figures.plain_s * 1e6 if figures is not None else None,
     )
 
 

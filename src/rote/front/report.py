@@ -61,6 +61,9 @@ class RecordingReport:
         replays: Calls answered by it.
         evictions: How often it gave its memory back for a budget, and was made again.
         inputs: Its tensor arguments.
+        replay_us: Microseconds of a replay, where that was measured against plain calls: the median of the
+            last round. Host or device, whichever is busy for longer.
+        plain_us: Those of a plain call.
     """
 
     key: str
@@ -73,6 +76,8 @@ class RecordingReport:
     estimate: int = 0
     evictions: int = 0
     inputs: tuple[InputReport, ...] = ()
+    replay_us: float | None = None
+    plain_us: float | None = None
 
 
 @dataclass(frozen=True)
@@ -187,6 +192,12 @@ def place(reason: Reason) -> str:
     return str(reason.where) if reason.where is not None and reason.where.line else ""
 
 
+def _measured(recording: RecordingReport) -> str:
+    if recording.replay_us is None or recording.plain_us is None:
+        return ""
+    return f", {recording.replay_us:.1f} us each, {recording.plain_us:.1f} us plainly"
+
+
 def explain(report: Report) -> str:
     """The report as text for people: what replays, what does not, why, where, and what to do."""
     checked = f", {report.verified} verified" if report.verified else ""
@@ -205,7 +216,7 @@ def explain(report: Report) -> str:
             f"recording {number} for {recording.key}: {recording.operations} operations in "
             f"{recording.segments} segment{'s' * (recording.segments != 1)}, {recording.paths} "
             f"path{'s' * (recording.paths != 1)}, {recording.bytes_held / 1e6:.1f} MB{expected}, "
-            f"{recording.replays} replays"
+            f"{recording.replays} replays{_measured(recording)}"
         )
         lines.extend(
             f"  island: {island.operation} at {island.where} ({island.code})" for island in recording.islands

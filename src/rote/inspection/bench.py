@@ -183,7 +183,7 @@ class Bench:
         process, report = self._crew.living[contender.name], self.report
         self._say(f"{contender.title}: building the target")
         process.wait_until_ready()
-        built = process.receive()
+        built = process.receive_built()
         if contender is EAGER and not report.device_name:
             report.device = built["device"]
             report.device_name = built["gpu"] or bench_machine.processor()

@@ -114,9 +114,13 @@ class Process:
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
             self._process.stdin.flush()
 
-    def receive(self) -> dict[str, Any]:
+    def receive_built(self) -> dict[str, Any]:
+        """Wait for the target to be built, which has the time that the imports have; see :meth:`ask`."""
+        return self.receive(max(START_S, self._limit_s))
+
+    def receive(self, limit_s: float | None = None) -> dict[str, Any]:
         """Wait for the answer; see :meth:`ask`."""
-        answer = self._read(self._limit_s)
+        answer = self._read(self._limit_s if limit_s is None else limit_s)
         if "error" in answer:
             self.stop()
             raise WorkerFailure(answer["error"], memory=answer["memory"])

@@ -29,6 +29,7 @@ import torch
 from torch.profiler import ProfilerActivity, record_function
 
 from ..base.errors import MisuseError, OptionError
+from ..base.location import Site
 from ..signature.wrappers import is_graphed
 from .compat import profiler_is_running
 from .profile_costs import Sums, sums
@@ -76,6 +77,7 @@ def profile_calls(
     *,
     calls: int = CALLS,
     name: str | None = None,
+    outside: Site | None = None,
 ) -> Profile:
     """:func:`profile` with the number of timed calls to choose.
 
@@ -85,6 +87,8 @@ def profile_calls(
         kwargs: Its keyword arguments.
         calls: Plain calls that are timed; 7 more are made.
         name: What to call it in the tables; the function's own name if None.
+        outside: The line for operations of PyTorch's own code where no code of the user is around it; that
+            of the caller if None.
 
     Raises:
         MisuseError: ``fn`` can't be called or is graphed, or a profiler is already running.
@@ -104,7 +108,7 @@ def profile_calls(
 
     devices = _warm(call, (args, kwargs))
     timed = _timed(call, devices, calls)
-    watched = _watched(call, devices)
+    watched = _watched(call, devices, outside)
     return _profile(name or _name(fn), devices, timed, watched)
 
 
@@ -145,9 +149,9 @@ def _timed(call: Call, devices: list[torch.device], calls: int) -> _Timed:
     return timed
 
 
-def _watched(call: Call, devices: list[torch.device]) -> _Watched:
+def _watched(call: Call, devices: list[torch.device], outside: Site | None) -> _Watched:
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if devices else [])]
-    modes = [AskingMode() for _ in range(WATCHED)]
+    modes = [AskingMode(outside) for _ in range(WATCHED)]
     with torch.profiler.profile(activities=activities, acc_events=True) as profiler:
         for _ in range(WATCHED):
             with record_function(CALL):

@@ -8,6 +8,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import FrameType
 from typing import Any
 
 import torch
@@ -45,14 +46,20 @@ class Asked:
 class AskingMode(DispatchMode):
     """Notes every operation below autograd, and marks its range in a trace that is being made.
 
+    Args:
+        outside: The user's line, for operations of calls that PyTorch's own code is alone in; None for the
+            line that all this is called from.
+
     Attributes:
         asked: In order.
         devices: The GPUs on which there were tensors.
         rest_us: Host time from the last operation to the end, once the mode has been left.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, outside: Site | None = None) -> None:
         super().__init__()
+        self._outside = outside
+        self._until: FrameType | None = None
         self.asked: list[Asked] = []
         self.devices: set[torch.device] = set()
         self.rest_us = 0.0
@@ -61,11 +68,13 @@ class AskingMode(DispatchMode):
 
     def __enter__(self) -> AskingMode:
         super().__enter__()
+        self._until = sys._getframe(1) if self._outside is not None else None
         self._left = time.perf_counter_ns()
         return self
 
     def __exit__(self, *exception: Any) -> None:
         self.rest_us = (time.perf_counter_ns() - self._left) / 1e3
+        self._until = None
         super().__exit__(*exception)
 
     def __torch_dispatch__(
@@ -127,7 +136,7 @@ class AskingMode(DispatchMode):
 
     def _site(self) -> Site:
         """The user's line; in autograd's own threads the one that the calling thread stands at."""
-        site = user_site(sys._getframe(1))
+        site = user_site(sys._getframe(1), self._until)
         if site is NOWHERE and threading.get_ident() != self._thread:
-            return user_site(sys._current_frames().get(self._thread))
-        return site
+            site = user_site(sys._current_frames().get(self._thread), self._until)
+        return self._outside or NOWHERE if site is NOWHERE else site

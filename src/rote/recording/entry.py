@@ -325,6 +325,11 @@ class Entry:
         """Why none of the recordings there are fits, or why this call is not the one observed last."""
         return guard_reasons(self.variants, self.executed.globals, site)
 
+    @property
+    def eager_reasons(self) -> list[Reason]:
+        """Why the key runs eagerly, if it does."""
+        return self._eager_reasons
+
     # ------------------------------------------------------------------ limits
 
     def rest(self, reasons: list[Reason]) -> None:

@@ -208,6 +208,7 @@ class _Writer:
         for position, _ in self._call.borrowed:  # another thread may have replayed the producer meanwhile
             source.line(f"lent{position}.lease.check(lent{position}.made)")
         source.refuse(f"{entry}.lessons != {constant(self._entry.lessons)} or {entry}.dead")
+        source.refuse(f"{name}.replays >= {name}.due")  # to be measured
         if variant.keeps_graph or variant.root.backward is not None or variant.root.edges:
             source.refuse(f"{name}.busy")
         if variant.keeps_gradients:

@@ -32,6 +32,7 @@ class Limits:
         account: Whose budget the recordings count against.
         chain: Outputs that another recording lends are used in place.
         guess: The place of an argument may be guessed (a wrong guess costs a recording).
+        keep: Recordings are not measured against plain calls.
     """
 
     warmup: int
@@ -41,6 +42,7 @@ class Limits:
     account: Account
     chain: bool = True
     guess: bool = True
+    keep: bool = False
 
 
 class Result(NamedTuple):

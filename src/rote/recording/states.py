@@ -33,6 +33,7 @@ class Event(Enum):
     CAPTURE_FAILED = "capture failed"
     RETRY = "time to look again"
     REFUTED = "a replay differed from the plain call"
+    LOST = "replays are slower than plain calls"
 
 
 TABLE: dict[State, dict[Event, State]] = {
@@ -44,6 +45,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.GUARD_FAILED: State.OBSERVING,
         Event.CAPTURE_FAILED: State.EAGER,
         Event.REFUTED: State.EAGER,
+        Event.LOST: State.EAGER,
     },
     State.RECORDING: {
         Event.RECORDED: State.REPLAYING,
@@ -53,6 +55,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.LIMIT: State.EAGER,
         Event.GAVE_UP: State.EAGER,
         Event.REFUTED: State.EAGER,
+        Event.LOST: State.EAGER,
     },
     State.REPLAYING: {
         Event.RECORDED: State.REPLAYING,
@@ -63,6 +66,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.GAVE_UP: State.EAGER,
         Event.CAPTURE_FAILED: State.EAGER,
         Event.REFUTED: State.EAGER,
+        Event.LOST: State.EAGER,
     },
     State.EAGER: {
         Event.RETRY: State.OBSERVING,
@@ -96,7 +100,7 @@ class Life:
         if target is None:
             raise InternalError(f"a key that is {self.state.value} cannot have '{event.value}' happen")
         self.state = target
-        if event in (Event.LIMIT, Event.CAPTURE_FAILED, Event.REFUTED):
+        if event in (Event.LIMIT, Event.CAPTURE_FAILED, Event.REFUTED, Event.LOST):
             self.final = True
 
     def unsteady(self) -> None:

@@ -53,7 +53,7 @@ class Subject:
             function=walk,
             name=f"the backward of {self.name}",
             executed=ExecutedCode(),
-            limits=replace(self.limits, borrow=False, max_recordings=MAX_WALKS),
+            limits=replace(self.limits, borrow=False, max_recordings=MAX_WALKS, keep=True),
             roots=self.roots if runs_python(walk.results) else (),
             trusted=frozenset(kept | walk.memory),
         )

@@ -19,6 +19,7 @@ from ..signature.state import Snapshot
 from .accumulators import StandIns
 from .backward import Backward, Occupancy
 from .borrow import Lease
+from .contest import FIRST, Contest
 from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
 from .outputs import INPUT_VIEW, PASSED
@@ -57,6 +58,8 @@ class Variant:
         self.generators: dict[int, torch.Generator] = {}
         self.effects: list[GradientEffect] = []
         self.replays = 0
+        self.due = FIRST  # replays at which the general path has to look at the contest
+        self.contest: Contest | None = None
         self.estimate = 0
         self.evictions = 0
         self.evicted: str | None = None

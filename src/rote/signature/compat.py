@@ -44,7 +44,9 @@ current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.c
 """The public function asks every time whether CUDA is initialised; this is for when it is. Seen in torch 2.11
 and 2.13 (CUDA builds only)."""
 
-_function_modes: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
+function_modes: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
+"""How many function modes are active: they would see how the attributes of a tensor are read."""
+
 _dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _interpreter: Any = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
 
@@ -70,7 +72,7 @@ def foreign_modes() -> bool:
     The default device is a function mode too; it is allowed, and part of the key.
     """
     allowed = 0 if default_device() is None else 1
-    if _function_modes() > allowed or _dispatch_modes() > 0 or _interpreter() is not None:
+    if function_modes() > allowed or _dispatch_modes() > 0 or _interpreter() is not None:
         return True
     return _dual_level() >= 0
 
@@ -185,7 +187,7 @@ def mode_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
     Only without a default device, which is a function mode itself.
     """
     return (
-        (_function_modes, 0),
+        (function_modes, 0),
         (_dispatch_modes, 0),
         (_interpreter, None),
     )

@@ -27,6 +27,7 @@ from ..base import SHARED, Capabilities, Sharing
 from .pool import Pool
 from .session import CudaSession
 from .stream import Streams
+from .timing import CudaTiming
 
 
 class CudaBackend:
@@ -85,6 +86,14 @@ class CudaBackend:
         """Wait for the current stream."""
         torch.cuda.current_stream(self.device).synchronize()
 
+    def start_timing(self, spent: float = 0.0) -> CudaTiming:
+        """Time a call on the current stream."""
+        return CudaTiming(self.device, spent)
+
+    def is_capturing(self) -> bool:
+        """Whether the current stream is being captured."""
+        return torch.cuda.is_current_stream_capturing()
+
     def check_process(self) -> None:
         """CUDA does not survive a fork.
 
@@ -108,6 +117,10 @@ class CudaBackend:
         """Nothing to do: the next call waits for this one's stream, if it comes from another."""
 
     # ------------------------------------------------------------------ memory
+
+    def free_memory(self) -> int | None:
+        """What the driver has left. What the allocator has cached may be a pool's, so it does not count."""
+        return torch.cuda.mem_get_info(self.device)[0]
 
     def bytes_held(self) -> int:
         """Bytes reserved by the pools of live recordings."""

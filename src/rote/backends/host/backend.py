@@ -9,6 +9,7 @@ import torch
 
 from ..aliases import OWNING, Aliases
 from ..base import SHARED, Capabilities, Lock, Sharing
+from ..timing import HostTiming
 from .operations import Catalog
 from .pool import HostPool
 from .session import HostSession
@@ -68,6 +69,18 @@ class HostBackend:
 
     def synchronize(self) -> None:
         """Nothing is ever queued."""
+
+    def start_timing(self, spent: float = 0.0) -> HostTiming:
+        """Time a call that begins now."""
+        return HostTiming(spent)
+
+    def is_capturing(self) -> bool:
+        """There is no stream."""
+        return False
+
+    def free_memory(self) -> int | None:
+        """Not asked: the system makes room."""
+        return None
 
     def check_process(self) -> None:
         """Host memory survives a fork."""

@@ -262,3 +262,27 @@ NOT_PADDED = Rule(
         return x * x.shape[1]
     """,
 )
+SLOWER = Rule(
+    "RT308",
+    "replays measured against plain calls",
+    "Nothing has to be done: the faster way is kept. keep=True keeps the recording, unmeasured.",
+    Severity.SPEED,
+    Group.LIMITS,
+    Finder.RUNTIME,
+    """
+    A plain call was made to compare replays with; or replays lost twice in a row, and the key runs plainly
+    from then on.
+
+    Why: Copying arguments in and results out may cost more than the launches that a graph saves.
+
+    Limits: Measured after 64, 512, 4,096... replays. Nothing is wrong.
+
+    Bad::
+
+        g = rote.graph(fn)
+
+    Good::
+
+        g = rote.graph(fn, keep=True)
+    """,
+)

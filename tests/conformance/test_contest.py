@@ -1,0 +1,331 @@
+"""A recording that loses against plain calls is dropped; everything else is left as it is.
+
+The clock is the tests' own: a call costs what its kind costs, whatever the machine is doing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import rote
+from rote import Graphed
+from rote.backends.cuda.backend import CudaBackend
+from rote.backends.host.backend import HostBackend
+from rote.backends.select import PROCESS
+from rote.front.report import ReasonReport
+from rote.recording.contest import CONFIRM, FIRST, PAIRS
+
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
+FIND = Callable[[Graphed, str], ReasonReport]
+
+
+REAL: dict[Any, Any] = {backend: backend.start_timing for backend in (HostBackend, CudaBackend)}
+"""Elsewhere in the tests all calls cost the same; see ``conftest.py``."""
+
+
+class Clock:
+    """Tells what a call costs from whether the callable itself ran in it.
+
+    Attributes:
+        ticks: Drawn from by the callables of these tests, which run in plain calls only. No guard sees it.
+        replay_s: What a replay costs.
+        plain_s: What a plain call costs.
+        timed: Kinds of the calls that were timed.
+    """
+
+    def __init__(self) -> None:
+        self.ticks = count()
+        self.replay_s = self.plain_s = 100e-6
+        self.timed: list[str] = []
+
+    @property
+    def plain(self) -> int:
+        """How often a callable ran."""
+        return int(repr(self.ticks).strip("count()"))
+
+
+class Timing:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._before = clock.plain
+        self._seconds: float | None = None
+
+    def stop(self) -> None:
+        ran = self._clock.plain > self._before
+        self._clock.timed.append("plain" if ran else "replay")
+        self._seconds = self._clock.plain_s if ran else self._clock.replay_s
+
+    def seconds(self) -> float | None:
+        return self._seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    made = Clock()
+    for backend in (HostBackend, CudaBackend):
+        monkeypatch.setattr(backend, "start_timing", lambda self, spent=0.0: Timing(made))
+    yield made
+
+
+def doubled(clock: Clock) -> Callable[[torch.Tensor], torch.Tensor]:
+    ticks = clock.ticks
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        next(ticks)
+        return x * 2
+
+    return fn
+
+
+def calls(graphed: Graphed, device: torch.device, number: int, size: int = 4) -> None:
+    for n in range(number):
+        x = torch.full((size,), float(n), device=device)
+        assert torch.equal(graphed(x), x * 2)
+
+
+WARM = 2
+"""Calls before the first replay: one observed, one recorded."""
+
+ROUND = FIRST + 6 * PAIRS
+TWO_ROUNDS = FIRST + CONFIRM + 10 * PAIRS
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_call_that_pays_is_measured_and_kept(device: torch.device, clock: Clock, reason: FIND) -> None:
+    clock.replay_s, clock.plain_s = 10e-6, 40e-6
+    g = rote.graph(doubled(clock))
+    calls(g, device, 4 * ROUND)
+    report = g.report()
+    assert clock.timed == ["replay", "plain"] * 2
+    assert report.replayed == 4 * ROUND - WARM - 4 and len(report.recordings) == 1
+    found = report.recordings[0]
+    assert (found.replay_us, found.plain_us) == (pytest.approx(10), pytest.approx(40))
+    assert "replays, 10.0 us each, 40.0 us plainly" in g.explain()
+    assert reason(g, "RT308").count == 4
+    assert "a plain call was made" in reason(g, "RT308").message
+
+
+def test_a_recording_that_loses_is_dropped(
+    device: torch.device, clock: Clock, reason: FIND, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock.replay_s = 150e-6
+    g = rote.graph(doubled(clock))
+    calls(g, device, ROUND)
+    assert g.report().recordings[0].plain_us == pytest.approx(100)  # one round decides nothing
+    calls(g, device, TWO_ROUNDS)
+    report = g.report()
+    assert not report.recordings and report.bytes_held == 0
+    rote.testing.assert_pool_empty()
+    text = "a replay took 150.0 us and a plain call 100.0 us, so the key runs plainly"
+    assert reason(g, "RT308").message == text and text in caplog.text
+    assert "keep=True" in reason(g, "RT308").remedy and text in g.explain()
+    assert "RT308" in {finding.code for finding in g.findings()}
+    replayed, timed = report.replayed, len(clock.timed)
+    calls(g, device, 4 * ROUND)
+    assert g.report().replayed == replayed and len(clock.timed) == timed  # plainly, from then on
+    g.reset()
+    calls(g, device, 8)
+    assert g.report().replayed
+
+
+def test_it_can_be_kept(device: torch.device, clock: Clock) -> None:
+    clock.replay_s = 150e-6
+    g = rote.graph(doubled(clock), keep=True)
+    calls(g, device, 2 * TWO_ROUNDS)
+    report = g.report()
+    assert not clock.timed and report.replayed == 2 * TWO_ROUNDS - WARM
+    assert report.recordings[0].replay_us is None
+
+
+def test_other_keys_go_on(device: torch.device, clock: Clock) -> None:
+    clock.replay_s = 150e-6
+    g = rote.graph(doubled(clock))
+    for _ in range(2 * TWO_ROUNDS):
+        calls(g, device, 1, size=4)
+    assert not g.report().recordings
+    clock.replay_s = 50e-6
+    calls(g, device, 2 * TWO_ROUNDS, size=8)
+    assert [found.key for found in g.report().recordings] == ["(args[0]: float32[8])"]
+    calls(g, device, 1, size=4)
+    assert len(g.report().recordings) == 1
+
+
+@pytest.mark.parametrize("replay_s", [100e-6, 104e-6])
+def test_within_the_margin_nothing_is_dropped(device: torch.device, clock: Clock, replay_s: float) -> None:
+    clock.replay_s = replay_s
+    g = rote.graph(doubled(clock))
+    calls(g, device, 4 * TWO_ROUNDS)
+    assert clock.timed == ["replay", "plain"] * PAIRS
+    assert len(g.report().recordings) == 1
+
+
+def test_one_bad_round_drops_nothing(device: torch.device, clock: Clock) -> None:
+    clock.replay_s = 150e-6
+    g = rote.graph(doubled(clock))
+    calls(g, device, ROUND - PAIRS)
+    assert clock.timed == ["replay", "plain"] * PAIRS
+    clock.replay_s = 100e-6
+    calls(g, device, 4 * TWO_ROUNDS)
+    assert len(clock.timed) == 4 * PAIRS and len(g.report().recordings) == 1
+
+
+def test_a_training_step_is_measured(device: torch.device, clock: Clock) -> None:
+    """Plain steps in between leave gradients, parameters and optimizer state as replayed ones do."""
+    clock.replay_s, ticks = 99e-6, clock.ticks
+
+    def make() -> tuple[nn.Module, Callable[[torch.Tensor], torch.Tensor]]:
+        torch.manual_seed(3)
+        model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 1)).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+        def step(x: torch.Tensor) -> torch.Tensor:
+            next(ticks)
+            optimizer.zero_grad(set_to_none=True)
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return model, step
+
+    runs: list[tuple[list[torch.Tensor], nn.Module]] = []
+    recordings: list[int] = []
+    for graphed in (False, True):
+        model, step = make()
+        run = rote.graph(step) if graphed else step
+        torch.manual_seed(5)
+        losses = [run(torch.full((2, 4), n / 100, device=device)) for n in range(2 * ROUND)]
+        runs.append((losses, model))
+        if isinstance(run, Graphed):
+            report = run.report()
+            recordings.append(report.recorded)
+            assert report.replayed == report.recordings[0].replays >= 2 * ROUND - 2 * PAIRS - 4
+            run.reset()
+    (losses, model), (ours, other) = runs
+    assert clock.timed == ["replay", "plain"] * PAIRS and recordings == [1]
+    assert all(torch.equal(a, b) for a, b in zip(losses, ours, strict=True))
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b) and a.grad is not None and b.grad is not None and torch.equal(a.grad, b.grad)
+
+
+def test_mutated_arguments_and_host_reads(device: torch.device, clock: Clock) -> None:
+    clock.replay_s, ticks = 99e-6, clock.ticks
+
+    def fn(x: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+        next(ticks)
+        total.add_(x)
+        return x * 2 if total.sum() > 0 else x
+
+    g = rote.graph(fn)
+    total, plain = torch.ones(4, device=device), torch.ones(4, device=device)
+    for n in range(2 * ROUND):
+        x = torch.full((4,), float(n), device=device)
+        assert torch.equal(g(x, total), x * 2)
+        plain.add_(x)
+        assert torch.equal(total, plain)
+    assert clock.timed == ["replay", "plain"] * PAIRS
+
+
+def test_what_a_plain_call_raises_goes_to_the_caller(device: torch.device, clock: Clock) -> None:
+    ticks, fails = clock.ticks, iter([False] * WARM + [True] * 3 + [False] * 99)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        next(ticks)
+        if next(fails):
+            raise ValueError("not now")
+        return x * 2
+
+    g = rote.graph(fn)
+    x, raised = torch.ones(4, device=device), 0
+    for _ in range(2 * ROUND):
+        try:
+            assert torch.equal(g(x), x * 2)
+        except ValueError as error:
+            assert str(error) == "not now"
+            raised += 1
+    assert raised == 3 and clock.timed.count("plain") == PAIRS - 1
+    assert len(g.report().recordings) == 1 and g.report().recordings[0].plain_us is not None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"strict": True},
+        {"verify": 1000},
+        {"outputs": "borrow"},
+        {"shapes": "buckets", "buckets": {"x": {0: [8]}}},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_what_is_not_measured(device: torch.device, clock: Clock, options: dict[str, Any]) -> None:
+    clock.replay_s = 150e-6
+    g = rote.graph(doubled(clock), **options)
+    calls(g, device, 2 * TWO_ROUNDS)
+    assert not clock.timed and g.report().recordings
+
+
+def test_results_that_require_grad_are_not_measured(device: torch.device, clock: Clock) -> None:
+    clock.replay_s = 150e-6
+    model = nn.Linear(4, 4).to(device)
+    g = rote.graph(model)
+    for _ in range(2 * TWO_ROUNDS):
+        g(torch.ones(2, 4, device=device)).sum().backward()
+    assert not clock.timed and g.report().backwards_replayed
+
+
+def test_not_where_a_plain_call_would_be_another_one(
+    device: torch.device, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranks have to launch alike; autocast keeps the weights that a plain call has cast."""
+    g = rote.graph(doubled(clock))
+    with torch.autocast(device.type, dtype=torch.bfloat16):
+        calls(g, device, 2 * ROUND)
+        assert not clock.timed
+        with torch.no_grad():
+            calls(g, device, 2 * ROUND)
+        assert clock.timed
+    clock.timed.clear()
+    monkeypatch.setattr(torch.distributed, "is_available", lambda: True)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    calls(g, device, 2 * ROUND)
+    assert not clock.timed
+
+
+def test_without_memory_for_a_plain_call_nothing_is_measured(
+    device: torch.device, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for backend in (HostBackend, CudaBackend):
+        monkeypatch.setattr(backend, "free_memory", lambda self: 1)
+    g = rote.graph(doubled(clock))
+    calls(g, device, 2 * ROUND)
+    assert not clock.timed and g.report().replayed == 2 * ROUND - WARM
+
+
+def test_the_real_clock(device: torch.device) -> None:
+    """What a call has cost before it is timed counts."""
+    backend = PROCESS.choose("auto", device)
+    timing = REAL[type(backend)](backend, 2.5)
+    torch.ones(4, device=device).sum()
+    timing.stop()
+    backend.synchronize()
+    seconds = timing.seconds()
+    assert seconds is not None and seconds > 2.5
+
+
+@pytest.mark.cuda
+@CUDA
+def test_the_device_counts_where_it_takes_longer() -> None:
+    backend = PROCESS.choose("auto", torch.device("cuda"))
+    timing = REAL[type(backend)](backend)
+    torch.cuda._sleep(200_000_000)  # about a tenth of a second, and the host goes on
+    timing.stop()
+    assert timing.seconds() is None
+    backend.synchronize()
+    seconds = timing.seconds()
+    assert seconds is not None and seconds > 0.02

@@ -1,0 +1,170 @@
+"""Rounds of replays against plain calls: whose turn it is, when a round is lost, and when the next one is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rote.recording.contest import (
+    CLEAR,
+    CONFIRM,
+    FACTOR,
+    FIRST,
+    LEAST_S,
+    LONG_S,
+    MARGIN,
+    NEVER,
+    PAIRS,
+    WAIT,
+    Contest,
+    Figures,
+    Turn,
+)
+
+
+class Known:
+    """A call of which the device takes its time to say how long it was."""
+
+    def __init__(self, seconds: float, asked: int = 0) -> None:
+        self._seconds = seconds
+        self._asked = asked
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+    def seconds(self) -> float | None:
+        self._asked -= 1
+        return self._seconds if self._asked < 0 else None
+
+
+def play(contest: Contest, replays: int, replay_s: float, plain_s: float) -> tuple[list[Turn], int]:
+    """A round, from its first turn on; the turns, and when the next one is."""
+    turns: list[Turn] = []
+    while True:
+        turn, following = contest.turn(replays)
+        turns.append(turn)
+        if turn in (Turn.NOTHING, Turn.LOST):
+            return turns, following
+        assert following == replays + (turn is Turn.PLAIN)
+        if turn is not Turn.WARM:
+            contest.add(turn, Known(replay_s if turn is Turn.REPLAY else plain_s))
+        replays += turn is Turn.REPLAY or turn is Turn.PLAIN  # the one that is not timed
+
+
+def test_in_turns_until_the_round_ends() -> None:
+    turns, following = play(Contest(), FIRST, 100e-6, 100e-6)
+    assert turns == [Turn.REPLAY, Turn.WARM, Turn.PLAIN] * PAIRS + [Turn.NOTHING]
+    assert following == FIRST + 2 * PAIRS + FIRST * FACTOR
+
+
+def test_long_calls_are_timed_as_they_come() -> None:
+    turns, _ = play(Contest(), FIRST, 2 * LONG_S, 2 * LONG_S)
+    assert turns == [Turn.REPLAY, Turn.PLAIN] * PAIRS + [Turn.NOTHING]
+
+
+def test_a_replay_that_was_not_the_usual_one_is_tried_again() -> None:
+    contest = Contest()
+    assert contest.turn(FIRST) == (Turn.REPLAY, FIRST)
+    assert contest.retract(FIRST) == FIRST + WAIT
+    turns, _ = play(contest, FIRST + WAIT, 100e-6, 100e-6)
+    assert turns == [Turn.REPLAY, Turn.WARM, Turn.PLAIN] * PAIRS + [Turn.NOTHING]
+
+
+def test_a_clear_winner_costs_two_pairs() -> None:
+    contest = Contest()
+    turns, following = play(contest, FIRST, 100e-6, 2 * CLEAR * 100e-6)
+    assert turns == [Turn.REPLAY, Turn.WARM, Turn.PLAIN] * 2 + [Turn.NOTHING]
+    assert contest.figures == Figures(100e-6, 2 * CLEAR * 100e-6)
+    assert following == FIRST + 4 + FIRST * FACTOR
+
+
+def test_rounds_are_ever_more_seldom() -> None:
+    contest, replays, gaps = Contest(), FIRST, list[int]()
+    for _ in range(4):
+        turns, following = play(contest, replays, 1e-6, 1e-3)
+        gaps.append(following - replays - 2 * turns.count(Turn.REPLAY))
+        replays = following
+    assert gaps == [FIRST * FACTOR**n for n in range(1, 5)]
+
+
+def test_two_lost_rounds_in_a_row() -> None:
+    contest = Contest()
+    turns, following = play(contest, FIRST, 200e-6, 100e-6)
+    assert turns[-1] is Turn.NOTHING and following == FIRST + 2 * PAIRS + CONFIRM
+    turns, following = play(contest, following, 200e-6, 100e-6)
+    assert turns[-1] is Turn.LOST and following == NEVER
+    assert contest.figures == Figures(200e-6, 100e-6)
+
+
+def test_a_round_that_is_not_lost_forgives_the_one_before() -> None:
+    contest, replays = Contest(), FIRST
+    for _ in range(5):
+        turns, replays = play(contest, replays, 200e-6, 100e-6)
+        assert turns[-1] is Turn.NOTHING
+        turns, replays = play(contest, replays, 100e-6, 100e-6)
+        assert turns[-1] is Turn.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("replay_s", "lost"),
+    [
+        (1e-3 * MARGIN, False),
+        (1e-3 * MARGIN + 1e-9, True),
+        (1e-3, False),
+    ],
+)
+def test_the_margin(replay_s: float, lost: bool) -> None:
+    assert Figures(replay_s, 1e-3).lost is lost
+
+
+def test_microseconds_are_no_loss() -> None:
+    assert not Figures(10e-6 + LEAST_S * 0.99, 10e-6).lost
+    assert Figures(10e-6 + LEAST_S * 1.01, 10e-6).lost
+
+
+@given(st.lists(st.floats(1e-6, 1.0), min_size=PAIRS, max_size=PAIRS))
+def test_outliers_do_not_decide(noise: list[float]) -> None:
+    """Two slow replays of five, however slow, lose no round."""
+    contest, slow = Contest(), iter([min(each, LONG_S / 2) for each in noise[: PAIRS // 2]] + [0.0] * PAIRS)
+    for _ in range(3 * PAIRS):
+        turn, _ = contest.turn(FIRST)
+        if turn is not Turn.WARM:
+            contest.add(turn, Known(100e-6 + (next(slow) if turn is Turn.REPLAY else 0.0)))
+    turn, _ = contest.turn(FIRST)
+    assert turn is Turn.NOTHING
+    assert contest.figures == Figures(100e-6, 100e-6)
+
+
+def test_the_device_is_not_waited_for() -> None:
+    contest = Contest()
+    for _ in range(3 * PAIRS):
+        turn, _ = contest.turn(FIRST)
+        if turn is not Turn.WARM:
+            contest.add(turn, Known(300e-6 if turn is Turn.REPLAY else 100e-6, asked=6 * PAIRS))
+    replays, waited = FIRST, 0
+    while True:
+        turn, following = contest.turn(replays)
+        assert turn is Turn.NOTHING
+        if contest.figures is not None:
+            break
+        assert following == replays + WAIT
+        replays, waited = following, waited + 1
+    assert waited and following == replays + CONFIRM
+    assert contest.figures.lost
+
+
+def test_calls_that_were_no_samples_decide_nothing() -> None:
+    contest = Contest()
+    for _ in range(3 * PAIRS):
+        turn, _ = contest.turn(FIRST)
+        if turn is Turn.REPLAY:  # all plain calls raise
+            contest.add(turn, Known(1e-3))
+    turn, following = contest.turn(FIRST)
+    assert (turn, contest.figures) == (Turn.NOTHING, None)
+    assert following == FIRST + FIRST * FACTOR
+
+
+def test_figures_in_words() -> None:
+    assert str(Figures(24.72e-6, 20.3e-6)) == "a replay took 24.7 us and a plain call 20.3 us"
+    assert str(Figures(2.5e-3, 0.12)) == "a replay took 2.50 ms and a plain call 120.00 ms"
