@@ -51,13 +51,14 @@ class Source:
         Args:
             name: Shown as the file name in tracebacks.
         """
-        text = f"def replay({', '.join(f'{each}={each}' for each in self._bound)}):\n"
-        namespace = dict(self._bound)
+        text = f"def replay({', '.join(self._bound)}):\n"
+        namespace: dict[str, Any] = {}
         exec(compile(text + "\n".join(self._lines or [" pass"]), f"<{name}>", "exec"), namespace)
-        replay = cast("Callable[[], None]", namespace["replay"])
-        # All it needs are its defaults; with them among its globals too it would be a cycle and live on.
+        replay = namespace["replay"]
+        replay.__defaults__ = tuple(self._bound.values())  # not written out: that would be compiled as well
+        # All it needs are its defaults; among its own globals it would be a cycle and live on.
         namespace.clear()
-        return replay
+        return cast("Callable[[], None]", replay)
 
     def _add_statement(self, statement: Statement) -> None:
         operands = [self._operand(each) for each in statement.args]
