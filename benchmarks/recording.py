@@ -1,13 +1,14 @@
-"""What recording costs: the calls before the first replay, for each thousand operations, and where the time goes.
+"""What recording costs: the calls before the first replay, for each thousand operations, and where it goes.
 
 Every round makes a fresh ``rote.graph`` and calls it until it replays, so a row's samples are independent
 recordings in one warm process; the very first one, which also looks every operation up, is a fact of its own.
 The plain call is measured in the same rounds. What matters is ``above the plain call``: what an observed or a
-recording call costs beyond it, in milliseconds for each thousand operations.
+recording call costs beyond it, in milliseconds for each thousand operations. Operations are those that PyTorch
+dispatches; views count, since they are followed like all others.
 
 The phases of a recording call are taken in rounds of their own, with timers around the recorder's own
 methods; a timer around each captured operation costs some 0.2 us, which is why these rounds do not count for
-the rows.
+the rows. ``trace`` is the plain Python code too; ``capture`` is the operations themselves.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ WIDTH = 64
 LENGTHS = (100, 1_000, 10_000)
 LIVE = 20_000
 CALLS = ("observation", "recording", "first replay", "second replay", "third replay")
+COLLECTOR = "garbage collector (within the others)"
 PHASES = {
     "trace": [(TracedCall, "run")],
     "capture": [(CudaSession, "run"), (HostSession, "run")],
@@ -45,7 +47,7 @@ PHASES = {
     "end, instantiate, first launch": [(CudaSession, "end"), (HostSession, "end")],
     "walk of the state": [(Entry, "walk")],
     "judge and keep": [(Lesson, "learn")],
-    "finish: lowering, code, memory": [(CudaSession, "finish"), (HostSession, "finish")],
+    "finish (lowering, code, memory)": [(CudaSession, "finish"), (HostSession, "finish")],
 }
 
 
@@ -158,8 +160,11 @@ def one_round(subject: Subject, settings: Settings, out: Outcome) -> tuple[dict[
         if not torch.equal(results[0], expected):
             out.checks[f"{subject.name}: {way} is right"] = False
     report = graphed.report()
+    nodes = [
+        node for entry in graphed._entries.values() for each in entry.variants for node in each.root.walk()
+    ]
+    operations = sum(len(node.events) for node in nodes)
     out.checks[f"{subject.name}: recorded at the second call, then replayed"] = report.replayed == 3
-    operations = sum(recording.operations for recording in report.recordings)
     graphed.reset()
     return seconds, operations
 
@@ -181,7 +186,8 @@ def phases(subject: Subject, settings: Settings, thousands: float) -> dict[str, 
             start = now(settings.device)
             graphed(subject.x)
             total = now(settings.device) - start
-        for phase, seconds in {**spent, "rest": total - sum(spent.values())}.items():
+        total -= sum(spent[phase] for phase in PHASES)
+        for phase, seconds in {**spent, "rest": total}.items():
             samples.setdefault(phase, []).append(seconds * 1e3 / thousands)
         graphed.reset()
     return {phase: statistics.median(values) for phase, values in samples.items()}
@@ -190,7 +196,7 @@ def phases(subject: Subject, settings: Settings, thousands: float) -> dict[str, 
 @contextmanager
 def _timers() -> Generator[dict[str, float]]:
     """Timers around the recorder's methods; yields seconds by phase, less those of phases inside."""
-    spent = dict.fromkeys(PHASES, 0.0)
+    spent = dict.fromkeys((*PHASES, COLLECTOR), 0.0)
     inside = [0.0]
 
     def around(phase: str, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -206,7 +212,13 @@ def _timers() -> Generator[dict[str, float]]:
 
         return call
 
+    def collector(step: str, info: dict[str, int]) -> None:
+        del info
+        spent[COLLECTOR] += time.perf_counter() if step == "stop" else -time.perf_counter()
+
     with ExitStack() as stack:
+        gc.callbacks.append(collector)
+        stack.callback(gc.callbacks.remove, collector)
         for phase, methods in PHASES.items():
             for owner, name in methods:
                 method = getattr(owner, name, None)

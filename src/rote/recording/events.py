@@ -58,7 +58,7 @@ def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tens
             continue
         elif isinstance(value, _Tensor):
             found.append(value)
-        elif isinstance(value, (list, tuple)):
+        elif isinstance(value, (list, tuple)) and value and type(value[0]) is not int:
             found.extend([item for item in value if isinstance(item, _Tensor)])
     return found
 
@@ -79,7 +79,9 @@ def _operand(value: Any, rest: Iterator[Token]) -> Any:
     if isinstance(value, _Tensor):
         return next(rest)
     if kind is list or kind is tuple:
-        return tuple([next(rest) if isinstance(item, torch.Tensor) else _plain(item) for item in value])
+        if value and type(value[0]) is int:  # a shape: no tensor is in a list of numbers
+            return tuple([item if type(item) is int else _plain(item) for item in value])
+        return tuple([next(rest) if isinstance(item, _Tensor) else _plain(item) for item in value])
     return _plain(value)
 
 

@@ -8,7 +8,7 @@ that observing a call changes no lifetime (autograd steals a gradient only when 
 from __future__ import annotations
 
 import weakref
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore

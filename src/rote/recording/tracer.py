@@ -244,7 +244,7 @@ class Tracer(HostTensors, DispatchMode):
 
     def _check_metadata(self, event: Event, tensors: list[torch.Tensor], tokens: list[Token]) -> None:
         """An operation that gives a tensor made outside another shape would do so to a copy of it."""
-        for tensor, token in zip(tensors, tokens):  # noqa: B905
+        for tensor, token in zip(tensors, tokens, strict=True):
             if token.origin[0] is not NEW and token.shape and (tensor.shape, tensor.stride()) != token[2:4]:
                 text = f"{event.operation} changes the shape of a tensor made outside the call"
                 self.block(reason(rules.RESHAPED, text, event.site))

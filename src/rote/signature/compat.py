@@ -151,3 +151,14 @@ def mode_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
 
 def _dual_level() -> int:
     return getattr(forward_ad, "_current_level", -1)
+
+
+def frame_watch() -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
+    """How to ask whether the compiler looks at the frames of this thread, and how to hide code from it.
+
+    The first returns None where it does not look, which is everywhere outside of a compiled function. None where
+    PyTorch cannot say. Seen in torch 2.11 and 2.13.
+    """
+    home: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    callback, skip = getattr(home, "get_eval_frame_callback", None), getattr(home, "skip_code", None)
+    return (callback, skip) if callback is not None and skip is not None else None

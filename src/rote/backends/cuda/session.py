@@ -196,8 +196,7 @@ class CudaSession:
 
     def finish(self) -> int:
         """Return the bytes of the session's pools (a shared pool is shared by all its recordings)."""
-        sizes = self._backend.regions()
-        return sum(sizes.get(region, 0) for region in self.regions())
+        return sum(self._backend.bytes_in(pool) for pool in self.pools)
 
     def regions(self) -> tuple[Hashable, ...]:
         """The pools captured into."""
@@ -220,7 +219,7 @@ class CudaSession:
             self._backend.lock.release()
 
     def _destroy(self) -> None:
-        if self._segments:
+        if self._segments:  # what they write is given back to the pool, and may still be written by a replay
             torch.cuda.synchronize(self._backend.device)
         for segment in self._segments:
             segment.release()

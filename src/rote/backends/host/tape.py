@@ -139,9 +139,7 @@ class Tape:
         self._append(Entry(facts, (), {}, products, *_modes(), is_plain(products), literal=tensor.clone()))
         return True
 
-    def _made(
-        self, operands: Sequence[torch.Tensor], out: Any
-    ) -> list[tuple[tuple[int, ...], torch.Tensor]]:
+    def _made(self, operands: Sequence[torch.Tensor], out: Any) -> list[tuple[tuple[int, ...], torch.Tensor]]:
         """The result's tensors in storages that nobody had before; those are watched from now on."""
         results = [((), out)] if isinstance(out, torch.Tensor) else list(walk(out))
         if not results:
