@@ -3,8 +3,8 @@
 Every round makes a fresh ``rote.graph`` and calls it until it replays, so a row's samples are independent
 recordings in one warm process; the very first one, which also looks every operation up, is a fact of its own.
 The plain call is measured in the same rounds. What matters is ``above the plain call``: what an observed or a
-recording call costs beyond it, in milliseconds for each thousand operations. Operations are those that PyTorch
-dispatches; views count, since they are followed like all others.
+recording call costs beyond it, in milliseconds for each thousand operations. Operations are those that
+PyTorch dispatches; views count, since they are followed like all others.
 
 The phases of a recording call are taken in rounds of their own, with timers around the recorder's own
 methods; a timer around each captured operation costs some 0.2 us, which is why these rounds do not count for

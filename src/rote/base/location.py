@@ -60,8 +60,8 @@ def user_site(frame: FrameType | None = None) -> Site:
 class Sites:
     """The user's lines of one call, each looked up once: a recording asks at every operation.
 
-    Where an instruction stands in its code does not change, so a line that comes again (the body of a loop, the
-    layers of a model) is one look into a table, and all its operations share one :class:`Site`.
+    Where an instruction stands in its code does not change, so a line that comes again (the body of a loop,
+    the layers of a model) is one look into a table, and all its operations share one :class:`Site`.
     """
 
     def __init__(self) -> None:

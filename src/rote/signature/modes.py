@@ -54,5 +54,5 @@ def _hidden(mode: type[DispatchMode]) -> type[DispatchMode]:
         def handler(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             return (plain if looking() is None else wrapped)(self, func, types, args, kwargs)
 
-        hide(handler.__code__)
+        hide(handler)
     return type(mode.__name__, (mode,), {"__torch_dispatch__": handler, "__rote_hidden__": True})

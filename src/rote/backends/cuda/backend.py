@@ -28,7 +28,6 @@ from .pool import Pool
 from .session import CudaSession
 from .stream import Streams
 
-
 FEW_POOLS = 8
 """Up to so many pools are looked at one by one; beyond that one look at the whole allocator is quicker."""
 

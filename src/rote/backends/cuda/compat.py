@@ -41,8 +41,9 @@ def stop_routing(device: int, pool: PoolId) -> None:
 def pool_segments(pool: PoolId | None) -> list[dict[str, Any]]:
     """The allocator's segments that belong to one pool, or all there are; without the history of allocations.
 
-    All of them takes as long as there are blocks in the process (6 ms for 20,000 live tensors, on an H200's host),
-    one pool a tenth of that. Seen in torch 2.11 and 2.13; elsewhere it is always all of them that are looked at.
+    All of them takes as long as there are blocks in the process (6 ms for 20,000 live tensors, on an H200's
+    host), one pool a tenth of that. Seen in torch 2.11 and 2.13; elsewhere it is always all of them that are
+    looked at.
     """
     snapshot: Any = torch.cuda.memory_snapshot
     try:

@@ -55,7 +55,8 @@ class Streams:
         """
         with torch.cuda.stream(self.aux):
             yield
-        self.aux.synchronize()  # the capturing stream cannot wait for this one, and the host may read the result
+        # The capturing stream cannot wait for this one, and the host may read the result.
+        self.aux.synchronize()
 
     def enter_call(self) -> None:
         """Order the current stream after the stream that replayed last."""

@@ -37,7 +37,6 @@ from .states import State, Step, after
 from .storages import Block, Storages
 from .tape import Tape
 
-
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
