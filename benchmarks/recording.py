@@ -106,7 +106,10 @@ def subjects(settings: Settings) -> list[Subject]:
     tokens = torch.randn(1, 8, WIDTH, device=device)
     live = [torch.zeros(1, device=device) for _ in range(LIVE // (10 if settings.quick else 1))]
     return [
-        *[Subject(f"chain of {length:,}", chain(length), x) for length in LENGTHS],
+        *[
+            Subject(f"chain of {length:,}", chain(length), x)
+            for length in LENGTHS[: 2 if settings.quick else 3]
+        ],
         Subject("transformer of 12 layers", blocks, tokens),
         Subject(f"chain of 1,000, {len(live):,} live tensors", chain(1_000), x, live),
     ]
