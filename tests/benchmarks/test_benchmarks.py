@@ -112,6 +112,24 @@ def test_what_a_call_costs_is_measured_on_the_host_too(tmp_path: Path) -> None:
     assert set(cases["guards"]["facts"]["host_us above a bare replay"]) == {"0", "100", "1000"}
 
 
+def test_what_recording_costs_is_measured_by_phase(tmp_path: Path) -> None:
+    out = tmp_path / "today.json"
+    done = run(out, "--case", "recording")
+    assert done.returncode == 0, done.stdout + done.stderr
+    case = json.loads(out.read_text())["cases"]["recording"]
+    subjects = {row["subject"] for row in case["rows"]}
+    assert subjects == {
+        *("chain of 100", "chain of 1,000", "transformer of 12 layers", "chain of 1,000, 2,000 live tensors")
+    }
+    ways = {"plain", "observation", "recording", "first replay", "second replay", "third replay"}
+    assert {row["way"] for row in case["rows"]} == ways
+    assert case["checks"] and all(case["checks"].values())
+    assert case["facts"]["chain of 1,000: operations"] == 1000
+    for subject in subjects:
+        phases = case["facts"][f"{subject}: phases of the recording call, ms per 1,000 operations"]
+        assert all(phases[phase] > 0 for phase in ("trace", "capture", "begin", "judge and keep", "rest"))
+
+
 def test_a_case_that_needs_a_gpu_is_skipped_with_a_line(tmp_path: Path) -> None:
     out = tmp_path / "today.json"
     done = run(out, "--case", "linear_sgd")

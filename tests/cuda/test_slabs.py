@@ -103,3 +103,13 @@ def test_held_outputs_stay_right_when_their_pool_goes(backend):
         assert torch.equal(out + 0, work(torch.full_like(others[0], float(CALLS))))
     finally:
         rote.set_budget(None)
+
+
+def test_pools_are_as_large_one_by_one_as_in_one_look(backend, monkeypatch):
+    g = rote.graph(work, budget=1024 * MIB)
+    for rows in (4, 60, 5):
+        record(g, rows)
+    one_by_one = dict(backend.regions())
+    monkeypatch.setattr("rote.backends.cuda.backend.FEW_POOLS", 0)
+    assert dict(backend.regions()) == one_by_one
+    assert len(one_by_one) == 2 and all(one_by_one.values())

@@ -98,6 +98,31 @@ def user_mark(frame: FrameType) -> Mark | Site:
     return NOWHERE
 
 
+class Sites:
+    """The user's lines of one call, each looked up once: a recording asks at every operation.
+
+    Where an instruction stands in its code does not change, so a line that comes again (the body of a loop,
+    the layers of a model) is one look into a table, and all its operations share one :class:`Site`.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[CodeType, Site]] = {}  # the code keeps its identity
+
+    def here(self) -> Site:
+        """What :func:`user_site` returns, called two frames below rote's innermost entry or deeper."""
+        at = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+        while at is not None:
+            code = at.f_code
+            if not is_internal(code.co_filename):
+                found = self._known.get((id(code), at.f_lasti))
+                if found is None:
+                    site = Site(code.co_filename, at.f_lineno, code.co_name)
+                    found = self._known[id(code), at.f_lasti] = (code, site)
+                return found[1]
+            at = at.f_back
+        return NOWHERE
+
+
 def traceback_site(traceback: TracebackType | None) -> Site:
     """Return the innermost user frame of a traceback."""
     found = NOWHERE

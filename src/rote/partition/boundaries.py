@@ -69,7 +69,7 @@ def place(facts: Facts, tensors: list[torch.Tensor], kwargs: dict[str, Any], on_
 
 def _place_by_device(facts: Facts, tensors: list[torch.Tensor], target: Any) -> Placement:
     """CUDA: what touches host memory runs between segments, or before them if the device does not matter."""
-    on_host = sum(tensor.is_cpu for tensor in tensors)
+    on_host = len([tensor for tensor in tensors if tensor.is_cpu])
     if target is not None and torch.device(target).type == "cpu":
         return Placement.EARLY if on_host == len(tensors) else Placement.ISLAND
     if not on_host:

@@ -159,6 +159,11 @@ def _has_overrides(arguments: Iterable[Any]) -> bool:
     return any(getattr(kind, "__torch_function__", _disabled) is not _disabled for kind in kinds)
 
 
+def raw_call(op: Any) -> Callable[..., Any]:
+    """What calling an overload comes down to, without its Python wrapper. Seen in torch 2.11 and 2.13."""
+    return getattr(op, "_op", op) if type(op) is torch._ops.OpOverload else op
+
+
 _has_kernel: Any = getattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", None)
 """Seen in torch 2.11 and 2.13."""
 

@@ -14,7 +14,7 @@ import torch
 
 from ..backends.aliases import OWNING, Aliases
 from ..base.errors import MisuseError
-from ..base.location import Site
+from ..base.location import Site, Sites
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..partition.facts import Facts
@@ -73,6 +73,7 @@ class Cursor(Place):
         self.written_externals: set[int] = set()
         self.generators: dict[int, torch.Generator] = {}
         self.devices: set[torch.device] = set()
+        self._sites = Sites()
         self._device = device
         self._on_host = device.type == "cpu"
         self._facts: dict[int, Facts] = {}
@@ -150,9 +151,12 @@ class Cursor(Place):
             node.events.append(event)
             return
         was = node.events[index] if index < len(node.events) else None
-        if was is not None and (was.operation, was.operands, was.results) == (
-            event.operation, event.operands, event.results,
-        ):  # fmt: skip
+        if (
+            was is not None
+            and was.operation == event.operation
+            and was.operands == event.operands
+            and was.results == event.results
+        ):
             return
         self._differ(was, event)
         node.forget(index)

@@ -34,7 +34,7 @@ from .lesson import Lesson
 from .opening import extend, prepare
 from .replay import Replayed, replay, result_of, start
 from .result import EAGER, PLAINLY, REPLAYED, Result
-from .run import HostRandom, Outcome, Plan, TracedCall
+from .run import HostRandom, Outcome, Plan, TracedCall, uncollected
 from .shortage import was_evicted
 from .states import Event, Life, State
 from .subject import Subject
@@ -99,7 +99,7 @@ class Entry:
     def prepare(self, call: Call) -> Backend:
         """The device the key runs on: that of its arguments, else of the tensors it can reach."""
         if self._backend is None:
-            self._backend = self._pick(self._device(call, self.walk(call)))
+            self._backend = self._pick(self._device(call))
         return self._backend
 
     def move(self, device: torch.device) -> None:
@@ -272,9 +272,10 @@ class Entry:
         plan.codes = len(self.executed.globals)
         traced = TracedCall(self.function, call, plan, site)
         try:
-            with self.executed, _tracing(plan.backend):
-                outcome = self._run_traced(traced, variant, plan)
-            return Lesson(self, variant, call, plan, outcome, site).learn(before, watch, dice, guards)
+            with uncollected():
+                with self.executed, _tracing(plan.backend):
+                    outcome = self._run_traced(traced, variant, plan)
+                return Lesson(self, variant, call, plan, outcome, site).learn(before, watch, dice, guards)
         except BaseException:
             traced.copy_back()
             if traced.lost:
@@ -312,11 +313,12 @@ class Entry:
     def _watch(self, snapshot: Snapshot | None) -> GradientWatch:
         return GradientWatch(snapshot.gradient_leaves() if snapshot is not None else [])
 
-    def _device(self, call: Call, snapshot: Snapshot | None) -> torch.device:
+    def _device(self, call: Call) -> torch.device:
         for leaf in call.leaves:
             if isinstance(leaf, torch.Tensor) and leaf.device.type == "cuda":
                 return leaf.device
-        for found in snapshot.tensors.values() if snapshot is not None else ():
+        # The walk takes as long as some hundred operations: not where there can be no tensor on a GPU.
+        for found in self.walk(call).tensors.values() if torch.cuda.is_initialized() else ():
             if found[0][1].device.type == "cuda":
                 return found[0][1].device
         return torch.device("cpu")

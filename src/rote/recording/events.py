@@ -17,6 +17,10 @@ CAPTURED, VIEW, ISLAND, EARLY, READ, SHAPED, ANYWHERE, CONST, HOST, LIST = (
 )  # fmt: skip
 
 
+_Tensor = torch.Tensor
+_NUMBERS = frozenset({int, float, bool, type(None), str, torch.dtype, torch.device})
+
+
 Shape = str | tuple[str, tuple[int | None, ...]]
 """Structure of an operation's results."""
 
@@ -46,29 +50,38 @@ class Event:
 def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
     """The tensor operands of an operation, in order; lists of tensors are opened."""
     found: list[torch.Tensor] = []
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, torch.Tensor):
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        kind = type(value)
+        if kind is _Tensor:
             found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found.extend(item for item in value if isinstance(item, torch.Tensor))
+        elif kind in _NUMBERS:  # before the questions that take longer
+            continue
+        elif isinstance(value, _Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)) and value and type(value[0]) is not int:
+            found.extend([item for item in value if isinstance(item, _Tensor)])
     return found
 
 
 def operands_of(args: tuple[Any, ...], kwargs: dict[str, Any], tokens: list[Token]) -> Any:
     """Comparable form of an operation's operands, given the tokens of its tensors in tensors_of's order."""
     rest = iter(tokens)
-    positional = tuple([_operand(value, rest) for value in args])
+    positional = tuple([next(rest) if type(value) is _Tensor else _operand(value, rest) for value in args])
     if not kwargs:
         return positional
     return positional, tuple([(name, _operand(value, rest)) for name, value in kwargs.items()])
 
 
 def _operand(value: Any, rest: Iterator[Token]) -> Any:
-    if isinstance(value, torch.Tensor):
-        return next(rest)
     kind = type(value)
+    if kind in _NUMBERS:
+        return _plain(value)
+    if isinstance(value, _Tensor):
+        return next(rest)
     if kind is list or kind is tuple:
-        return tuple([next(rest) if isinstance(item, torch.Tensor) else _plain(item) for item in value])
+        if value and type(value[0]) is int:  # a shape: no tensor is in a list of numbers
+            return tuple([item if type(item) is int else _plain(item) for item in value])
+        return tuple([next(rest) if isinstance(item, _Tensor) else _plain(item) for item in value])
     return _plain(value)
 
 
@@ -112,7 +125,7 @@ def _comparable_other(value: Any) -> Any:
 
 def results_of(value: Any) -> tuple[Shape, list[Any]]:
     """Take an operation's result apart into its structure and its parts."""
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, _Tensor):
         return "one", [value]
     if not isinstance(value, (tuple, list)):
         return "none", []

@@ -37,6 +37,7 @@ _HOOKS = frozenset({
 })  # fmt: skip
 _PLACE = frozenset({_Tensor.grad.__get__, _Tensor.is_leaf.__get__, _Tensor.output_nr.__get__})
 _ESCAPES = frozenset({_Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__, torch.to_dlpack})
+_SPECIAL = _BUILDERS | _ENGINE | _HOOKS | _PLACE | _ESCAPES | {_Tensor.tolist}
 
 
 class HostDataMode(TorchFunctionMode):
@@ -59,6 +60,8 @@ class HostDataMode(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func not in _SPECIAL:
+            return func(*args, **kwargs)
         if func in _BUILDERS:
             return self._build(func, args, kwargs)
         if func is _Tensor.tolist:

@@ -8,7 +8,7 @@ that observing a call changes no lifetime (autograd steals a gradient only when 
 from __future__ import annotations
 
 import weakref
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore
@@ -20,6 +20,7 @@ INPUT, EXTERNAL, NEW = "input", "external", "new"
 Origin = tuple[str, int]
 
 _SEEDS = (torch.int64, torch.uint64)
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class Token(NamedTuple):
@@ -33,6 +34,9 @@ class Token(NamedTuple):
     on_host: bool
 
 
+_tuple = tuple.__new__  # half the time of a named tuple's own constructor, at every operand
+
+
 class UnsupportedTensorError(Exception):
     """A tensor without plain memory (sparse, nested, a wrapper subclass) reached an operation."""
 
@@ -40,14 +44,16 @@ class UnsupportedTensorError(Exception):
 class Ledger:
     """Origins of the storages of one call.
 
+    The deaths of storages are put into a list, by weak references whose callback is the list's ``append``: no
+    Python code runs when a tensor dies. They are looked at before anything is looked up.
+
     Attributes:
-        live_bytes: Bytes of the storages made in the call that are alive, by type of device.
-        most_bytes: The most that these were.
+        most_bytes: The most that :attr:`live_bytes` were.
     """
 
     def __init__(self) -> None:
         self._origins: dict[int, Origin] = {}
-        self._watch: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self._watch: dict[int, _Watched] = {}
         self._pinned: dict[Origin, torch.UntypedStorage] = {}
         self._made = 0
         self._inputs: dict[int, list[tuple[int, int]]] = {}
@@ -56,8 +62,9 @@ class Ledger:
         self.externals: list[torch.Tensor] = []
         self.external_sites: list[tuple[str, Site]] = []
         self.sites: dict[int, tuple[str, Site]] = {}
-        self.live_bytes: dict[str, int] = {}
+        self._live: dict[str, int] = {}
         self.most_bytes: dict[str, int] = {}
+        self._gone: list[_Watched] = []
 
     def add_input(self, index: int, tensor: torch.Tensor, start: int) -> None:
         """Register the storage of an argument; the first argument of a shared storage names it.
@@ -68,6 +75,7 @@ class Ledger:
             start: First element of the storage that arguments cover; offsets are counted from there.
         """
         storage = _storage(tensor)
+        self._forget_gone()
         if storage._cdata not in self._origins:
             self._pin(storage, (INPUT, index))
         else:
@@ -75,6 +83,12 @@ class Ledger:
         self._dtypes[index] = tensor.dtype
         self._inputs.setdefault(storage._cdata, []).append((start * tensor.itemsize, index))
         self._inputs[storage._cdata].sort()
+
+    @property
+    def live_bytes(self) -> dict[str, int]:
+        """Bytes of the storages made in the call that are alive, by type of device."""
+        self._forget_gone()
+        return self._live
 
     def input_dtype(self, index: int) -> torch.dtype:
         """Data type of an argument."""
@@ -86,6 +100,7 @@ class Ledger:
 
     def add_external(self, tensor: torch.Tensor) -> Origin:
         """Register a storage that existed before the call and is no argument."""
+        self._forget_gone()
         origin = (EXTERNAL, len(self.externals))
         self.externals.append(tensor)
         self._pin(_storage(tensor), origin)
@@ -98,29 +113,40 @@ class Ledger:
 
     def token(self, tensor: torch.Tensor) -> Token:
         """Describe an operand; an unknown storage is external."""
-        origin = self._origins.get(_storage(tensor)._cdata)
+        handle = _storage(tensor)._cdata
+        if self._gone:
+            self._forget_gone()
+        origin = self._origins.get(handle)
         if origin is None:
             origin = self.add_external(tensor)
+        return self._token(tensor, origin, handle)
+
+    def _token(self, tensor: torch.Tensor, origin: Origin, handle: int) -> Token:
         offset: int = tensor.storage_offset()  # pyright: ignore[reportAssignmentType]
+        dtype = tensor.dtype
         if origin[0] is INPUT:
-            origin, start = self._input(tensor)
+            origin, start = self._input(tensor, handle)
             offset -= start // tensor.itemsize
-        elif tensor.dtype in _SEEDS:
+        elif dtype in _SEEDS:
             return self._seed(tensor, origin, offset)
-        return Token(origin, tensor.dtype, tensor.shape, tensor.stride(), offset, tensor.is_cpu)
+        return _tuple(Token, (origin, dtype, tensor.shape, tensor.stride(), offset, tensor.is_cpu))
 
     def result(self, tensor: torch.Tensor, operation: str, site: Site, number: int | None = None) -> Token:
         """Describe a result; an unknown storage was made by the operation."""
         storage = _storage(tensor)
         handle = storage._cdata
-        if handle not in self._origins:
+        if self._gone:
+            self._forget_gone()
+        origin = self._origins.get(handle)
+        if origin is None:
             if number is None:
                 number = self._made
             if number >= self._made:
                 self._made = number + 1
             self.sites[number] = (operation, site)
-            self._follow(storage, handle, (NEW, number))
-        return self.token(tensor)
+            origin = (NEW, number)
+            self._follow(storage, handle, origin, "cpu" if tensor.is_cpu else tensor.device.type)
+        return self._token(tensor, origin, handle)
 
     def _seed(self, tensor: torch.Tensor, origin: Origin, offset: int) -> Token:
         """Attention returns its seed on the host in eager, on the device in a capture; both are the seed."""
@@ -128,9 +154,9 @@ class Ledger:
             return Token(origin, tensor.dtype, (), (), 0, False)
         return Token(origin, tensor.dtype, tensor.shape, tensor.stride(), offset, tensor.is_cpu)
 
-    def _input(self, tensor: torch.Tensor) -> tuple[Origin, int]:
+    def _input(self, tensor: torch.Tensor, handle: int) -> tuple[Origin, int]:
         """Which argument a tensor over an argument's storage looks at, and where that argument starts."""
-        begins = self._inputs[_storage(tensor)._cdata]
+        begins = self._inputs[handle]
         if len(begins) == 1:
             return (INPUT, begins[0][1]), begins[0][0]
         byte = tensor.storage_offset() * tensor.itemsize
@@ -139,12 +165,15 @@ class Ledger:
 
     def knows(self, tensor: torch.Tensor) -> bool:
         """Whether the storage was met before."""
+        self._forget_gone()
         return _storage(tensor)._cdata in self._origins
 
     def origin(self, tensor: torch.Tensor) -> Origin | None:
         """Where a tensor's memory comes from, or None if the call never met it."""
-        origin = self._origins.get(_storage(tensor)._cdata)
-        return self._input(tensor)[0] if origin is not None and origin[0] is INPUT else origin
+        handle = _storage(tensor)._cdata
+        self._forget_gone()
+        origin = self._origins.get(handle)
+        return self._input(tensor, handle)[0] if origin is not None and origin[0] is INPUT else origin
 
     def storage(self, origin: Origin) -> torch.UntypedStorage | None:
         """The storage of an origin, while it is alive."""
@@ -162,27 +191,42 @@ class Ledger:
                 found[number] = storage
         return found
 
+    def _forget_gone(self) -> None:
+        """Take note of the storages that have died; afterwards others may have their addresses."""
+        while self._gone:
+            gone = self._gone.pop()
+            self._live[gone.kind] -= gone.nbytes
+            if self._origins.get(gone.handle) is gone.origin:
+                del self._origins[gone.handle]
+
     def _pin(self, storage: torch.UntypedStorage, origin: Origin) -> None:
         self._origins[storage._cdata] = origin
         self._pinned[origin] = storage
 
-    def _follow(self, storage: torch.UntypedStorage, handle: int, origin: Origin) -> None:
-        origins, live = self._origins, self.live_bytes
-        origins[handle] = origin
-        kind, nbytes = storage.device.type, storage.nbytes()
-        live[kind] = live.get(kind, 0) + nbytes
-        self.most_bytes[kind] = max(self.most_bytes.get(kind, 0), live[kind])
+    def _follow(self, storage: torch.UntypedStorage, handle: int, origin: Origin, kind: str) -> None:
+        self._origins[handle] = origin
+        nbytes = storage.nbytes()
+        live = self._live.get(kind, 0) + nbytes
+        self._live[kind] = live
+        if live > self.most_bytes.get(kind, 0):
+            self.most_bytes[kind] = live
+        watched = self._watch[origin[1]] = _Watched(storage, self._gone.append)
+        watched.handle, watched.origin, watched.kind, watched.nbytes = handle, origin, kind, nbytes
 
-        def forget(_: Any) -> None:
-            live[kind] -= nbytes
-            if origins.get(handle) is origin:
-                del origins[handle]
 
-        self._watch[origin[1]] = weakref.ref(storage, forget)
+class _Watched(weakref.ref[torch.UntypedStorage]):
+    """A weak reference that knows what it referred to."""
+
+    __slots__ = ("handle", "kind", "nbytes", "origin")
+
+    handle: int
+    origin: Origin
+    kind: str
+    nbytes: int
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
-    if isinstance(tensor, UninitializedTensorMixin):
+    if type(tensor) not in _PLAIN and isinstance(tensor, UninitializedTensorMixin):
         raise UnsupportedTensorError("uninitialised")
     try:
         return tensor.untyped_storage()

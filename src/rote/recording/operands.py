@@ -28,10 +28,9 @@ def content_of(data: Any) -> Any:
 
 def is_view(event: Event, operands: list[Token]) -> bool:
     """All results look at memory of operands (the operation is known to write nothing)."""
-    if not event.results:
-        return False
-    origins = [token.origin for token in operands]
-    return all(
-        isinstance(result, int) or (isinstance(result, Token) and result.origin in origins)
-        for result in event.results
-    )
+    for result in event.results:
+        if isinstance(result, int):
+            continue
+        if result is None or all([token.origin != result.origin for token in operands]):
+            return False
+    return bool(event.results)

@@ -144,13 +144,8 @@ class TracedCall:
         Raises:
             Exception: What the callable raised, unchanged.
         """
-        collecting = gc.isenabled()
-        gc.disable()  # a collection may destroy graphs, which spoils a capture; it costs as much as tracing
-        try:
+        with uncollected():  # a collection may destroy graphs, which spoils a capture
             return self._run()
-        finally:
-            if collecting:
-                gc.enable()
 
     def _run(self) -> Outcome:
         tracer = self._tracer(self._plan.follow, self._plan.path, None)
@@ -331,6 +326,25 @@ class TracedCall:
 
     def _stream(self) -> Any:
         return self._plan.session.stream() if self._plan.session is not None else nullcontext()
+
+
+@contextmanager
+def uncollected() -> Generator[None]:
+    """No automatic garbage collection inside.
+
+    Observing and recording make some twenty objects for each operation and keep them, so collections come
+    again and again and find nothing: with a million objects alive they take longer than all the rest. The
+    switch is the process's: other threads make garbage meanwhile, which is collected afterwards, since
+    whoever comes in first turns it on again. ``gc.freeze()`` would spare later collections too, but
+    ``gc.unfreeze()`` gives back what the program had frozen itself; so it is left alone.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

@@ -18,6 +18,8 @@ when a path is followed they would run a second time.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -28,9 +30,10 @@ from ..hazards import rules
 from ..hazards.rules import reason
 from ..partition.boundaries import Placement, place, rule_of
 from ..partition.facts import Facts, facts_of, written_operands
+from ..signature.executed import our_profiler
 from ..signature.modes import DispatchMode
 from . import events as ev
-from .compat import composite_call
+from .compat import composite_call, raw_call
 from .cursor import Mode
 from .events import Event, operands_of, results_of, tensors_of
 from .host_tensors import HostTensors
@@ -50,6 +53,14 @@ class Tracer(HostTensors, DispatchMode):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         DispatchMode.__init__(self)
         HostTensors.__init__(self, *args, **kwargs)
+        self._index = -1
+        self._calls: dict[int, Callable[..., Any]] = {}
+        self._profiler: Any = None
+
+    def __enter__(self) -> Any:
+        """Enter the mode, on the thread that the callable runs on."""
+        self._profiler = self._profiler or our_profiler()
+        return super().__enter__()
 
     @property
     def suspended(self) -> bool:
@@ -64,6 +75,12 @@ class Tracer(HostTensors, DispatchMode):
         kwargs = kwargs or {}
         if self._suspended:
             return func(*args, **kwargs)
+        profiler = self._profiler
+        if profiler is not None:
+            if sys.getprofile() is profiler:
+                sys.setprofile(None)
+            else:  # another thread, or inside of an operation that is seen
+                profiler = None
         try:
             return self._dispatch(func, args, kwargs)
         except UnsupportedTensorError as error:
@@ -71,13 +88,28 @@ class Tracer(HostTensors, DispatchMode):
                 raise
             site = user_site()
             self.block(reason(rules.UNSUPPORTED_TENSOR, f"{func.name()} met a {error} tensor", site))
-            return func(*args, **kwargs)
+            return self._seen(func, *args, **kwargs)
+        finally:
+            if profiler is not None:
+                sys.setprofile(profiler)
+
+    def _seen(self, call: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Run what may be code of the user's in sight of the profiler; see :mod:`..signature.executed`."""
+        profiler = self._profiler
+        if profiler is None or sys.getprofile() is not None:
+            return call(*args, **kwargs)
+        sys.setprofile(profiler)
+        try:
+            return call(*args, **kwargs)
+        finally:
+            if sys.getprofile() is profiler:
+                sys.setprofile(None)
 
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.blockers and self.mode is Mode.OBSERVE:  # nothing of this call will be kept
             if isinstance(func, torch._ops.OpOverload):
                 self._note_writes(written_operands(facts_of(func), args, kwargs))
-            return func(*args, **kwargs)
+            return self._seen(func, *args, **kwargs)
         if not isinstance(func, torch._ops.OpOverload):
             return self._higher_order(func, args, kwargs)
         facts = self._facts.get(id(func)) or self._facts.setdefault(id(func), facts_of(func))
@@ -90,17 +122,26 @@ class Tracer(HostTensors, DispatchMode):
             return self._detached(func, tensors[0])
         if func is _lift and tensors and not self.ledger.knows(tensors[0]):
             return self._lifted(tensors[0])
-        placement = self._place(facts, tensors, kwargs)
-        tokens = [self.ledger.token(tensor) for tensor in tensors]
-        event = Event(placement.value, facts.name, operands_of(args, kwargs, tokens), (), "none", user_site())
-        if len(self.ledger.external_sites) < len(self.ledger.externals):
-            self.ledger.note_readers(facts.name, event.site)
-        self._note(facts, args, kwargs, tensors)
-        if placement in (Placement.READ, Placement.SHAPED):
-            return self._branch(event, func, args, kwargs)
+        event, tokens, placement = self._before(facts, args, kwargs, tensors)
+        if placement is Placement.READ or placement is Placement.SHAPED:
+            return self._seen(self._branch, event, func, args, kwargs)
         if self.mode is Mode.FOLLOW:
-            return self._followed(event, func, args, kwargs, tensors)
-        return self._run(event, func, args, kwargs, tensors, tokens, placement)
+            return self._seen(self._followed, event, func, args, kwargs, tensors)
+        return self._run(event, facts, func, args, kwargs, tensors, tokens, placement)
+
+    def _before(
+        self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
+    ) -> tuple[Event, list[Token], Placement]:
+        """All that is noted of an operation before it runs."""
+        ledger = self.ledger
+        placement = self._place(facts, tensors, kwargs)
+        tokens = [ledger.token(tensor) for tensor in tensors]
+        site = self._sites.here()
+        event = Event(placement._value_, facts.name, operands_of(args, kwargs, tokens), (), "none", site)
+        if len(ledger.external_sites) < len(ledger.externals):
+            ledger.note_readers(facts.name, site)
+        self._note(facts, args, kwargs, tensors)
+        return event, tokens, placement
 
     def _detached(self, func: Any, tensor: torch.Tensor) -> Any:
         """An alias is no event: autograd makes some of its own, and not the same ones under hooks."""
@@ -112,7 +153,7 @@ class Tracer(HostTensors, DispatchMode):
         """An operator over Python functions (``torch.cond``): nothing of the call is recorded."""
         text = f"{func} takes Python functions"
         self.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))
-        return func(*args, **kwargs)
+        return self._seen(func, *args, **kwargs)
 
     def _place(self, facts: Facts, tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> Placement:
         placement = place(facts, tensors, kwargs, self._on_host)
@@ -136,8 +177,9 @@ class Tracer(HostTensors, DispatchMode):
     ) -> None:
         """Keep what concerns the whole call: devices, generators, writes to inputs and constants."""
         for tensor in tensors:
-            if not tensor.is_cpu:
+            if not tensor.is_cpu and tensor.get_device() != self._index:  # most often there is one device
                 self.devices.add(tensor.device)
+                self._index = tensor.get_device()
         if facts.seeded and not _without_dropout(facts, args, kwargs):
             self.node.pure = False
             generator = kwargs.get("generator")
@@ -167,6 +209,7 @@ class Tracer(HostTensors, DispatchMode):
     def _run(
         self,
         event: Event,
+        facts: Facts,
         func: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -177,20 +220,27 @@ class Tracer(HostTensors, DispatchMode):
         try:
             if self.mode is Mode.OBSERVE or placement is Placement.ANYWHERE:
                 operands, options = seeds_on_host(func, args, kwargs)
-                out = func(*operands, **options)
+                raw = self._calls.get(id(func)) or self._calls.setdefault(id(func), raw_call(func))
+                out = self._seen(raw, *operands, **options)
             else:
                 out = self._recorded(event, func, args, kwargs, tensors, placement)
         except Exception as error:  # the callable may go on from it, which no recording could
             text = f"{event.operation} raised {type(error).__name__}"
             self.block(reason(rules.OPERATION_RAISES, text, event.site))
             raise
+        self._after(event, facts, tensors, tokens, out)
+        return out
+
+    def _after(
+        self, event: Event, facts: Facts, tensors: list[torch.Tensor], tokens: list[Token], out: Any
+    ) -> None:
+        """All that is noted of an operation once it has run."""
         self._check_metadata(event, tensors, tokens)
         event.shape, parts = results_of(out)
-        event.results = self._results(event, parts, tensors)
-        if event.kind == ev.CAPTURED and is_view(event, tokens) and not facts_of(func).mutable:
+        event.results = tuple([self._result(event, part, tensors) for part in parts])
+        if event.kind == ev.CAPTURED and not facts.mutable and is_view(event, tokens):
             event.kind = ev.VIEW
         self._meet(event)
-        return out
 
     def _check_metadata(self, event: Event, tensors: list[torch.Tensor], tokens: list[Token]) -> None:
         """An operation that gives a tensor made outside another shape would do so to a copy of it."""
@@ -212,7 +262,9 @@ class Tracer(HostTensors, DispatchMode):
         assert tape is not None
         if placement is Placement.CAPTURED:
             try:
-                return tape.capture(func, args, kwargs)
+                if tape.executes:  # a replay runs the kernel's own Python code again, which needs no watching
+                    return tape.capture(func, args, kwargs)
+                return self._seen(tape.capture, func, args, kwargs)
             except MemoryShortageError as error:
                 return self._without_memory(tape, error, func, args, kwargs)
             except CaptureError:
@@ -222,7 +274,7 @@ class Tracer(HostTensors, DispatchMode):
         refused = self.index in self.node.refused  # where what was captured so far has run, it ends a segment
         code = rule_of(func, placement, refused, tensors).code
         self.node.pure = False
-        return tape.island(event, func, args, kwargs, code, early=placement is Placement.EARLY)
+        return self._seen(tape.island, event, func, args, kwargs, code, early=placement is Placement.EARLY)
 
     def _without_memory(
         self, tape: SegmentTape, error: MemoryShortageError, func: Any, args: Any, kwargs: dict[str, Any]
@@ -247,10 +299,7 @@ class Tracer(HostTensors, DispatchMode):
         tape.shortage = str(error)
         tape.abort()
         self.tape, self.mode = None, Mode.OBSERVE
-        return func(*args, **kwargs)
-
-    def _results(self, event: Event, parts: list[Any], tensors: list[torch.Tensor]) -> tuple[Any, ...]:
-        return tuple([self._result(event, part, tensors) for part in parts])
+        return self._seen(func, *args, **kwargs)
 
     def _result(self, event: Event, part: Any, tensors: list[torch.Tensor]) -> Any:
         """A token; the position of the operand that the result is; or None where there is nothing to hold."""

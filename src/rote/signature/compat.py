@@ -6,6 +6,7 @@ Every name here was seen in torch 2.11 and 2.13. A missing accessor falls back o
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -195,3 +196,15 @@ def mode_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
 
 def _dual_level() -> int:
     return getattr(forward_ad, "_current_level", -1)
+
+
+def frame_watch() -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
+    """How to ask whether the compiler looks at the frames of this thread, and how to hide a function from it.
+
+    The first returns None where it does not look, which is everywhere outside of a compiled function. Only
+    where the compiler has been imported; None where PyTorch cannot say. Seen in torch 2.11 and 2.13.
+    """
+    home: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    callback = getattr(home, "get_eval_frame_callback", None)
+    skip = getattr(sys.modules.get("torch._dynamo"), "skip", None)
+    return (callback, skip) if callback is not None and skip is not None else None

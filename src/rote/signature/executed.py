@@ -2,7 +2,10 @@
 
 While a call is traced, each Python function it enters outside PyTorch and the standard library is noted with
 its globals. That is exact where a static scan would have to guess. Python 3.12 has ``sys.monitoring`` for
-this, at next to no cost; before, ``sys.setprofile`` makes a traced call about twice as slow.
+this, at next to no cost. Before, ``sys.setprofile`` is asked at every call and return, of rote's own
+functions too, which are most of them in a traced call: it made such a call three times as slow. So rote steps
+out of its sight for its bookkeeping around an operation (:func:`our_profiler`), and back into it while the
+operation itself runs, since a kernel may be Python code of the user's.
 
 It does not see code run by other threads, and it stands aside when another profiler is active; such a call is
 not recorded.
@@ -29,6 +32,8 @@ _SEEDING = frozenset({
     "manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state", "set_rng_state_all", "fork_rng",
 })  # fmt: skip
 
+
+_OTHERS = sys.stdlib_module_names | frozenset(TORCH_NEEDS) | {__name__.partition(".")[0]}
 
 _SAVING = frozenset({saved_tensors_hooks.__enter__.__code__, inspect.unwrap(checkpoint).__code__})
 """Code that takes over what a backward keeps."""
@@ -112,7 +117,8 @@ class ExecutedCode:
             getattr(callback, "__code__", None) is code for callback in gc.callbacks
         ):
             return
-        if package not in TORCH_NEEDS and package not in sys.stdlib_module_names:  # code made by exec
+        # Code made by exec, of a dataclass for instance, has no file that would say whose it is.
+        if package not in _OTHERS:
             self.globals[code] = frame.f_globals
 
     def add_function(self, function: Any) -> None:
@@ -149,6 +155,18 @@ class ExecutedCode:
             package = namespace.get("__package__")
             found |= names | ({f"{package}.{name}" for name in names} if package else set())
         return [sys.modules[name] for name in found & sys.modules.keys()]
+
+
+_PROFILE = ExecutedCode._profile  # pyright: ignore[reportPrivateUsage]
+
+
+def our_profiler() -> Any:
+    """The profiler by which :class:`ExecutedCode` watches this thread; None if it has none, or another way.
+
+    Who has it may step out of its sight with ``sys.setprofile(None)``, as long as it is the current one.
+    """
+    profiler = sys.getprofile()
+    return profiler if getattr(profiler, "__func__", None) is _PROFILE else None
 
 
 def _called_by_us(frame: FrameType) -> bool:

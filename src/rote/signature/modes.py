@@ -2,7 +2,9 @@
 
 PyTorch wraps the handler of every dispatch mode so that its compiler leaves the handler alone, and the
 wrapper imports the compiler when it first runs: about a second, in the first call of a program that may
-never compile anything. So the wrapper is put on only where the compiler is there already.
+never compile anything. So the wrapper is put on only where the compiler is there already. It
+takes as long as half of the bookkeeping for an operation, so it is gone through only while the compiler looks
+at frames, which is inside of compiled functions.
 
 What that leaves open: a callable that imports the compiler itself, in its first call. Its own compiled parts
 run below the mode of that one call, whose handler the compiler may look at; it finds plain Python there.
@@ -16,6 +18,8 @@ from typing import Any, cast
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from .compat import frame_watch
 
 _disabled: Any = getattr(torch, "_disable_dynamo", None)
 """Seen in torch 2.11 and 2.13. Without it PyTorch wraps no handler either."""
@@ -41,6 +45,14 @@ def _hidden(mode: type[DispatchMode]) -> type[DispatchMode]:
     """The same mode with a handler that the compiler leaves alone."""
     if _disabled is None:
         return mode
-    handler: Any = mode.__torch_dispatch__
-    names = {"__torch_dispatch__": _disabled(handler, recursive=True), "__rote_hidden__": True}
-    return type(mode.__name__, (mode,), names)
+    plain: Any = mode.__torch_dispatch__
+    handler = wrapped = _disabled(plain, recursive=True)
+    watch = frame_watch()
+    if watch is not None:
+        looking, hide = watch
+
+        def handler(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return (plain if looking() is None else wrapped)(self, func, types, args, kwargs)
+
+        hide(handler)
+    return type(mode.__name__, (mode,), {"__torch_dispatch__": handler, "__rote_hidden__": True})

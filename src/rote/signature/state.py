@@ -51,6 +51,7 @@ _GLOBAL_HOOKS = (
     "_global_backward_pre_hooks",
 )  # fmt: skip
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
+_PLAIN_TYPES = frozenset(_PLAIN)
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
 _MODULE_INTERNALS = frozenset({
     "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_version",
@@ -167,6 +168,9 @@ class StateWalk:
         if address in self.snapshot.entries:
             return
         node = self.snapshot.node(parent, label)
+        if type(value) in _PLAIN_TYPES:  # most slots; they are kept as they are
+            self.snapshot.entries[address] = Entry(kind, container, key, value, node)
+            return
         entry = Entry(kind, container, key, mark(value), node)
         self.snapshot.entries[address] = entry
         if isinstance(value, torch.Tensor):
@@ -185,7 +189,7 @@ class StateWalk:
             self.snapshot.tensors.setdefault(handle, []).append((entry, tensor))
 
     def _descend(self, value: Any, node: int) -> None:
-        if type(value) in _PLAIN or id(value) in self._seen or isinstance(value, torch.Tensor):
+        if type(value) in _PLAIN_TYPES or id(value) in self._seen or isinstance(value, torch.Tensor):
             return
         self._seen[id(value)] = value
         self._queue.append((value, node))

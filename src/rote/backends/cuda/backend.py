@@ -17,17 +17,20 @@ import os
 import threading
 import weakref
 from collections.abc import Hashable, Mapping
-from typing import Any
 
 import torch
 
 from ...base.errors import EnvironmentError_
 from ..aliases import OWNING, Aliases
 from ..base import SHARED, Capabilities, Sharing
+from .compat import pool_segments
 from .pool import Pool
 from .session import CudaSession
 from .stream import Streams
 from .timing import CudaTiming
+
+FEW_POOLS = 8
+"""Up to so many pools are looked at one by one; beyond that one look at the whole allocator is quicker."""
 
 
 class CudaBackend:
@@ -72,7 +75,7 @@ class CudaBackend:
 
     def _shared_pool(self, sharing: Sharing) -> Pool:
         pool = self._shared.get(sharing.tenant)
-        if pool is not None and sharing.slab is not None and self._bytes_in(pool) >= sharing.slab:
+        if pool is not None and sharing.slab is not None and self.bytes_in(pool) >= sharing.slab:
             pool.drop()  # it is full: its graphs keep it, nothing more is captured into it
             pool = None
         if pool is None:
@@ -83,7 +86,7 @@ class CudaBackend:
         return pool
 
     def synchronize(self) -> None:
-        """Wait for the current stream."""
+        """Wait for the current stream: the host is about to read what was recorded."""
         torch.cuda.current_stream(self.device).synchronize()
 
     def start_timing(self, spent: float = 0.0) -> CudaTiming:
@@ -128,20 +131,20 @@ class CudaBackend:
 
     def regions(self) -> Mapping[Hashable, int]:
         """Bytes reserved by each pool of live recordings: the allocator's segments that belong to it."""
-        found: dict[Hashable, int] = {
-            tuple(pool.handle): 0 for session in self._sessions for pool in session.pools
-        }
-        if not found:
-            return found
-        segments: list[dict[str, Any]] = torch.cuda.memory_snapshot()
-        for segment in segments:
+        pools = {tuple(pool.handle): pool for session in self._sessions for pool in session.pools}
+        if len(pools) <= FEW_POOLS:
+            return {handle: self.bytes_in(pool) for handle, pool in pools.items()}
+        found: dict[Hashable, int] = dict.fromkeys(pools, 0)
+        for segment in pool_segments(None):
             handle = tuple(segment.get("segment_pool_id", ()))
             if segment["device"] == self.index and handle in found:
                 found[handle] += int(segment["total_size"])
         return found
 
-    def _bytes_in(self, pool: Pool) -> int:
-        return self.regions().get(tuple(pool.handle), 0)
+    def bytes_in(self, pool: Pool) -> int:
+        """Bytes reserved by one pool."""
+        mine = [each for each in pool_segments(pool.handle) if each["device"] == self.index]
+        return sum(int(each["total_size"]) for each in mine)
 
     def trim(self) -> None:
         """Let the allocator give back what it has cached, pools that no graph uses among it."""

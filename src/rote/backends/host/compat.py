@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from operator import attrgetter
 from typing import Any, cast
 
 import torch
@@ -107,13 +108,13 @@ def composite_call(op: OpOverload) -> Call | None:
     return call
 
 
-def storage_key(storage: torch.UntypedStorage) -> int:
-    """What identifies a storage while it lives: its C++ address. Seen on 2.11 and 2.13.
+def storage_keys() -> Callable[[torch.UntypedStorage], int]:
+    """Tells what identifies a storage while it lives: its C++ address. Seen on 2.11 and 2.13.
 
     ``data_ptr`` will not do, it is 0 for every empty storage. ``id`` of the wrapper will: PyTorch keeps one
     wrapper per storage for as long as somebody refers to it weakly or strongly.
     """
-    return int(getattr(storage, "_cdata", 0)) or id(storage)
+    return attrgetter("_cdata") if hasattr(torch.UntypedStorage, "_cdata") else id
 
 
 def negative_view(tensor: torch.Tensor) -> torch.Tensor:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from .compat import Call, raw_call
-from .operations import COPIES, FILLS, FILLS_WITH, Catalog, Facts
-from .tape import Entry, Place, Product, is_plain, may_overlap
+from .operations import COPIES, FILLS, FILLS_WITH, Facts
+from .tape import Entry, Place, Product, may_overlap
 
 HOT_FUNCTIONS = frozenset(
     f"aten::{name}"
@@ -103,18 +103,17 @@ class Statement(NamedTuple):
 class Lowering:
     """Turns entries into statements, given the tensors at their places."""
 
-    def __init__(self, catalog: Catalog, tensor: Callable[[Place], torch.Tensor]) -> None:
-        self._catalog = catalog
+    def __init__(self, tensor: Callable[[Place], torch.Tensor]) -> None:
         self._tensor = tensor
 
     def lower(self, entry: Entry) -> Statement:
         """The statement that repeats an entry."""
-        facts = self._catalog.facts(entry.func)
-        args = tuple(self._thaw(each) for each in entry.args)
+        facts = entry.facts
+        args = tuple([self._thaw(each) for each in entry.args])
         kwargs = {name: self._thaw(each) for name, each in entry.kwargs.items()}
         if entry.literal is not None:
             return Statement(self._target(entry).copy_, (entry.literal,), {})
-        if facts.writes or facts.silent or not is_plain(entry.products):
+        if facts.writes or facts.silent or not entry.plain:
             return self._call(entry, args, kwargs)
         simple = self._in_place(facts, entry, args)
         return simple or self._into(entry, args, kwargs) or self._call(entry, args, kwargs)
@@ -144,10 +143,11 @@ class Lowering:
         return Statement(raw_call(variant.op), args, kwargs)
 
     def _call(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Statement:
-        if entry.func.name() in HOT_METHODS and args and not entry.products:
-            return Statement(getattr(args[0], self._catalog.facts(entry.func).name), args[1:], kwargs)
-        stores = tuple(self._store(product) for product in entry.products)
-        return Statement(raw_call(entry.func), args, kwargs, stores)
+        facts = entry.facts
+        if args and not entry.products and facts.op.name() in HOT_METHODS:
+            return Statement(getattr(args[0], facts.name), args[1:], kwargs)
+        stores = tuple([self._store(product) for product in entry.products])
+        return Statement(raw_call(facts.op), args, kwargs, stores)
 
     def _store(self, product: Product) -> Store:
         place, target = product.place, self._tensor(product.place)

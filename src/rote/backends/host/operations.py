@@ -6,7 +6,7 @@ for every operation it sees, so a backend keeps one :class:`Catalog` for all its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -40,6 +40,7 @@ class Facts:
     """What is true of every call of one overload.
 
     Attributes:
+        op: The overload.
         name: The operation's name without overload, and without namespace if that is ``aten``.
         ignored: Not an operation on tensors (profiler marks).
         host_read: Returns to Python a number that was computed on the device.
@@ -52,6 +53,7 @@ class Facts:
         composite: The call that takes it apart into other operations, if it has no kernel of its own.
     """
 
+    op: OpOverload
     name: str
     ignored: bool
     host_read: bool
@@ -68,15 +70,16 @@ class Catalog:
     """Facts and ``out=`` variants of the operations seen so far."""
 
     def __init__(self) -> None:
-        self._facts: dict[OpOverload, Facts] = {}
-        self._variants: dict[OpOverload, Variant | None] = {}
+        # By identity, since hashing an overload is a call of Python code. The facts keep it alive.
+        self._facts: dict[int, Facts] = {}
+        self._variants: dict[int, Variant | None] = {}
         self._fitting: dict[Any, bool] = {}
 
     def facts(self, func: OpOverload) -> Facts:
         """What is true of every call of ``func``."""
-        found = self._facts.get(func)
+        found = self._facts.get(id(func))
         if found is None:
-            found = self._facts[func] = _facts(func)
+            found = self._facts[id(func)] = _facts(func)
         return found
 
     def variant(
@@ -87,18 +90,29 @@ class Catalog:
         results: Sequence[torch.Tensor],
     ) -> Variant | None:
         """The ``out=`` overload that may stand for a call that has just returned ``results``, if any."""
-        if func not in self._variants:
-            self._variants[func] = find_variant(func)
-        variant = self._variants[func]
+        number = id(self.facts(func).op)
+        if number not in self._variants:
+            self._variants[number] = find_variant(func)
+        variant = self._variants[number]
         if variant is None or len(results) != len(variant.outs):
             return None
-        kind = (func, kind_of(args), kind_of(tuple(kwargs.items())))
+        kind = (number, kind_of(args), kind_of(tuple(kwargs.items())) if kwargs else ())
         fitting = self._fitting.get(kind)
         if fitting is None:
             if len(self._fitting) >= MAX_KINDS:  # numbers that change with every recording make new kinds
                 del self._fitting[next(iter(self._fitting))]
             fitting = self._fitting[kind] = fits(variant, args, kwargs, results)
         return variant if fitting else None
+
+
+def tensors_in(values: Iterable[Any], found: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors that :func:`walk` finds in operands, appended to ``found``."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            tensors_in(cast("list[Any] | tuple[Any, ...]", value), found)
+    return found
 
 
 def walk(value: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], torch.Tensor]]:
@@ -114,6 +128,7 @@ def _facts(func: OpOverload) -> Facts:
     schema = schema_of(func)
     name = str(schema.name).removeprefix("aten::")
     return Facts(
+        op=func,
         name=name,
         ignored=func.namespace in IGNORED_NAMESPACES,
         host_read=name in HOST_READS,

@@ -14,11 +14,14 @@ Optimal packing is NP-hard and not attempted: on decoders largest first ends wit
 from __future__ import annotations
 
 from bisect import insort
+from collections import defaultdict
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 ALIGNMENT = 64
 PAIRWISE_LIMIT = 1500
+STRETCH = 32
 
 
 class Lifetime(NamedTuple):
@@ -74,15 +77,39 @@ def _size(plan: Plan) -> int:
 
 def _largest_first(blocks: Sequence[Lifetime], needed: Sequence[int]) -> Plan:
     offsets = [0] * len(blocks)
-    placed: list[tuple[int, int, int, int]] = []  # (offset, end, birth, death), by offset
+    placed = _Placed()
     total = 0
     for n in sorted(needed, key=lambda n: (-aligned(blocks[n].nbytes), blocks[n].birth)):
         block, size = blocks[n], aligned(blocks[n].nbytes)
-        offset = _smallest_gap(placed, block, size)
-        insort(placed, (offset, offset + size, block.birth, block.death))
+        offset = _smallest_gap(placed.near(block), block, size)
+        placed.add(block, offset, size)
         offsets[n] = offset
         total = max(total, offset + size)
     return Plan(tuple(offsets), total)
+
+
+class _Placed:
+    """Blocks that have a place, as ``(offset, end, birth, death)``, by the stretches of time they live in.
+
+    Most blocks die young: only few of a thousand have to be looked at to place another one.
+    """
+
+    def __init__(self) -> None:
+        self._stretches: defaultdict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
+
+    def add(self, block: Lifetime, offset: int, size: int) -> None:
+        """Put a block into every stretch that it lives in."""
+        for stretch in _stretches_of(block):
+            insort(self._stretches[stretch], (offset, offset + size, block.birth, block.death))
+
+    def near(self, block: Lifetime) -> Sequence[tuple[int, int, int, int]]:
+        """All that live at a time at which this one does, and some others, by offset."""
+        lists = [self._stretches[stretch] for stretch in _stretches_of(block)]
+        return lists[0] if len(lists) == 1 else sorted(set(chain.from_iterable(lists)))
+
+
+def _stretches_of(block: Lifetime) -> range:
+    return range(block.birth // STRETCH, (block.death - 1) // STRETCH + 1)
 
 
 def _smallest_gap(placed: Sequence[tuple[int, int, int, int]], block: Lifetime, size: int) -> int:

@@ -12,21 +12,27 @@ like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, cast
 
 import torch
 
 from ...base.errors import CaptureError
 from .compat import OpOverload, is_zero_tensor
-from .operations import Facts, walk
+from .operations import Facts
 
 INDEXED = frozenset(
     {"index", "_unsafe_index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put"}
 )
 
 
-def check_call(facts: Facts, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def check_call(
+    facts: Facts,
+    func: OpOverload,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    operands: Sequence[torch.Tensor],
+) -> None:
     """Refuse, before it runs, a call that a CUDA capture would refuse.
 
     Raises:
@@ -41,7 +47,7 @@ def check_call(facts: Facts, func: OpOverload, args: tuple[Any, ...], kwargs: di
             )
     elif facts.dynamic and facts.composite is None and not _size_is_given(facts, kwargs):
         _refuse(func, "the shape of its result depends on values")
-    for _, tensor in walk((args, tuple(kwargs.values()))):
+    for tensor in operands:
         check_tensor(func, "takes", tensor)
     device = kwargs.get("device")
     if device is not None and torch.device(device).type != "cpu":
@@ -54,7 +60,7 @@ def check_tensor(func: OpOverload, verb: str, tensor: torch.Tensor) -> None:
     Raises:
         CaptureError: The message says whether the operation takes or returns it, and what is wrong with it.
     """
-    if tensor.device.type != "cpu":
+    if not tensor.is_cpu:
         _refuse(func, f"it {verb} a tensor on {tensor.device}; a host recording holds cpu tensors only")
     if tensor.layout is not torch.strided or tensor.is_nested:
         layout = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")

@@ -14,7 +14,7 @@ generators are where the plain callable would have left them. What they made cou
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any
@@ -26,16 +26,18 @@ from ...signature.modes import DispatchMode
 from ..aliases import OWNING, Aliases
 from ..shortage import is_shortage
 from .codegen import Source
-from .compat import OpOverload, without_dispatch, without_functions
+from .compat import OpOverload, mode_counters, without_dispatch, without_functions
 from .lowering import Lowering
 from .memory import Memory, idle_literals
-from .operations import Catalog, walk
+from .operations import Catalog, Facts, tensors_in
 from .pool import HostPool, Lease
 from .refusals import check_call, check_operation, check_tensor
 from .segment import HostSegment
 from .states import State, Step, after
 from .storages import Block, Storages
 from .tape import Tape
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class HostSession:
@@ -61,6 +63,7 @@ class HostSession:
         self._before = 0
         self._no_functions = without_functions()
         self._no_dispatch = without_dispatch()
+        self._functions, self._dispatches = mode_counters()
         self._segments: list[HostSegment] = []
         self._lease: Lease | None = None
 
@@ -88,13 +91,14 @@ class HostSession:
                 that writes no operand may be tried again.
             InternalError: No segment is open.
         """
-        self._state = after(self._state, Step.RUN)
+        if self._state is not State.OPEN:
+            self._state = after(self._state, Step.RUN)
         check_operation(func)
         facts = self._catalog.facts(func)
         if facts.ignored:
             return func(*args, **kwargs)
-        with self._no_functions(), self._no_dispatch():
-            check_call(facts, func, args, kwargs)
+        operands = tensors_in(kwargs.values(), tensors_in(args, []))
+        self._bare(operands, check_call, facts, func, args, kwargs, operands)
         if facts.composite is not None:
             with _Parts(self):
                 return facts.composite(*args, **kwargs)
@@ -104,11 +108,28 @@ class HostSession:
             if is_shortage(error):
                 raise MemoryShortageError(f"no memory for {func.name()}: {_first_line(error)}") from error
             raise
-        with self._no_functions(), self._no_dispatch():
-            for _, tensor in walk(out):
-                check_tensor(func, "returns", tensor)
-            self._tape.record(func, args, kwargs, out)
+        self._bare(operands, self._note, facts, args, kwargs, operands, out)
         return out
+
+    def _note(
+        self,
+        facts: Facts,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        operands: list[torch.Tensor],
+        out: Any,
+    ) -> None:
+        for tensor in tensors_in((out,), []):
+            check_tensor(facts.op, "returns", tensor)
+        self._tape.record(facts, args, kwargs, operands, out)
+
+    def _bare(self, operands: list[torch.Tensor], call: Callable[..., None], *args: Any) -> None:
+        """Look at tensors in a way that no mode and no subclass sees or changes."""
+        if self._functions() or self._dispatches() or any([type(each) not in _PLAIN for each in operands]):
+            with self._no_functions(), self._no_dispatch():
+                call(*args)
+        else:
+            call(*args)
 
     def end(self) -> HostSegment | None:
         """Close the open segment; None if it captured no operation."""
@@ -141,6 +162,7 @@ class HostSession:
         """
         following = after(self._state, Step.FINISH)
         with torch.inference_mode(False), self._no_functions(), self._no_dispatch():
+            self._storages.settle()
             entries = list(chain.from_iterable(segment.entries for segment in self._segments))
             constants = idle_literals(entries)
             memory = Memory(self._storages.blocks, constants)
@@ -178,7 +200,7 @@ class HostSession:
     def _freeze(
         self, segment: HostSegment, memory: Memory, constants: dict[Block, torch.Tensor], name: str
     ) -> None:
-        lowering = Lowering(self._catalog, memory.tensor)
+        lowering = Lowering(memory.tensor)
         source = Source()
         for entry in segment.entries:
             if entry.literal is None or entry.products[0].place.block not in constants:

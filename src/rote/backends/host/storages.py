@@ -6,7 +6,9 @@ reference's callback fires exactly when the memory would be freed. Nothing here 
 before the recording is finished: lifetimes would be wrong, and autograd would copy gradients that it now
 takes over.
 
-Addresses of dead storages are used again at once, so the callback also takes the address out of the table.
+The callback is the ``append`` of a list, so that no Python code runs when a tensor dies. The list is gone
+through before the clock moves on and before a storage is looked up: addresses of dead storages are used again
+at once, and an address in the table has to be that of a living one.
 """
 
 from __future__ import annotations
@@ -16,8 +18,16 @@ from dataclasses import dataclass
 
 import torch
 
-from .compat import storage_key
+from .compat import storage_keys
 from .plan import Lifetime
+
+
+class BlockRef(weakref.ref[torch.UntypedStorage]):
+    """A weak reference to a storage that knows its block."""
+
+    __slots__ = ("block",)
+
+    block: Block
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +48,7 @@ class Block:
     birth: int
     death: int | None = None
     rewritten: bool = False
-    ref: weakref.ref[torch.UntypedStorage] | None = None
+    ref: BlockRef | None = None
 
     def storage(self) -> torch.UntypedStorage | None:
         """The storage itself if it is still alive."""
@@ -55,29 +65,53 @@ class Storages:
 
     Attributes:
         clock: Index of the next captured operation.
+        key: Tells the address of a storage.
     """
 
     def __init__(self) -> None:
         self.clock = 0
         self.blocks: list[Block] = []
+        self.key = storage_keys()
         self._alive: dict[int, Block] = {}
+        self._died: list[BlockRef] = []
 
     def find(self, storage: torch.UntypedStorage) -> Block | None:
         """The block of a storage made in this session, or None if it came from elsewhere."""
-        return self._alive.get(storage_key(storage))
+        return self.at(self.key(storage))
 
-    def add(self, storage: torch.UntypedStorage) -> Block:
+    def at(self, key: int) -> Block | None:
+        """The block of the living storage with this address, or None if it came from elsewhere."""
+        if self._died:
+            self._bury()
+        return self._alive.get(key)
+
+    def add(self, storage: torch.UntypedStorage, key: int) -> Block:
         """Start watching a storage that the operation at ``clock`` made."""
-        block = Block(storage_key(storage), storage.nbytes(), self.clock)
-
-        def died(_: weakref.ref[torch.UntypedStorage]) -> None:
-            block.death = self.clock
-            self._drop(block)
-
-        block.ref = weakref.ref(storage, died)
-        self._alive[block.key] = block
+        if self._died:
+            self._bury()
+        block = Block(key, storage.nbytes(), self.clock)
+        ref = block.ref = BlockRef(storage, self._died.append)
+        ref.block = block
+        self._alive[key] = block
         self.blocks.append(block)
         return block
+
+    def tick(self) -> None:
+        """An operation was captured: what dies from now on was still there for it."""
+        if self._died:
+            self._bury()
+        self.clock += 1
+
+    def settle(self) -> None:
+        """Take note of everything that has died."""
+        self._bury()
+
+    def _bury(self) -> None:
+        while self._died:
+            block = self._died.pop().block
+            if block.ref is not None:
+                block.death = self.clock
+                self._drop(block)
 
     def forget(self, count: int) -> None:
         """Drop every block but the first ``count``; those still alive count as foreign from now on."""

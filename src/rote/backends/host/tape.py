@@ -22,13 +22,13 @@ kept aside.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import torch
 
 from ..aliases import OWNING, Aliases
-from .compat import OpOverload, fills_memory, storage_key
+from .compat import fills_memory
 from .operations import IN_PLACE, Catalog, Facts, walk
 from .storages import Block, Storages
 from .variants import Variant
@@ -53,27 +53,28 @@ class Product(NamedTuple):
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One captured operation.
 
     Attributes:
-        func: The operation.
+        facts: The operation.
         args: Positional operands, tensors replaced by places or aliases.
         kwargs: Keyword operands, likewise.
         products: The tensors it made. What it wrote in place is among the operands.
         grad: Grad mode at capture; some CPU kernels choose their arithmetic by it.
         inference: Whether inference mode was on at capture.
+        plain: Whether :func:`is_plain` is true of its products.
         variant: The ``out=`` overload that was found to do the same, if any.
         literal: For a lifted literal, its values as they were at capture.
     """
 
-    func: OpOverload
+    facts: Facts
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     products: tuple[Product, ...]
     grad: bool
     inference: bool
+    plain: bool
     variant: Variant | None = None
     literal: torch.Tensor | None = None
 
@@ -88,65 +89,81 @@ class Tape:
         self._keep = aliases.keep
         self._aliases: dict[tuple[Any, ...], torch.Tensor] = {}
 
-    def record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        """Write down an operation that has just run and returned ``out``."""
-        facts = self._catalog.facts(func)
+    def record(
+        self,
+        facts: Facts,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        operands: Sequence[torch.Tensor],
+        out: Any,
+    ) -> None:
+        """Write down an operation that has just run.
+
+        Args:
+            facts: The operation.
+            args: Its positional operands.
+            kwargs: Its keyword operands.
+            operands: The tensors in both.
+            out: What it returned.
+        """
         if facts.metadata_only:
             return
-        if facts.name == "lift_fresh" and self._lift(func, args[0]):
+        if facts.name == "lift_fresh" and self._lift(facts, args[0]):
             return
-        made = self._made(args, kwargs, out)
+        made = self._made(operands, out)
         if not (made or facts.writes or facts.silent):
             return
-        operands = tuple(self._freeze(each) for each in args), {k: self._freeze(v) for k, v in kwargs.items()}
-        products = tuple(Product(path, self._place(tensor)) for path, tensor in made)
+        frozen = tuple([self._freeze(each) for each in args])
+        options = {k: self._freeze(v) for k, v in kwargs.items()} if kwargs else kwargs
+        products = tuple([Product(path, self._place(tensor)) for path, tensor in made])
         if facts.makes_memory and not fills_memory():
             return
-        _note_writes(facts, *operands)
-        variant = None
-        if not (facts.writes or facts.unsaid_writes or facts.name in IN_PLACE) and is_plain(products):
-            variant = self._catalog.variant(func, args, kwargs, [tensor for _, tensor in made])
-        self._append(Entry(func, *operands, products, *_modes(), variant=variant))
+        if facts.writes or facts.unsaid_writes:
+            _note_writes(facts, frozen, options)
+        variant, plain = None, is_plain(products)
+        if plain and not (facts.writes or facts.unsaid_writes or facts.name in IN_PLACE):
+            variant = self._catalog.variant(facts.op, args, kwargs, [tensor for _, tensor in made])
+        self._append(Entry(facts, frozen, options, products, *_modes(), plain, variant))
 
     def _append(self, entry: Entry) -> None:
         self.entries.append(entry)
-        self._storages.clock += 1
+        self._storages.tick()
 
-    def _lift(self, func: OpOverload, tensor: torch.Tensor) -> bool:
+    def _lift(self, facts: Facts, tensor: torch.Tensor) -> bool:
         storage = tensor.untyped_storage()
         # A storage that cannot be resized is borrowed (from NumPy), so its owner may change it: an input.
         if self._storages.find(storage) is not None or not storage.resizable():
             return False
-        self._storages.add(storage)
+        self._storages.add(storage, self._storages.key(storage))
         products = (Product((), self._place(tensor)),)
-        self._append(Entry(func, (), {}, products, *_modes(), literal=tensor.clone()))
+        self._append(Entry(facts, (), {}, products, *_modes(), is_plain(products), literal=tensor.clone()))
         return True
 
-    def _made(
-        self, args: Any, kwargs: Mapping[str, Any], out: Any
-    ) -> list[tuple[tuple[int, ...], torch.Tensor]]:
+    def _made(self, operands: Sequence[torch.Tensor], out: Any) -> list[tuple[tuple[int, ...], torch.Tensor]]:
         """The result's tensors in storages that nobody had before; those are watched from now on."""
-        results = list(walk(out))
+        results = [((), out)] if isinstance(out, torch.Tensor) else list(walk(out))
         if not results:
             return []
-        given = {storage_key(t.untyped_storage()) for _, t in walk((args, tuple(kwargs.values())))}
-        made: dict[int, Block] = {}
+        storages = self._storages
+        given = [storages.key(tensor.untyped_storage()) for tensor in operands]
+        made: set[int] = set()
         fresh: list[tuple[tuple[int, ...], torch.Tensor]] = []
         for path, tensor in results:
             storage = tensor.untyped_storage()
-            key = storage_key(storage)
-            if key in given or (key not in made and self._storages.find(storage) is not None):
+            key = storages.key(storage)
+            if key in given or (key not in made and storages.at(key) is not None):
                 continue
             if key not in made:
-                made[key] = self._storages.add(storage)
+                made.add(key)
+                storages.add(storage, key)
             fresh.append((path, tensor))
         return fresh
 
     def _freeze(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            if self._storages.find(value.untyped_storage()) is not None:
-                return self._place(value)
-            return self._alias(value)
+            storage = value.untyped_storage()
+            block = self._storages.find(storage)
+            return self._alias(value) if block is None else self._place_in(block, storage, value)
         if isinstance(value, (list, tuple)):
             return [self._freeze(each) for each in cast("list[Any] | tuple[Any, ...]", value)]
         return value
@@ -155,7 +172,12 @@ class Tape:
         storage = tensor.untyped_storage()
         block = self._storages.find(storage)
         assert block is not None
-        block.nbytes = max(block.nbytes, storage.nbytes())
+        return self._place_in(block, storage, tensor)
+
+    def _place_in(self, block: Block, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Place:
+        nbytes = storage.nbytes()
+        if nbytes > block.nbytes:
+            block.nbytes = nbytes
         return Place(
             block,
             tensor.dtype,
@@ -168,7 +190,7 @@ class Tape:
 
     def _alias(self, tensor: torch.Tensor) -> torch.Tensor:
         key = (
-            storage_key(tensor.untyped_storage()),
+            self._storages.key(tensor.untyped_storage()),
             tensor.dtype,
             tensor.size(),
             tensor.stride(),
@@ -193,15 +215,21 @@ def places(value: Any) -> Iterator[Place]:
 
 def is_plain(products: Sequence[Product]) -> bool:
     """Whether each result lies in memory of its own, none lazily conjugated, no two elements in one spot."""
-    blocks = {product.place.block for product in products}
-    lazily = any(product.place.conj or product.place.neg for product in products)
-    return len(blocks) == len(products) and not lazily and not any(may_overlap(p.place) for p in products)
+    for _, place in products:
+        if place.conj or place.neg or may_overlap(place):
+            return False
+    return len(products) < 2 or len({place.block for _, place in products}) == len(products)
 
 
 def may_overlap(place: Place) -> bool:
     """Whether two elements of the tensor may share memory, as after ``expand``."""
+    return _overlaps(place.size, place.stride)
+
+
+@lru_cache(maxsize=4096)
+def _overlaps(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
     reach = 0
-    for step, n in sorted(zip(place.stride, place.size, strict=True)):
+    for step, n in sorted(zip(stride, size, strict=True)):
         if n == 0:
             return False
         if n > 1:

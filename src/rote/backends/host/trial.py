@@ -43,7 +43,7 @@ def kind_of(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.dtype, value.size(), value.stride(), value.is_conj(), value.is_neg()
     if isinstance(value, (list, tuple)):
-        return tuple(kind_of(each) for each in cast("list[Any] | tuple[Any, ...]", value))
+        return tuple([kind_of(each) for each in cast("list[Any] | tuple[Any, ...]", value)])
     return type(value), value
 
 
