@@ -16,7 +16,7 @@ from ..hazards.findings import Findings
 from ..hazards.ignores import without_ignored
 from ..hazards.scan import scan
 from .failures import UNABLE, told
-from .fixing import offer
+from .fixing import offer_files, offer_found
 from .target import load
 
 
@@ -31,7 +31,7 @@ def check(
     static: Annotated[bool, typer.Option("--static", help="Only read the source.")] = False,
     fix: Annotated[
         bool,
-        typer.Option("--fix", help="With --static: show what can be fixed as a diff, ask, and write it."),
+        typer.Option("--fix", help="Show what can be fixed as a diff, ask, write it, and check again."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --fix: do not ask.")] = False,
     json: Annotated[Path | None, typer.Option(help="Write the findings there as JSON.")] = None,
@@ -55,12 +55,21 @@ def check(
             raise MisuseError("--write-baseline needs --baseline FILE")
         if static and real:
             raise MisuseError("--static only reads the source, --real runs it: give one of them")
+
+        def made() -> list[Findings]:
+            return (
+                [_static(target)] if static else [_trial(name, arg or [], real, timeout) for name in target]
+            )
+
+        if fix and static:
+            offer_files([Path(path) for path in target], agreed=yes)
+        checked = made()
         if fix and not static:
-            raise MisuseError("--fix rewrites files: give it with --static and files or folders")
-        if fix:
-            offer([Path(path) for path in target], agreed=yes)
-        checked = [_static(target)] if static else [_trial(name, arg or [], real, timeout) for name in target]
-        found = [finding for findings in checked for finding in findings]
+            seen = _all(checked)
+            new = seen if known is None or write_baseline else baseline.unknown(known, seen)
+            if offer_found(new, target, agreed=yes):
+                checked = made()
+        found = _all(checked)
         if write_baseline and known is not None:
             baseline.write(known, found)
             typer.echo(f"{len(found)} findings written to {known}")
@@ -82,6 +91,10 @@ def check(
         raise typer.Exit(1)
     if reported.incomplete:
         raise typer.Exit(UNABLE)
+
+
+def _all(checked: list[Findings]) -> list[Finding]:
+    return [finding for findings in checked for finding in findings]
 
 
 def _static(paths: list[str]) -> Findings:

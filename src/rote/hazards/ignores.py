@@ -17,6 +17,12 @@ def ignored_codes(line: str) -> frozenset[str]:
     return frozenset(code.strip() for code in found.group(1).split(",")) if found else frozenset()
 
 
+def without_ignored_in(text: str, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings in the text of a file whose lines do not silence them."""
+    lines = text.splitlines()
+    return [each for each in findings if each.code not in ignored_codes(lines[each.where.line - 1])]
+
+
 def without_ignored(findings: Iterable[Finding]) -> list[Finding]:
     """The findings whose lines do not silence them."""
     linecache.checkcache()  # a long-lived process has read files that were edited since
