@@ -586,3 +586,26 @@ def a_table_that_makes_what_is_read():
 @program
 def compiled():
     return torch.compile(lambda x: x.sin() + 1), torch.randn(4)
+
+
+@program
+def memory_that_was_pinned_is_given_to_another_tensor():
+    def fn(x):
+        many = [torch.ones(3).pin_memory() for _ in range(64)]  # RT182
+        del many
+        return x + torch.ones(3).to("cuda", non_blocking=True)  # RT125
+
+    return fn, torch.randn(3)
+
+
+@program
+def memory_of_a_number_is_given_to_another_tensor():
+    def fn(x):
+        y = x.clone()
+        positive = y > 0
+        for _ in range(8):
+            y[positive] = 3.0
+        y[positive] = y.sum().reshape(1)  # RT111
+        return y
+
+    return fn, torch.randn(3)

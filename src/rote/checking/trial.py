@@ -33,6 +33,7 @@ from .notes import Notes
 from .operands import plain, replaced, short, shown, tensors_in
 from .places import here
 from .standins import StandIns
+from .storages import Memory
 from .synchronous import why_it_waits
 
 _aten = torch.ops.aten
@@ -51,6 +52,8 @@ class Trial(DispatchMode):
     Attributes:
         notes: What the current run has met.
         trace: Name and plain operands of the operations of the current run.
+        made: Host memory that was allocated in the current run.
+        pinned: Pinned memory.
         building: Tensors are being made for the callable: nothing is noted, and large host tensors are fake.
         wanted: Position in the trace whose place is to be kept.
         place: That place.
@@ -74,9 +77,9 @@ class Trial(DispatchMode):
         """A new run begins."""
         self.notes = Notes()
         self.trace: list[tuple[str, Any]] = []
-        self.made: set[int] = set()
-        self._numbers: set[int] = set()
-        self.pinned: set[int] = set()
+        self.made = Memory()
+        self.pinned = Memory()
+        self._numbers = Memory()
         self.wanted = wanted
         self.place: Any = None
         self.inventor.begin()
@@ -153,13 +156,12 @@ class Trial(DispatchMode):
     def _keep(self, out: Any) -> Any:
         if not self.building:
             for part in tensors_in(out if isinstance(out, tuple) else (out,), {}):
-                if part.layout is torch.strided:
-                    self.made.add(part.untyped_storage()._cdata)
+                self.made.add(part)
         return out
 
     def _note_host_writes(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for tensor in written_operands(facts, args, kwargs):
-            if tensor.layout is torch.strided and tensor.untyped_storage()._cdata not in self.made:
+            if tensor.layout is torch.strided and tensor not in self.made:
                 running = stepping()
                 why = count_reason(running, tensor, user_site()) if running is not None else None
                 if why is not None:
@@ -207,7 +209,7 @@ class Trial(DispatchMode):
         out = self._faked(facts, func, args, kwargs)
         self.inventor.meet(facts.name, tensors, out)
         if func is _aten.scalar_tensor.default:
-            self._numbers.add(out.untyped_storage()._cdata)
+            self._numbers.add(out)
         return out
 
     def _trace(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -321,11 +323,10 @@ class Trial(DispatchMode):
     def _note_to_device(self, source: torch.Tensor, blocking: bool) -> None:
         if self.building or not source.numel():
             return
-        pinned = source.layout is torch.strided and source.untyped_storage()._cdata in self.pinned
         if blocking:
             text = "a host tensor is copied to the device, which waits for the copy"
             self.notes.add(rules.DEVICE_COPY, text, evidence=shown(source))
-        elif not pinned:
+        elif source not in self.pinned:
             text = "a replay copies from the same host memory again, whatever lies there by then"
             self.notes.add(rules.PAGEABLE_COPY, text, evidence=shown(source))
 
@@ -362,8 +363,7 @@ class Trial(DispatchMode):
         masks = [index for index in args[1] if is_mask(index)]
         if facts.stores:
             value = args[2]
-            number = value.numel() == 1 and value.untyped_storage()._cdata in self._numbers
-            if not number:  # one number is stored by masked_fill
+            if value.numel() != 1 or value not in self._numbers:  # one number is stored by masked_fill
                 text = "a store through a mask counts the elements on the host"
                 self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"mask {shown(masks[0])}")
             with self.fake:
