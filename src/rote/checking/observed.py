@@ -26,7 +26,12 @@ class Observed:
 
     Args:
         watcher: Its dispatch mode.
+
+    Attributes:
+        sees_all: What is not found in a line that ran is not there, as far as a trial can find it.
     """
+
+    sees_all = True
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher

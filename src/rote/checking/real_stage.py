@@ -191,6 +191,8 @@ class RealMask(TorchFunctionMode):
 class RealStage(Observed):
     """Where a callable runs on real host tensors."""
 
+    sees_all = False  # some copies cannot be told from none
+
     def __init__(self) -> None:
         self._trial = RealTrial()
         self._mask = RealMask(self._trial)

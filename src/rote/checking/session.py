@@ -20,13 +20,14 @@ import torch
 
 from ..base.errors import EnvironmentError_, MisuseError
 from ..base.location import Site, is_internal, traceback_site
-from ..hazards.finding import Finding
+from ..hazards.finding import Finding, Remark
 from ..hazards.rules import Rule
 from ..hazards.rules import trial as trial_rules
 from ..recording.run import HostRandom
 from ..signature.leaves import Spec, flatten, paths, unflatten
 from ..signature.state import Snapshot, StateWalk
 from . import compare
+from .comments import LinesRan, lines_of, to_a_trial, unused_comments
 from .isolation import TimeUp
 from .notes import Note, Notes
 from .places import Place
@@ -53,11 +54,13 @@ class Outcome:
         findings: The findings.
         incomplete: Why it ended early, empty if it did not.
         operations: Operations of one call.
+        remarks: What is to be said of comments that silenced nothing.
     """
 
     findings: list[Finding] = field(default_factory=list[Finding])
     incomplete: str = ""
     operations: int = 0
+    remarks: list[Remark] = field(default_factory=list[Remark])
 
 
 @dataclass
@@ -125,7 +128,25 @@ class Session:
             notes = self._so_far()
             found.incomplete = f"the time limit was reached at {traceback_site(error.__traceback__)}"
         found.findings = [note.finding() for note in notes.found.values()]
+        if not found.incomplete:
+            found.remarks = self._remarks(found.findings)
         return found
+
+    def _remarks(self, findings: list[Finding]) -> list[Remark]:
+        """Comments that silence nothing, and those of lines that ran and silenced nothing."""
+        comments = unused_comments(self._codes, findings)
+        said = [each.remark(each.mistake) for each in comments if each.mistake]
+        doubted = to_a_trial(comments) if self._stage.sees_all else []
+        if doubted:
+            lines = LinesRan(lines_of(doubted))
+            with contextlib.suppress(FailedError, TimeUp):
+                self._run(watching=lines)
+            said += [
+                each.remark(f"ignore[{each.code}] silences nothing, in this call at least")
+                for each in doubted
+                if (each.where.file, each.where.line) in lines.ran
+            ]
+        return said
 
     def _so_far(self) -> Notes:
         """What all runs have met, of a check that cannot be finished."""
@@ -137,28 +158,27 @@ class Session:
     # ------------------------------------------------------------------ runs
 
     def _runs(self) -> list[Run]:
-        runs = [self._run(first=True), self._run()]
+        runs = [self._run(watching=self._executed), self._run()]
         if runs[0].trace != runs[1].trace:
             runs.append(self._run())
         return runs
 
-    def _run(self, first: bool = False, wanted: int = -1) -> Run:
+    def _run(self, watching: Any = None, wanted: int = -1) -> Run:
         for left in reversed(range(RETRIES + 1)):
             try:
-                return self._attempt(first, wanted)
+                return self._attempt(watching, wanted)
             except (Exception, KeyboardInterrupt, SystemExit) as error:
                 if isinstance(error, MisuseError) or not left or not self._stage.flip_last():
                     raise FailedError from error
         raise AssertionError
 
-    def _attempt(self, first: bool, wanted: int) -> Run:
+    def _attempt(self, watching: Any, wanted: int) -> Run:
         before = self._walk()
         self._stage.begin(wanted)
         self._noted.append(self._stage.notes)
         args, kwargs = unflatten(self._spec, iter(self._leaves))
         surroundings = Surroundings(self._spec, self._leaves, self._names)
-        watching = self._executed if first else _Unwatched()
-        with watching, self._stage.modes():
+        with watching or contextlib.nullcontext(), self._stage.modes():
             value = run_once(self._function, args, kwargs)
         effects = surroundings.effects(args, kwargs, value)
         after_random = HostRandom.read()
@@ -167,7 +187,7 @@ class Session:
         flatten(value, leaves)
         plain = [leaf for leaf in leaves if isinstance(leaf, (bool, int, float, str, complex))]
         after = self._walk()
-        if first:
+        if watching is self._executed:
             before = after  # the globals of code that had not run were not known before
         notes, trace = self._stage.notes, self._stage.trace
         return Run(notes, trace, before, after, (surroundings.random, after_random), plain, effects)
@@ -218,16 +238,6 @@ class Session:
             code = getattr(call, "__code__", None)
         site = Site(code.co_filename, code.co_firstlineno, code.co_name) if code is not None else None
         return Place(site or Site("<unknown>", 0, "<unknown>"), 0, ())
-
-
-class _Unwatched:
-    """Stands for the watch over executed code where it is not needed."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *exc: object) -> None:
-        pass
 
 
 def run_once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

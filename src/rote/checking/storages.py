@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Storages(Generic[T]):
-    """Values of storages, told by the tensors that lie in them. Tensors without memory of that kind have none."""
+    """Values of storages, asked for by the tensors that lie in them; a sparse tensor, say, has none."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[weakref.ref[torch.UntypedStorage], T]] = {}

@@ -61,7 +61,7 @@ ARGUMENT_MUTATED = Rule(
     "Work on a new tensor (x * 2 instead of x.mul_(2)), or pass the same tensor at every call.",
     Severity.SPEED,
     Group.ALIASING,
-    Finder.SCAN,
+    Finder.SCAN | Finder.TRIAL,
     """
     ``x.mul_(2)``, ``x += y``, ``x[0] = 0`` where ``x`` is an argument.
 
@@ -112,7 +112,7 @@ RESHAPED = Rule(
     "Take a view (x.t()) instead of x.t_().",
     Severity.WRONG,
     Group.ALIASING,
-    Finder.SCAN | Finder.RUNTIME,
+    Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``x.t_()``, ``x.unsqueeze_(0)``, ``x.resize_(n)``, ``x.set_(...)`` on an argument or on state.
 

@@ -212,7 +212,7 @@ OPTIMIZER_COUNT = Rule(
     "Make the optimizer with capturable=True (CUDA) or fused=True (host).",
     Severity.STOPS,
     Group.AUTOGRAD,
-    Finder.SCAN | Finder.RUNTIME,
+    Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``torch.optim.Adam(params)`` and its kin, stepped inside the call without ``capturable=True`` or
     ``fused=True``.
@@ -260,7 +260,7 @@ SCHEDULER_INSIDE = Rule(
     "Call scheduler.step() after the graphed callable, with lr=torch.tensor(...) in the optimizer.",
     Severity.WRONG,
     Group.AUTOGRAD,
-    Finder.SCAN | Finder.RUNTIME,
+    Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``scheduler.step()`` in a training step that is graphed as a whole.
 

@@ -11,7 +11,7 @@ UNSUPPORTED_TENSOR = Rule(
     "Use a strided (dense) tensor.",
     Severity.STOPS,
     Group.DEVICES,
-    Finder.RUNTIME,
+    Finder.TRIAL | Finder.RUNTIME,
     """
     A sparse, nested, quantized or otherwise wrapped tensor.
 

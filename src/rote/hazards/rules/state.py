@@ -138,7 +138,7 @@ ARGUMENT_CHANGED = Rule(
     "Return new values instead of storing them in an argument's list, dict or attribute.",
     Severity.WRONG,
     Group.STATE,
-    Finder.SCAN | Finder.RUNTIME,
+    Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``cache["keys"] = k``, ``outputs.append(y)``, ``batch.mask = m`` where the container is an argument.
 
@@ -190,7 +190,7 @@ AMBIENT_CHANGES = Rule(
     "Change grad mode and defaults outside, or undo it.",
     Severity.WRONG,
     Group.STATE,
-    Finder.SCAN | Finder.RUNTIME,
+    Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``torch.set_grad_enabled(False)`` as a statement, ``torch.set_default_dtype``,
     ``torch.backends.cudnn.benchmark = True``, ``torch.use_deterministic_algorithms`` inside the call.

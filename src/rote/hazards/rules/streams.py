@@ -11,7 +11,7 @@ REFUSED = Rule(
     "The operation synchronises with the host inside; it runs between two segments.",
     Severity.ISLAND,
     Group.STREAMS,
-    Finder.RUNTIME,
+    Finder.TRIAL | Finder.RUNTIME,
     """
     An operation that a capture refuses although its schema does not say so, for example ``torch.linalg.inv``
     on CUDA, which checks its result on the host.
@@ -64,7 +64,7 @@ SYNCHRONIZE = Rule(
     "Drop the line; wait outside, after the call.",
     Severity.STOPS,
     Group.STREAMS,
-    Finder.SCAN,
+    Finder.SCAN | Finder.TRIAL,
     """
     ``torch.cuda.synchronize()``, ``stream.synchronize()``, ``event.synchronize()``, ``event.query()``,
     ``event.elapsed_time(...)`` inside the call.
@@ -92,7 +92,7 @@ STREAM_INSIDE = Rule(
     "Use the current stream; a graph orders the work by itself.",
     Severity.STOPS,
     Group.STREAMS,
-    Finder.SCAN,
+    Finder.SCAN | Finder.TRIAL,
     """
     ``torch.cuda.Stream()``, ``with torch.cuda.stream(side):`` inside the call.
 
@@ -146,7 +146,7 @@ NESTED_CAPTURE = Rule(
     "Graph the outermost callable only, or give each part its own graph and chain them outside.",
     Severity.STOPS,
     Group.STREAMS,
-    Finder.SCAN,
+    Finder.SCAN | Finder.TRIAL,
     """
     ``torch.cuda.graph(...)``, ``make_graphed_callables``, ``graph.replay()``, ``torch.compile`` with
     ``mode="reduce-overhead"`` inside a call that is captured itself.
