@@ -609,3 +609,52 @@ def memory_of_a_number_is_given_to_another_tensor():
         return y
 
     return fn, torch.randn(3)
+
+
+@on_real_tensors
+def an_operation_that_raises_and_is_caught():
+    def fn(x):
+        try:
+            return x.view(5) * 2  # RT209
+        except RuntimeError:
+            return x.sum() * 3
+
+    return fn, torch.randn(4)
+
+
+@on_real_tensors
+def a_list_of_the_arguments_is_returned():
+    def fn(x, states, pair):  # RT505
+        return x + 1, states, pair
+
+    return fn, torch.randn(4), [torch.randn(4)], (torch.randn(4),)
+
+
+@on_real_tensors
+def a_list_that_is_kept_is_returned():
+    states = [torch.zeros(4)]
+
+    def fn(x):  # RT505
+        states[0].add_(x)
+        return states
+
+    return fn, torch.randn(4)
+
+
+@on_real_tensors
+def a_new_list_of_what_is_kept_is_returned():
+    states = [torch.zeros(4)]
+
+    def fn(x, given):
+        states[0].add_(x)
+        return list(states), list(given)
+
+    return fn, torch.randn(4), [torch.randn(4)]
+
+
+@on_real_tensors
+def an_argument_that_is_emptied():
+    def fn(given):  # RT207
+        return given.pop("x") + 1
+
+    return fn, {"x": torch.randn(4), "y": torch.randn(4)}

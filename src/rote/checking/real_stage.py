@@ -30,6 +30,7 @@ from .notes import Notes
 from .observed import Observed
 from .operands import plain, short, shown, tensors_in
 from .places import Place, here
+from .raised import Raised
 from .storages import Memory, Storages
 from .synchronous import why_it_waits
 
@@ -51,6 +52,7 @@ class RealTrial(DispatchMode):
     def begin(self, wanted: int = -1) -> None:
         """A new run begins."""
         self.notes = Notes()
+        self.raised = Raised()
         self.trace: list[tuple[str, Any]] = []
         self.hosted = Memory()
         self.device_given = 0
@@ -76,7 +78,11 @@ class RealTrial(DispatchMode):
         there = any(self.lies_there(tensor) for tensor in tensors) or (not tensors and self.device_given > 0)
         if there and not facts.hidden:
             self._look(facts, args, options, tensors)
-        out = func(*args, **options)
+        try:
+            out = func(*args, **options)
+        except Exception as error:
+            self.raised.add(str(func), error)
+            raise
         if not there:
             self.host(out)
             return out

@@ -21,7 +21,6 @@ import torch
 from ..base.errors import EnvironmentError_, MisuseError
 from ..base.location import Site, is_internal, traceback_site
 from ..hazards.finding import Finding, Remark
-from ..hazards.rules import Rule
 from ..hazards.rules import trial as trial_rules
 from ..recording.run import HostRandom
 from ..signature.leaves import Spec, flatten, paths, unflatten
@@ -31,7 +30,7 @@ from .comments import LinesRan, lines_of, to_a_trial, unused_comments
 from .isolation import TimeUp
 from .notes import Note, Notes
 from .places import Place
-from .surroundings import Surroundings
+from .surroundings import Effect, Surroundings, handed_back
 from .watched import WatchedCode
 
 Work = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -83,7 +82,7 @@ class Run:
     after: Snapshot
     random: tuple[HostRandom, HostRandom]
     value: list[Any]
-    effects: list[tuple[Rule, str]]
+    effects: list[Effect]
 
 
 class FailedError(Exception):
@@ -180,6 +179,7 @@ class Session:
         surroundings = Surroundings(self._spec, self._leaves, self._names)
         with watching or contextlib.nullcontext(), self._stage.modes():
             value = run_once(self._function, args, kwargs)
+        self._stage.returned()
         effects = surroundings.effects(args, kwargs, value)
         after_random = HostRandom.read()
         self._codes = list(self._executed.globals)
@@ -187,6 +187,9 @@ class Session:
         flatten(value, leaves)
         plain = [leaf for leaf in leaves if isinstance(leaf, (bool, int, float, str, complex))]
         after = self._walk()
+        effects += handed_back(
+            value, {container for _, container, _ in after.entries}, "that the callable keeps"
+        )
         if watching is self._executed:
             before = after  # the globals of code that had not run were not known before
         notes, trace = self._stage.notes, self._stage.trace
@@ -212,8 +215,8 @@ class Session:
         line = self._line()
         compare.state(notes, last.before, last.after, self._codes, line)
         compare.random_numbers(notes, last.random, self._stage.drawn, line)
-        for rule, text in {text: (rule, text) for run in runs for rule, text in run.effects}.values():
-            notes.add(rule, text, place=line)
+        for each in dict.fromkeys(effect for run in runs for effect in run.effects):
+            notes.add(each.rule, each.text, place=line, severity=each.severity)
         compare.results(notes, earlier.value, last.value, line)
         index = compare.first_difference(earlier.trace, last.trace)
         if index is not None:

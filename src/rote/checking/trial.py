@@ -32,6 +32,7 @@ from .invented import LARGEST, Inventor, host_copy
 from .notes import Notes
 from .operands import plain, replaced, short, shown, tensors_in
 from .places import here
+from .raised import Raised
 from .standins import StandIns
 from .storages import Memory
 from .synchronous import why_it_waits
@@ -51,6 +52,7 @@ class Trial(DispatchMode):
 
     Attributes:
         notes: What the current run has met.
+        raised: What operations of the current run raised.
         trace: Name and plain operands of the operations of the current run.
         made: Host memory that was allocated in the current run.
         pinned: Pinned memory.
@@ -76,6 +78,7 @@ class Trial(DispatchMode):
     def begin(self, wanted: int = -1) -> None:
         """A new run begins."""
         self.notes = Notes()
+        self.raised = Raised()
         self.trace: list[tuple[str, Any]] = []
         self.made = Memory()
         self.pinned = Memory()
@@ -92,6 +95,10 @@ class Trial(DispatchMode):
         self.inside += 1
         try:
             return self._dispatch(func, args, kwargs or {})
+        except Exception as error:
+            if not self.building:
+                self.raised.add(str(func), error)
+            raise
         finally:
             self.inside -= 1
 

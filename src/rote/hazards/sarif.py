@@ -8,7 +8,6 @@ from typing import Any
 
 from .finding import Finding, Remark, Severity
 from .rules import RULES, Rule
-from .rules.trial import TRIAL_RULES
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {
@@ -23,11 +22,10 @@ _LEVELS = {
 def to_sarif(findings: Iterable[Finding], remarks: Iterable[Remark] = ()) -> dict[str, Any]:
     """A log with one run; remarks are notifications of the tool, which are no results."""
     found = list(findings)
-    known: dict[str, Rule] = {**RULES, **TRIAL_RULES}
     codes = sorted({finding.code for finding in found})
     driver = {
         "name": "rote",
-        "rules": [_rule(known[code]) if code in known else {"id": code} for code in codes],
+        "rules": [_rule(RULES[code]) if code in RULES else {"id": code} for code in codes],
     }
     run: dict[str, Any] = {"tool": {"driver": driver}, "results": [_result(finding) for finding in found]}
     said = [_notification(remark) for remark in remarks]

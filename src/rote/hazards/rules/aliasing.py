@@ -19,6 +19,8 @@ INPUT_MOVED = Rule(
 
     Limits: Nothing is wrong; it costs two copies.
 
+    Unchecked: Where arguments lie is known when they come, from call to call.
+
     Bad::
 
         for cache in (first, first, first, first, second, second):
@@ -43,6 +45,9 @@ INPUT_IS_STATE = Rule(
     Why: Writing one writes the other, so the two can't be recorded apart.
 
     Limits: Nothing is wrong; such calls have recordings of their own.
+
+    Unchecked: The arguments of a check are copies that stand for any others; which memory the next ones share
+    is not known.
 
     Bad::
 
@@ -96,6 +101,8 @@ ALIASED_MUTATION = Rule(
     Why: Copied into static tensors they would no longer share, and the write would not show.
 
     Limits: Views of one type are recorded together and not reported.
+
+    Unchecked: The arguments of a check stand for any others; which memory the next ones share is not known.
 
     Bad::
 

@@ -19,6 +19,9 @@ OUTPUT_GRADIENT = Rule(
 
     Limits: Parameters themselves have no history and are fine.
 
+    Unchecked: Whether the history outside of the call is wanted is seen when a backward reaches it, after the
+    call.
+
     Bad::
 
         return x * factor
@@ -41,6 +44,10 @@ GRADIENT_LEAVES = Rule(
     Why: The gradients of a replay lie in the graph's memory; those of the next one replace them.
 
     Limits: Gradients that the call itself drops, or that stay where they are, are fine.
+
+    Unchecked: The trial repeats the call with nothing in between, so from the second call on the gradients
+    are there and added into, which a graph can do. Who clears them between calls is seen by the runtime; the
+    scan tells of it where it stands beside the graph (RT414).
 
     Bad::
 
@@ -72,6 +79,8 @@ INPUT_GRADIENT = Rule(
 
     Limits: None known.
 
+    Unchecked: It is about the gradient of the recording's own copy of an argument, which the trial has not.
+
     Bad::
 
         return x.mul_(2) + 1
@@ -94,6 +103,8 @@ BACKWARD_PENDING = Rule(
     Why: What backward needs lies in the memory of a recording, and each pending result keeps one.
 
     Limits: Nothing is wrong.
+
+    Unchecked: It is about calls and backwards that take turns, and a check makes calls alone.
 
     Bad::
 
@@ -170,6 +181,8 @@ SHARED_RESULTS = Rule(
 
     Limits: Without gradients such results are handed out as they are.
 
+    Unchecked: It is about how the runtime hands results with gradients out, after the call.
+
     Bad::
 
         h = model(x)
@@ -194,6 +207,8 @@ SECOND_ORDER = Rule(
     Why: The backward of a recording is a graph without a history.
 
     Limits: The first one may raise; calls run plainly from then on.
+
+    Unchecked: It is about backwards that run after the call, which a check does not make.
 
     Bad::
 
@@ -244,6 +259,8 @@ HYPERPARAMETER = Rule(
     Why: The number is part of the graph; captured by hand, training goes on with the first rate.
 
     Limits: A rate that changes seldom gets a recording for each value.
+
+    Unchecked: It is about what is changed between calls; in a check nothing happens between them.
 
     Bad::
 
@@ -320,6 +337,8 @@ AVERAGE_COUNT = Rule(
     Why: It reads the number of averaged models on the host.
 
     Limits: None known.
+
+    Unchecked: It is about what is changed between calls; in a check nothing happens between them.
 
     Bad::
 

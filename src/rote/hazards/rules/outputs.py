@@ -62,7 +62,7 @@ CONTAINER_RETURNED = Rule(
     "Return a new container.",
     Severity.WRONG,
     Group.OUTPUTS,
-    Finder.RUNTIME,
+    Finder.TRIAL | Finder.RUNTIME,
     """
     The result is, or holds, a list or dict that came in as an argument or that the callable keeps.
 

@@ -123,6 +123,9 @@ UNREACHABLE = Rule(
 
     Limits: Seen in the calls that are observed.
 
+    Unchecked: What a call reads and nobody can find again is no hazard of one call: the trial replaces the
+    tensor by a stand-in where it meets it, and the runtime tells it where it keeps the address.
+
     Bad::
 
         return x * table(4)
@@ -164,7 +167,7 @@ OPERATION_RAISES = Rule(
     "Check the operands before the operation.",
     Severity.WRONG,
     Group.STATE,
-    Finder.RUNTIME,
+    Finder.TRIAL | Finder.RUNTIME,
     """
     An operation raises and the callable catches it and goes another way.
 
@@ -223,6 +226,8 @@ BLIND = Rule(
     Why: What a call reads can't be watched, so it is not recorded.
 
     Limits: None known.
+
+    Unchecked: The check watches in a process of its own, which nobody profiles.
 
     Bad::
 

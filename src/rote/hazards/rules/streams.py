@@ -44,6 +44,8 @@ CAPTURE_FAILED = Rule(
 
     Limits: The line is that of the last operation before the error; the cause may lie before it.
 
+    Unchecked: What a driver refuses and no rule knows is seen by capturing, which needs the device.
+
     Bad::
 
         with torch.cuda.stream(side):
