@@ -39,8 +39,9 @@ def test_levels():
     speed.raise_if("error")
     speed.raise_if("island")
     assert speed.ok
-    with pytest.raises(HazardError, match=r"act cannot be captured as it is:\na.py:3:5: RT101"):
+    with pytest.raises(HazardError, match=r"act cannot be captured as it is:\na.py:3:5: RT101") as caught:
         speed.raise_if("speed")
+    assert caught.value.findings == speed and speed.ok and caught.value.findings.ok
     with pytest.raises(ValueError, match="level is 'fatal'; it can be 'error', 'island'"):
         speed.raise_if("fatal")
     early = Findings(incomplete="it hung")

@@ -9,7 +9,7 @@ from typing import Any
 from ..base.errors import NotReplayedError
 from ..base.location import NOWHERE, Site
 from .finding import Finding, Remark, Severity
-from .rules import RULES
+from .rules import RULES, Reason
 from .sarif import to_sarif
 
 SEVERE = {
@@ -79,13 +79,13 @@ class Findings(list[Finding]):
         """
         if level not in SEVERE:
             raise ValueError(f"level is {level!r}; it can be {', '.join(map(repr, SEVERE))}")
-        found = [str(finding) for finding in self if finding.severity in SEVERE[level]]
+        found = [finding for finding in self if finding.severity in SEVERE[level]]
+        lines = [str(finding) for finding in found]
         if self.incomplete:
-            found.append(f"the check ended early: {self.incomplete}")
-        if found:
-            raise HazardError(
-                "\n".join([f"{self.target or 'the callable'} cannot be captured as it is:", *found])
-            )
+            lines.append(f"the check ended early: {self.incomplete}")
+        if lines:
+            head = f"{self.target or 'the callable'} cannot be captured as it is:"
+            raise HazardError("\n".join([head, *lines]), Findings(found, target=self.target))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists and values."""
@@ -144,6 +144,12 @@ def _remark(remark: Remark) -> dict[str, Any]:
         "code": remark.code,
         "message": remark.message,
     }
+
+
+def findings_of(reasons: Iterable[Reason], target: str = "") -> Findings:
+    """The runtime's reasons as findings."""
+    found = [finding_at(why.code, why.place, why.message, why.remedy) for why in reasons]
+    return Findings(found, target=target)
 
 
 def finding_at(code: str, where: str, message: str, remedy: str = "", *, island: bool = False) -> Finding:

@@ -134,8 +134,13 @@ class Reason:
     where: Site | None
     remedy: str
 
+    @property
+    def place(self) -> str:
+        """``file:line``, or nothing."""
+        return str(self.where) if self.where is not None and self.where.line else ""
+
     def __str__(self) -> str:
-        place = f" at {self.where}" if self.where is not None and self.where.line else ""
+        place = f" at {self.place}" if self.place else ""
         return f"{self.code}{place}: {self.message}. {self.remedy}"
 
 
