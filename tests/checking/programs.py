@@ -658,3 +658,69 @@ def an_argument_that_is_emptied():
         return given.pop("x") + 1
 
     return fn, {"x": torch.randn(4), "y": torch.randn(4)}
+
+
+@on_real_tensors
+def defaults_that_are_changed():
+    def fn(x, seen={}, *, more=[]):  # noqa: B006
+        seen[len(seen)] = 1  # RT215
+        more.append(2)  # RT215
+        return x * 2
+
+    return fn, torch.randn(4)
+
+
+@on_real_tensors
+def a_default_that_keeps_a_tensor():
+    def fn(x, keep=[]):  # noqa: B006
+        keep.append(x * 2)  # RT215
+        return x + 1
+
+    return fn, torch.randn(4)
+
+
+@on_real_tensors
+def a_default_that_is_only_read():
+    def fn(x, weights=[1.0, 2.0]):  # noqa: B006
+        return x * weights[0] + weights[1]
+
+    return fn, torch.randn(4)
+
+
+@on_real_tensors
+def an_iterator_in_an_attribute():
+    class Scheduled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.factors = iter([1.0] * 100)
+            self.tables = {"a": (n for n in range(100))}
+
+        def forward(self, x):
+            factor = next(self.factors)  # RT201
+            for _ in self.tables["a"]:  # RT201
+                break
+            return x * factor
+
+    return Scheduled(), torch.randn(4)
+
+
+@on_real_tensors
+def iterators_of_the_call_itself():
+    values = [1.0, 2.0]
+    unused = iter(values)
+
+    def fn(x):
+        for number, (a, b) in enumerate(zip(values, reversed(values), strict=True)):
+            x = x * a + b + number
+        return x if unused is not None else x + next(iter(values))
+
+    return fn, torch.randn(4)
+
+
+@on_real_tensors
+def an_iterator_among_the_arguments():
+    def fn(x, batches):  # RT201
+        for _ in batches:
+            return x * 2
+
+    return fn, torch.randn(4), iter([1] * 50)

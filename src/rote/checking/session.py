@@ -28,6 +28,7 @@ from ..signature.state import Snapshot, StateWalk
 from . import compare
 from .comments import LinesRan, lines_of, to_a_trial, unused_comments
 from .isolation import TimeUp
+from .iterators import Advanced, advanced, positions
 from .notes import Note, Notes
 from .places import Place
 from .surroundings import Effect, Surroundings, handed_back
@@ -74,6 +75,7 @@ class Run:
         random: The host's generators before it, and after.
         value: Leaves of what it returned that are no tensors.
         effects: What it did to its arguments' containers and to modes.
+        advanced: Iterators that it moved.
     """
 
     notes: Notes
@@ -83,6 +85,7 @@ class Run:
     random: tuple[HostRandom, HostRandom]
     value: list[Any]
     effects: list[Effect]
+    advanced: list[Advanced]
 
 
 class FailedError(Exception):
@@ -173,6 +176,7 @@ class Session:
 
     def _attempt(self, watching: Any, wanted: int) -> Run:
         before = self._walk()
+        ahead = positions(before, zip(self._names, self._leaves, strict=True))
         self._stage.begin(wanted)
         self._noted.append(self._stage.notes)
         args, kwargs = unflatten(self._spec, iter(self._leaves))
@@ -193,7 +197,9 @@ class Session:
         if watching is self._executed:
             before = after  # the globals of code that had not run were not known before
         notes, trace = self._stage.notes, self._stage.trace
-        return Run(notes, trace, before, after, (surroundings.random, after_random), plain, effects)
+        random = (surroundings.random, after_random)
+        moved = advanced(ahead, positions(after, zip(self._names, self._leaves, strict=True)))
+        return Run(notes, trace, before, after, random, plain, effects, moved)
 
     def _walk(self) -> Snapshot:
         opaque = [
@@ -214,6 +220,7 @@ class Session:
         notes.silent = False
         line = self._line()
         compare.state(notes, last.before, last.after, self._codes, line)
+        compare.iterators(notes, last.advanced, self._codes, line)
         compare.random_numbers(notes, last.random, self._stage.drawn, line)
         for each in dict.fromkeys(effect for run in runs for effect in run.effects):
             notes.add(each.rule, each.text, place=line, severity=each.severity)

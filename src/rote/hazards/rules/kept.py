@@ -95,7 +95,7 @@ MUTABLE_DEFAULT = Rule(
     "Use None as the default, and keep state in an attribute or pass it in.",
     Severity.WRONG,
     Group.STATE,
-    Finder.SCAN,
+    Finder.SCAN | Finder.TRIAL,
     """
     ``def forward(self, x, cache={})`` where the function writes to ``cache``.
 

@@ -14,13 +14,13 @@ STATE_CHANGES = Rule(
     Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     A counter (``self.step += 1``), a list that is appended to, an entry of a dict, a ``global`` or
-    ``nonlocal``: the call leaves something in Python.
+    ``nonlocal``, an iterator that is advanced (``next(self.batches)``): the call leaves something in Python.
 
     Why: A replay runs no Python, so the counter stands still and the list stays as it is. rote runs such a
     call eagerly as long as the state keeps changing.
 
     Limits: The scan reports writes, also those that settle after the first calls; the runtime waits until
-    two calls agree.
+    two calls agree. Iterators are told by the check; the runtime sees what their items change (RT202, RT203).
 
     Bad::
 
