@@ -58,20 +58,20 @@ def check(
 
     The exit status is 1 if there are errors, and 2 if the check could not be made or ended early.
     """
+    quiet = HERE in (json, sarif)
     with told():
         if write_baseline and known is None:
             raise MisuseError("--write-baseline needs --baseline FILE")
-        quiet = HERE in (json, sarif)
         if quiet and (fix or json == sarif):
             raise MisuseError("- leaves room here for one of --json and --sarif, and for nothing else")
-        check_places(*(place for place in (json, sarif, known if write_baseline else None) if place != HERE))
         if static and real:
             raise MisuseError("--static only reads the source, --real runs it: give one of them")
+        check_places(*(place for place in (json, sarif, known if write_baseline else None) if place != HERE))
 
         def made() -> list[Findings]:
-            return (
-                [_static(target)] if static else [_trial(name, arg or [], real, timeout) for name in target]
-            )
+            if static:
+                return [_static(target)]
+            return [_trial(name, arg or [], real, timeout) for name in target]
 
         if fix and static:
             offer_files([Path(path) for path in target], agreed=yes)
@@ -81,24 +81,10 @@ def check(
             new = seen if known is None or write_baseline else baseline.unknown(known, seen)
             if offer_found(new, target, agreed=yes):
                 checked = made()
-        found, remarks = _all(checked), _remarks(checked)
         if write_baseline and known is not None:
-            baseline.write(known, found)
-            typer.echo(f"{len(found)} findings written to {known}", err=quiet)
-        if known is not None:
-            if not any(findings.incomplete for findings in checked):
-                read = python_files(map(Path, target)) if static else ()
-                remarks += baseline.stale(known, found, [str(file) for file in read])
-            found = baseline.unknown(known, found)
-        reported = Findings(
-            found,
-            target=" ".join(target),
-            incomplete="; ".join(findings.incomplete for findings in checked if findings.incomplete),
-            operations=sum(findings.operations for findings in checked),
-            printed=sum(findings.printed for findings in checked),
-            remarks=remarks,
-            silenced=(finding for findings in checked for finding in findings.silenced),
-        )
+            baseline.write(known, _all(checked))
+            typer.echo(f"{len(_all(checked))} findings written to {known}", err=quiet)
+        reported = _reported(target, checked, known, static)
         for place, text in ((json, reported.to_json), (sarif, reported.to_sarif_json)):
             if place is not None and place != HERE:
                 place.write_text(text() + "\n", encoding="utf-8")
@@ -111,6 +97,26 @@ def check(
         raise typer.Exit(1)
     if reported.incomplete:
         raise typer.Exit(UNABLE)
+
+
+def _reported(target: list[str], checked: list[Findings], known: Path | None, static: bool) -> Findings:
+    """The findings of all targets as one, without those that a baseline knows."""
+    found, remarks = _all(checked), _remarks(checked)
+    ended_early = [findings.incomplete for findings in checked if findings.incomplete]
+    if known is not None:
+        if not ended_early:
+            read = python_files(map(Path, target)) if static else ()
+            remarks += baseline.stale(known, found, [str(file) for file in read])
+        found = baseline.unknown(known, found)
+    return Findings(
+        found,
+        target=" ".join(target),
+        incomplete="; ".join(ended_early),
+        operations=sum(findings.operations for findings in checked),
+        printed=sum(findings.printed for findings in checked),
+        remarks=remarks,
+        silenced=(finding for findings in checked for finding in findings.silenced),
+    )
 
 
 def _all(checked: list[Findings]) -> list[Finding]:
