@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from .case import Case
-from .cases import models, shapes, state, values
+from .cases import kept, models, shapes, state, values
 
-GROUPS = (values, shapes, state, models)
+GROUPS = (values, shapes, state, kept, models)
 
 
 def cases() -> list[Case]:

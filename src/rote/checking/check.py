@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..hazards.findings import Findings
-from ..hazards.ignores import without_ignored
+from ..hazards.ignores import silenced, without_ignored
 from .compat import import_ahead
 from .fake_stage import FakeStage
 from .isolation import Answer, TimeUp, isolated
@@ -68,6 +68,8 @@ def check_work(
         incomplete=outcome.incomplete,
         operations=outcome.operations,
         printed=answer.printed,
+        remarks=outcome.remarks,
+        silenced=silenced(outcome.findings),
     )
 
 
@@ -76,8 +78,8 @@ def _made(build: Callable[[], Work], real: bool) -> Outcome:
     try:
         with stage.building():
             work = build()
-    except TimeUp:
-        return Outcome(incomplete="the time limit was reached while the target was being built")
+    except TimeUp as error:
+        return Outcome(incomplete=f"{error} while the target was being built")
     return Session(stage, work).outcome()
 
 

@@ -24,7 +24,6 @@ from ..hazards.finding import Severity
 from ..hazards.rules import trial as trial_rules
 from ..partition.facts import Facts, facts_of, written_operands
 from ..recording.compat import composite_call
-from ..recording.optimizers import count_reason, stepping
 from ..signature.modes import DispatchMode
 from .compat import PRETENDED, FakeTensor, depends_on_data, lacks_fake
 from .dynamic import is_mask, largest, of_host_kernel, without_masks
@@ -32,7 +31,10 @@ from .invented import LARGEST, Inventor, host_copy
 from .notes import Notes
 from .operands import plain, replaced, short, shown, tensors_in
 from .places import here
+from .raised import Raised
 from .standins import StandIns
+from .steps import is_step_count
+from .storages import Memory
 from .synchronous import why_it_waits
 
 _aten = torch.ops.aten
@@ -50,7 +52,10 @@ class Trial(DispatchMode):
 
     Attributes:
         notes: What the current run has met.
+        raised: What operations of the current run raised.
         trace: Name and plain operands of the operations of the current run.
+        made: Host memory that was allocated in the current run.
+        pinned: Pinned memory.
         building: Tensors are being made for the callable: nothing is noted, and large host tensors are fake.
         wanted: Position in the trace whose place is to be kept.
         place: That place.
@@ -73,10 +78,11 @@ class Trial(DispatchMode):
     def begin(self, wanted: int = -1) -> None:
         """A new run begins."""
         self.notes = Notes()
+        self.raised = Raised()
         self.trace: list[tuple[str, Any]] = []
-        self.made: set[int] = set()
-        self._numbers: set[int] = set()
-        self.pinned: set[int] = set()
+        self.made = Memory()
+        self.pinned = Memory()
+        self._numbers = Memory()
         self.wanted = wanted
         self.place: Any = None
         self.inventor.begin()
@@ -89,6 +95,10 @@ class Trial(DispatchMode):
         self.inside += 1
         try:
             return self._dispatch(func, args, kwargs or {})
+        except Exception as error:
+            if not self.building:
+                self.raised.add(str(func), error)
+            raise
         finally:
             self.inside -= 1
 
@@ -153,19 +163,13 @@ class Trial(DispatchMode):
     def _keep(self, out: Any) -> Any:
         if not self.building:
             for part in tensors_in(out if isinstance(out, tuple) else (out,), {}):
-                if part.layout is torch.strided:
-                    self.made.add(part.untyped_storage()._cdata)
+                self.made.add(part)
         return out
 
     def _note_host_writes(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for tensor in written_operands(facts, args, kwargs):
-            if tensor.layout is torch.strided and tensor.untyped_storage()._cdata not in self.made:
-                running = stepping()
-                why = count_reason(running, tensor, user_site()) if running is not None else None
-                if why is not None:
-                    self.notes.add(
-                        rules.OPTIMIZER_COUNT, why.message, remedy=why.remedy, severity=Severity.WRONG
-                    )
+            if tensor.layout is torch.strided and tensor not in self.made:
+                if is_step_count(self.notes, tensor, Severity.WRONG):
                     return
                 text = f"{short(facts.name)} changes a host tensor, which a replay does not repeat"
                 self.notes.add(rules.HOST_OPERATION, text, evidence=shown(tensor), severity=Severity.WRONG)
@@ -207,7 +211,7 @@ class Trial(DispatchMode):
         out = self._faked(facts, func, args, kwargs)
         self.inventor.meet(facts.name, tensors, out)
         if func is _aten.scalar_tensor.default:
-            self._numbers.add(out.untyped_storage()._cdata)
+            self._numbers.add(out)
         return out
 
     def _trace(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -257,10 +261,7 @@ class Trial(DispatchMode):
     def _note_read(self, tensor: torch.Tensor, facts: Facts) -> None:
         if self.notes.silent or self.building:
             return
-        running = stepping()
-        why = count_reason(running, tensor, user_site()) if running is not None else None
-        if why is not None:
-            self.notes.add(rules.OPTIMIZER_COUNT, why.message, remedy=why.remedy, severity=Severity.STOPS)
+        if is_step_count(self.notes, tensor, Severity.STOPS):
             return
         what = "two tensors are compared on the host" if "equal" in facts.name else "the host reads a tensor"
         self.notes.add(rules.HOST_READ, f"{what}, which waits for the device", evidence=shown(tensor))
@@ -321,11 +322,10 @@ class Trial(DispatchMode):
     def _note_to_device(self, source: torch.Tensor, blocking: bool) -> None:
         if self.building or not source.numel():
             return
-        pinned = source.layout is torch.strided and source.untyped_storage()._cdata in self.pinned
         if blocking:
             text = "a host tensor is copied to the device, which waits for the copy"
             self.notes.add(rules.DEVICE_COPY, text, evidence=shown(source))
-        elif not pinned:
+        elif source not in self.pinned:
             text = "a replay copies from the same host memory again, whatever lies there by then"
             self.notes.add(rules.PAGEABLE_COPY, text, evidence=shown(source))
 
@@ -362,8 +362,7 @@ class Trial(DispatchMode):
         masks = [index for index in args[1] if is_mask(index)]
         if facts.stores:
             value = args[2]
-            number = value.numel() == 1 and value.untyped_storage()._cdata in self._numbers
-            if not number:  # one number is stored by masked_fill
+            if value.numel() != 1 or value not in self._numbers:  # one number is stored by masked_fill
                 text = "a store through a mask counts the elements on the host"
                 self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"mask {shown(masks[0])}")
             with self.fake:

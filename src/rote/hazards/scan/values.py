@@ -35,6 +35,7 @@ class Kind(Enum):
     MIXER = auto()
     AUGMENT = auto()
     CACHE = auto()
+    ITERATOR = auto()
 
 
 class Value(NamedTuple):
