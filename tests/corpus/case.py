@@ -48,7 +48,7 @@ class Case:
     @property
     def file(self) -> str:
         """Where it stands."""
-        return str(Path(inspect.getfile(self.build)).resolve())
+        return str(Path(inspect.getfile(inspect.unwrap(self.build))).resolve())
 
     @property
     def span(self) -> range:

@@ -40,6 +40,7 @@ class StandIns:
         self._bases: dict[tuple[int, torch.dtype], Any] = {}
         self._staying: set[int] = set()
         self._values: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
+        self._sharing: dict[int, set[int]] = {}
         self._arguments: dict[int, str] = {}
         self._host_arguments: set[int] = set()
 
@@ -97,8 +98,19 @@ class StandIns:
 
     def know_value(self, fake: torch.Tensor, value: torch.Tensor) -> None:
         """Remember the values of a fake tensor, if it is small."""
-        if value.numel() <= KNOWN:
-            self._values[id(fake)] = (weakref.ref(fake), value)
+        if value.numel() > KNOWN or fake.layout is not torch.strided:
+            return
+        key, handle = id(fake), fake.untyped_storage()._cdata
+        sharing = self._sharing.setdefault(handle, set())
+        sharing.add(key)
+
+        def lost(_: Any) -> None:
+            sharing.discard(key)
+            self._values.pop(key, None)
+            if not sharing and self._sharing.get(handle) is sharing:
+                del self._sharing[handle]
+
+        self._values[key] = (weakref.ref(fake, lost), value)
 
     def value_of(self, fake: torch.Tensor) -> torch.Tensor | None:
         """The values of a fake tensor, if they are known."""
@@ -107,13 +119,9 @@ class StandIns:
 
     def forget_value(self, fake: torch.Tensor) -> None:
         """A tensor is written: nobody knows its values from now on, nor those of tensors in its memory."""
-        if not self._values or fake.layout is not torch.strided:
-            return
-        handle = fake.untyped_storage()._cdata
-        for key, (reference, _) in list(self._values.items()):
-            other = reference()
-            if other is None or other.untyped_storage()._cdata == handle:
-                del self._values[key]
+        if fake.layout is torch.strided:
+            for key in self._sharing.pop(fake.untyped_storage()._cdata, ()):
+                self._values.pop(key, None)
 
     # ------------------------------------------------------------------ arguments
 

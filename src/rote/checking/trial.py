@@ -29,6 +29,7 @@ from ..signature.modes import DispatchMode
 from .compat import PRETENDED, FakeTensor, depends_on_data, lacks_fake
 from .dynamic import is_mask, largest, of_host_kernel, without_masks
 from .invented import LARGEST, Inventor, host_copy
+from .known import computed
 from .notes import Notes
 from .operands import plain, replaced, short, shown, tensors_in
 from .places import here
@@ -197,14 +198,14 @@ class Trial(DispatchMode):
             return self._masked(facts, func, args, kwargs)
         if facts.dynamic and not facts.indexed and kwargs.get("output_size") is None:
             self._note_dynamic(facts, tensors)
-            with self.fake:
-                return largest(func, args, kwargs)
+            return self._largest(facts, func, args, kwargs)
         waits = why_it_waits(facts.name)
         if waits is not None:
             text = f"{short(facts.name)} waits for the device: {waits}"
             shapes = ", ".join(shown(tensor) for tensor in tensors[:2])
             self.notes.add(rules.REFUSED, text, evidence=shapes, severity=Severity.STOPS)
         out = self._faked(facts, func, args, kwargs)
+        self._know(facts, func, args, kwargs, out)
         self.inventor.meet(facts.name, tensors, out)
         if func is _aten.scalar_tensor.default:
             self._numbers.add(out.untyped_storage()._cdata)
@@ -224,11 +225,34 @@ class Trial(DispatchMode):
         except Exception as error:
             if depends_on_data(error):
                 self._note_dynamic(facts, tensors_in(args, kwargs))
-                with self.fake:
-                    return largest(func, args, kwargs)
+                return self._largest(facts, func, args, kwargs)
             if not lacks_fake(error):
                 raise
         return self._without_fake(facts, func, args, kwargs)
+
+    def _largest(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A result whose shape depends on values: the true one if they are known, else the largest."""
+        true = computed(facts, func, args, kwargs, self.standins.value_of)
+        if true is not None:
+            return replaced(true, self._with_value)
+        with self.fake:
+            return largest(func, args, kwargs)
+
+    def _with_value(self, value: torch.Tensor) -> torch.Tensor:
+        with self.fake:
+            made = self._like(value)
+        self.standins.know_value(made, value)
+        return made
+
+    def _know(
+        self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+    ) -> None:
+        parts = tensors_in((out,), {})
+        true = computed(
+            facts, func, args, kwargs, self.standins.value_of, sum(part.numel() for part in parts)
+        )
+        for part, value in zip(parts, tensors_in((true,), {}), strict=False):
+            self.standins.know_value(part, value)
 
     def _without_fake(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Nobody said what an operator returns: ask its host kernel, or guess."""
@@ -369,6 +393,9 @@ class Trial(DispatchMode):
             with self.fake:
                 return args[0] if facts.mutable else args[0].clone()
         self._note_dynamic(facts, masks, "a mask selects elements, and the host has to know how many")
+        true = computed(facts, func, args, kwargs, self.standins.value_of)
+        if true is not None:
+            return self._with_value(true)
         with self.fake:
             return func(args[0], without_masks(args[1]))
 

@@ -1,0 +1,79 @@
+"""Operations whose operands are known and small: what they really return.
+
+The callable's integers (positions, lengths, grids, tokens) often decide about shapes: a number of rows that is
+found by ``nonzero`` or read by ``tolist``. Where all operands of an operation are small and their values are
+known, it is computed on the host beside the fake one, so that the check goes on with the true shape and the
+true number. Arithmetic on floating-point numbers is left out: what comes of it stays invented, whatever its
+size, so that a loop which waits for a residual ends and a sound program's checks pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..partition.facts import Facts
+from .compat import FakeTensor, fake_device
+from .operands import replaced, tensors_in
+
+SMALL = 256
+"""Elements of all operands, or of what is made of none, up to which an operation is computed."""
+
+_aten = torch.ops.aten
+_MOVING = frozenset({
+    "eq", "ne", "lt", "le", "gt", "ge", "isin", "index", "index_select", "gather", "cat", "stack", "clone",
+    "_to_copy", "where", "nonzero", "argwhere", "masked_select", "sort", "argsort", "topk", "argmax", "argmin",
+    "view", "_unsafe_view", "reshape", "select", "slice", "unsqueeze", "squeeze", "expand", "permute",
+    "transpose", "t", "detach", "alias", "unbind", "split", "split_with_sizes", "narrow", "flip", "repeat",
+})  # fmt: skip
+"""Operations that compare and move floating-point numbers, and compute none."""
+_MADE = frozenset({"arange", "full", "zeros", "ones", "scalar_tensor", "eye", "linspace"})
+"""Operations that make a tensor of nothing, with values."""
+
+
+def computed(
+    facts: Facts,
+    func: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    value_of: Callable[[torch.Tensor], torch.Tensor | None],
+    made: int = 0,
+) -> Any:
+    """What an operation returns, as host tensors; None if that is not known.
+
+    Args:
+        facts: Its facts.
+        func: The operation.
+        args: Its operands.
+        kwargs: Those with names.
+        value_of: The values of a fake tensor, if they are known.
+        made: Elements of what it returns, if that is known already.
+    """
+    name = facts.name.partition("::")[2].partition(".")[0]
+    tensors = tensors_in(args, kwargs)
+    if facts.written or facts.seeded or made > SMALL or not (tensors or name in _MADE):
+        return None
+    if sum(tensor.numel() for tensor in tensors) > SMALL:
+        return None
+    if name not in _MOVING and any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
+        return None
+    values = {id(tensor): _value(tensor, value_of) for tensor in tensors}
+    if any(value is None for value in values.values()):
+        return None
+    operands, options = replaced((args, {**kwargs}), lambda tensor: values.get(id(tensor)))
+    if "device" in options:
+        options["device"] = torch.device("cpu")
+    if options.get("pin_memory"):
+        return None
+    try:
+        return func(*operands, **options)
+    except Exception:  # what it raises, it raises on fake tensors as well
+        return None
+
+
+def _value(tensor: torch.Tensor, value_of: Callable[[torch.Tensor], torch.Tensor | None]) -> Any:
+    if not isinstance(tensor, FakeTensor):
+        return tensor
+    return value_of(tensor) if fake_device(tensor) != "cpu" else None
