@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from types import CodeType
-from typing import Any
+from typing import Any, cast
 
 from ..base.location import Site
 from ..hazards import rules
+from ..hazards.finding import Severity
 from ..recording.pinpoint import line_that_calls, line_that_changes
 from ..recording.run import HostRandom
-from ..signature.marks import TensorMark
-from ..signature.slots import Difference, differences, show
+from ..signature.marks import TensorMark, mark
+from ..signature.slots import Difference, differences, same, show
 from ..signature.state import ITEM, LENGTH, Entry, Snapshot
 from .notes import Notes
 from .operands import short
@@ -24,6 +25,9 @@ SHOWN = 24
 
 EXPLAINING = frozenset({"RT201", "RT204", "RT205", "RT212", "RT413"})
 """Rules whose findings explain why operands differ."""
+
+COUNTING = frozenset({"RT411"})
+"""Rules whose findings explain why operands of one operation differ, at any line."""
 
 Trace = list[tuple[str, Any]]
 
@@ -47,6 +51,7 @@ def state(notes: Notes, before: Snapshot, after: Snapshot, codes: Iterable[CodeT
         text = f"a tensor of the call is stored in {name}; a replay stores nothing, and overwrites its memory"
         notes.add(rule, text, evidence=name, place=_place(site, line))
     names = {after.name_of(entry) for entry in tensors} | _made_when_read(after)
+    made_anew = _made_anew(before, after)
     for difference in found:
         if difference.name in names or "a tensor at" in difference.now:
             continue
@@ -54,7 +59,12 @@ def state(notes: Notes, before: Snapshot, after: Snapshot, codes: Iterable[CodeT
             continue
         site = line_that_changes(difference.name, codes)
         text = f"{difference.name} is changed by every call, and by no replay"
-        notes.add(rules.STATE_CHANGES, text, evidence=_shown(difference), place=_place(site, line))
+        severity = None
+        if difference.name in made_anew:
+            text = f"{difference.name} is made anew with the same content by every call, which rote runs eagerly"
+            severity = Severity.SPEED
+        evidence = _shown(difference)
+        notes.add(rules.STATE_CHANGES, text, evidence=evidence, severity=severity, place=_place(site, line))
 
 
 def _new_tensors(before: Snapshot, after: Snapshot) -> list[Entry]:
@@ -69,6 +79,26 @@ def _new_tensors(before: Snapshot, after: Snapshot) -> list[Entry]:
         if was is None or was.value != entry.value:
             found.append(entry)
     return found[:SHOWN]
+
+
+def _made_anew(before: Snapshot, after: Snapshot) -> set[str]:
+    """Slots with another list, tuple or dict than before, in which lies what lay there before."""
+    found: set[str] = set()
+    for address, entry in before.entries.items():
+        later = after.entries.get(address)
+        if later is not None and later.value is not entry.value and _same_content(entry.value, later.value):
+            found.add(before.name_of(entry))
+    return found
+
+
+def _same_content(was: Any, now: Any) -> bool:
+    if type(was) is not type(now) or not isinstance(was, (list, tuple, dict)):
+        return False
+    if isinstance(was, dict):
+        others = cast("dict[Any, Any]", now)
+        return list(was) == list(others) and _same_content(list(was.values()), list(others.values()))
+    pairs = zip(cast("list[Any]", was), cast("list[Any]", now), strict=False)
+    return len(was) == len(now) and all(same(mark(a), mark(b)) or _same_content(a, b) for a, b in pairs)
 
 
 def _made_when_read(after: Snapshot) -> set[str]:

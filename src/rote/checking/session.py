@@ -201,7 +201,10 @@ class Session:
         return notes
 
     def _stage_difference(self, notes: Notes, earlier: Run, last: Run, index: int, line: Place) -> None:
-        explained = any(note.rule.code in compare.EXPLAINING for note in notes.found.values())
+        codes = {note.rule.code for note in notes.found.values()}
+        if codes & compare.COUNTING:
+            return
+        explained = bool(codes & compare.EXPLAINING)
         with contextlib.suppress(FailedError):
             self._run(wanted=index)
         place = self._stage.place or line

@@ -74,6 +74,10 @@ class StandIns:
         if tensor.layout is torch.strided:
             self._staying.add(tensor.untyped_storage()._cdata)
 
+    def keep(self, handles: set[int]) -> None:
+        """Tensors in these storages remain on the host."""
+        self._staying |= handles
+
     def _make(self, tensor: torch.Tensor) -> Any:
         key = (tensor.untyped_storage()._cdata, tensor.dtype)
         with torch.no_grad(), self.fake:
@@ -167,11 +171,18 @@ class StandIns:
 
 
 def _module_attributes(entries: list[Entry]) -> set[int]:
-    """Identities of the ``__dict__`` of modules, whose plain attributes ``.to()`` does not move."""
-    modules = {
-        id(entry.container) for entry in entries if entry.kind == ITEM and is_module_dict(entry.container)
-    }
-    return modules
+    """Identities of the ``__dict__`` of modules, whose plain attributes ``.to()`` does not move.
+
+    Neither does it move tensors in their lists, tuples and dicts.
+    """
+    owned: set[int] = set()
+    for entry in entries:  # breadth first: what holds a container comes before what it holds
+        if entry.kind != ITEM or not (is_module_dict(entry.container) or id(entry.container) in owned):
+            continue
+        owned.add(id(entry.container))
+        if isinstance(entry.value, (list, tuple, dict)):
+            owned.add(id(entry.value))
+    return owned
 
 
 def is_module_dict(container: Any) -> bool:

@@ -69,13 +69,15 @@ class Trial(DispatchMode):
         self.building = False
         self.inside = 1
         self._aside = False
+        self.made: set[int] = set()
         self.begin()
 
     def begin(self, wanted: int = -1) -> None:
         """A new run begins."""
         self.notes = Notes()
         self.trace: list[tuple[str, Any]] = []
-        self.made: set[int] = set()
+        self.standins.keep(self.made)  # what an earlier run made on the host and left somewhere
+        self.made = set()
         self._numbers: set[int] = set()
         self.pinned: set[int] = set()
         self.wanted = wanted
