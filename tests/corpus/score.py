@@ -18,8 +18,8 @@ import rote
 from rote.hazards.finding import Finding
 from rote.hazards.scan import scan
 
-from .case import Case
-from .suite import cases
+from .case import Case, in_package
+from .suite import cases, seed
 
 LEAST_RECALL, LEAST_PRECISION = 0.95, 0.90
 Line = tuple[str, str]
@@ -61,18 +61,22 @@ class Score:
 
 def _labelled(case: Case) -> list[Line]:
     name = Path(case.file).name
-    return [(name, str(number)) for number in case.labels()] + list(case.expected)
+    own = [(name, str(number)) for number in case.labels()]
+    return own + [(label.file, label.source) for label in case.labels_elsewhere()]
 
 
 def _line(case: Case, finding: Finding) -> Line:
     own = str(Path(finding.where.file).resolve()) == case.file
-    return Path(finding.where.file).name, str(finding.where.line) if own else finding.source
+    if own:
+        return Path(case.file).name, str(finding.where.line)
+    return in_package(finding.where.file, case.needs), finding.source
 
 
 def by_trial() -> Score:
     """Check every case."""
     score = Score()
     for case in cases():
+        seed()
         fn, args = case.build("cpu")
         score.add(case, rote.check(fn, *args))
     return score
@@ -82,7 +86,7 @@ def by_source() -> Score:
     """Scan the files of the cases."""
     score = Score()
     for case in cases():
-        if case.expected:
+        if case.elsewhere:
             continue
         found = [finding for finding in scan([Path(case.file)]) if finding.where.line in case.span]
         score.add(case, found)

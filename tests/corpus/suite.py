@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from importlib.util import find_spec
 
-from . import vision as vision_packages
-from .case import Case
-from .cases import models, shapes, state, timm, transformers, values, vision
+import numpy
+import torch
+from tests import packages
 
-GROUPS = (values, shapes, state, models, transformers, vision, timm)
+from .case import Case
+from .cases import footguns, models, shapes, state, timm, transformers, values, vision
+
+GROUPS = (values, shapes, state, models, transformers, vision, timm, footguns)
 
 
 def cases() -> list[Case]:
@@ -22,6 +26,13 @@ def everything() -> list[Case]:
 
 
 def _has(package: str | None) -> bool:
-    if package in ("torchvision", "timm"):
-        return not vision_packages.missing()
+    if package in packages.VISION:
+        return not packages.missing()
     return package is None or find_spec(package) is not None
+
+
+def seed() -> None:
+    """Every case begins with the same random numbers."""
+    torch.manual_seed(0)
+    random.seed(0)
+    numpy.random.seed(0)

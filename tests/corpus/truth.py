@@ -10,18 +10,16 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import random
 import sys
 import traceback
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy
 import torch
 
 from .case import STOPS, WRONG, Case
-from .suite import cases
+from .suite import cases, seed
 
 WARMUP, REPLAYS = 3, 4
 RIGHT = "right"
@@ -70,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def contradiction(case: Case, truth: Truth) -> str | None:
     """What is wrong with a case's labels, or None."""
-    labels = set(case.labels().values()) | {STOPS for _ in case.expected}
+    labels = {*case.labels().values(), *(label.label for label in case.labels_elsewhere())}
     wanted = STOPS if STOPS in labels else WRONG if WRONG in labels else RIGHT
     if truth.outcome != wanted:
         return f"labelled {wanted}, and is {truth.outcome} at line {truth.line}"
@@ -86,7 +84,7 @@ def _captured(number: int) -> Truth:
 def captured(case: Case) -> Truth:
     """Capture one case, in this process."""
     wanted = _plain(case)
-    _seed()
+    seed()
     fn, args = case.build("cuda")
     static = [arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in args]
     stream = torch.cuda.Stream()
@@ -114,7 +112,7 @@ def captured(case: Case) -> Truth:
 
 
 def _plain(case: Case) -> list[Any]:
-    _seed()
+    seed()
     fn, args = case.build("cuda")
     for _ in range(WARMUP):
         fn(*args)
@@ -131,7 +129,7 @@ def _stopped(case: Case, error: Exception) -> Truth:
     where = f"{Path(frames[-1].filename).name}: {frames[-1].line}" if frames else ""
     own = [line for line in lines if line in case.span]
     return Truth(
-        STOPS, own[-1] if own and not case.expected else 0, f"{str(first).splitlines()[0]:.90} [{where}]"
+        STOPS, own[-1] if own and not case.elsewhere else 0, f"{str(first).splitlines()[0]:.90} [{where}]"
     )
 
 
@@ -156,12 +154,6 @@ def _same(wanted: list[Any], found: list[Any]) -> bool:
         else not isinstance(a, torch.Tensor) and (not isinstance(a, (int, float, str, bool)) or a == b)
         for a, b in zip(wanted, found, strict=True)
     )
-
-
-def _seed() -> None:
-    torch.manual_seed(0)
-    random.seed(0)
-    numpy.random.seed(0)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests import packages
 
 import rote
 from rote.hazards.finding import Finding
@@ -83,6 +84,9 @@ def skip_without(needs: str | None) -> None:
         pytest.skip("needs a GPU")
     elif needs == "multi_gpu" and torch.cuda.device_count() < 2:
         pytest.skip("needs two GPUs")
+    elif needs in packages.VISION:
+        if packages.missing():
+            pytest.skip(f"needs {packages.missing()}")
     elif needs not in (None, "cuda", "multi_gpu"):
         pytest.importorskip(needs)
 

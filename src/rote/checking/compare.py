@@ -119,7 +119,7 @@ def _shown(difference: Difference) -> str:
 
 
 def random_numbers(
-    notes: Notes, states: tuple[HostRandom, HostRandom], drawn: dict[str, Place], line: Place
+    notes: Notes, states: tuple[HostRandom, HostRandom], drawn: dict[str, list[Place]], line: Place
 ) -> None:
     """Python's or numpy's generators were used."""
     before, after = states
@@ -129,7 +129,8 @@ def random_numbers(
     ):
         if used:
             text = f"a number is drawn from {module}; replays use the first one for ever"
-            notes.add(rules.HOST_RANDOM, text, place=drawn.get(module, line))
+            for place in drawn.get(module, [line]):
+                notes.add(rules.HOST_RANDOM, text, place=place)
 
 
 def results(notes: Notes, earlier: list[Any], later: list[Any], line: Place) -> None:

@@ -53,6 +53,6 @@ class Observed:
         return self._watcher.place
 
     @property
-    def drawn(self) -> dict[str, Place]:
-        """Where host random numbers were drawn in the current run."""
-        return dict(self._draws.drawn)
+    def drawn(self) -> dict[str, list[Place]]:
+        """Where host random numbers were drawn in the current run, by module."""
+        return {module: list(places.values()) for module, places in self._draws.drawn.items()}

@@ -44,6 +44,9 @@ _AFTER_BACKWARD = (
 RETRIES = 6
 """Runs with other truth values when the callable raised after one was invented."""
 
+DRAWS = 5
+"""Runs of a callable that draws host random numbers, until they make a difference."""
+
 
 @dataclass
 class Outcome:
@@ -140,6 +143,8 @@ class Session:
         runs = [self._run(first=True), self._run()]
         if runs[0].trace != runs[1].trace:
             runs.append(self._run())
+        while self._stage.drawn and runs[-2].trace == runs[-1].trace and len(runs) < DRAWS:
+            runs.append(self._run())  # two numbers that are drawn may be the same
         return runs
 
     def _run(self, first: bool = False, wanted: int = -1) -> Run:

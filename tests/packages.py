@@ -2,7 +2,7 @@
 
 torchvision's wheels from the default index are built for CUDA: beside the CPU build of PyTorch their compiled
 operators do not load, and the import of the package fails where it describes them to fake tensors. Then the
-operators that the cases use are declared here, with kernels in Python. Such an installation breaks everything
+operators that the tests use are declared here, with kernels in Python. Such an installation breaks everything
 that imports torchvision if it can (transformers does), so ``make`` puts it into a folder beside the other
 packages, which only this file puts on the path.
 """
@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+VISION = ("torchvision", "timm")
 FOLDER = Path(sys.prefix) / "vision"
 _SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -30,10 +31,10 @@ _libraries: list[Any] = []
 
 @cache
 def missing() -> str:
-    """The package that is not here, or an empty text if all cases can run."""
+    """The package that is not here, or an empty text if there is none."""
     if find_spec("torchvision") is None and FOLDER.is_dir():
         sys.path.append(str(FOLDER))
-    absent = [name for name in ("torchvision", "timm") if find_spec(name) is None]
+    absent = [name for name in VISION if find_spec(name) is None]
     if absent:
         return " and ".join(absent)
     if torch.version.cuda is None and not _loads():
