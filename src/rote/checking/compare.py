@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from types import CodeType
 from typing import Any, cast
 
+import torch
+
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.finding import Severity
@@ -22,6 +24,9 @@ from .standins import is_module_dict
 
 SHOWN = 24
 """Differences of the state that are reported."""
+
+PLACES = 256
+"""Operations whose operands differ of which the place is asked for."""
 
 EXPLAINING = frozenset({"RT201", "RT204", "RT205", "RT212", "RT413"})
 """Rules whose findings explain why operands differ."""
@@ -142,14 +147,31 @@ def results(notes: Notes, earlier: list[Any], later: list[Any], line: Place) -> 
             return
 
 
-def first_difference(earlier: Trace, later: Trace) -> int | None:
-    """Position of the first operation that differs, None if none does."""
+def differing(earlier: Trace, later: Trace) -> list[int]:
+    """Positions of operations that differ: the first one, and those after it that get other plain operands.
+
+    What comes after an operation of another kind, or gets tensors of other shapes, follows from the first.
+    """
     if earlier == later:
-        return None
+        return []
+    found: list[int] = []
     for index, (was, now) in enumerate(zip(earlier, later, strict=False)):
-        if was != now:
-            return index
-    return min(len(earlier), len(later))
+        if was == now:
+            continue
+        if not found or (was[0] == now[0] and _plain_only(was[1], now[1])):
+            found.append(index)
+        if was[0] != now[0] or len(found) >= PLACES:
+            break
+    return found or [min(len(earlier), len(later))]
+
+
+def _plain_only(was: Any, now: Any) -> bool:
+    """Whether two operands are the same but for plain values in them."""
+    if not isinstance(was, tuple) or not isinstance(now, tuple):
+        return True
+    if was and isinstance(was[0], torch.dtype):  # a tensor
+        return was == now
+    return len(was) == len(now) and all(_plain_only(a, b) for a, b in zip(was, now, strict=True))
 
 
 def traces(notes: Notes, earlier: Trace, later: Trace, index: int, place: Place, explained: bool) -> None:

@@ -11,8 +11,15 @@ import numpy
 from ..base.location import Site
 from .places import Place, here
 
-_PYTHON = ("random", "uniform", "randint", "randrange", "choice", "choices", "sample", "shuffle", "gauss")
-_NUMPY = ("rand", "randn", "random", "randint", "uniform", "normal", "choice", "permutation", "shuffle")
+_PYTHON = (
+    "random", "uniform", "randint", "randrange", "choice", "choices", "sample", "shuffle", "gauss",
+    "normalvariate", "lognormvariate", "betavariate", "expovariate", "gammavariate", "triangular",
+    "getrandbits",
+)  # fmt: skip
+_NUMPY = (
+    "rand", "randn", "random", "random_sample", "randint", "uniform", "normal", "standard_normal", "choice",
+    "permutation", "shuffle", "beta", "binomial", "exponential", "gamma", "poisson", "dirichlet", "multinomial",
+)  # fmt: skip
 
 
 class Draws:

@@ -47,7 +47,7 @@ class RealTrial(DispatchMode):
         self.arguments: dict[int, str] = {}
         self.begin()
 
-    def begin(self, wanted: int = -1) -> None:
+    def begin(self, wanted: frozenset[int] = frozenset()) -> None:
         """A new run begins."""
         self.notes = Notes()
         self.trace: list[tuple[str, Any]] = []
@@ -55,7 +55,7 @@ class RealTrial(DispatchMode):
         self.hosted: dict[int, torch.UntypedStorage] = {}
         self.device_given = 0
         self.wanted = wanted
-        self.place: Place | None = None
+        self.places: dict[int, Place] = {}
 
     def lies_there(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor stands for one on the device."""
@@ -94,8 +94,8 @@ class RealTrial(DispatchMode):
         if facts.reads:
             self._note_read(tensors[0])
             return
-        if len(self.trace) == self.wanted:
-            self.place = here()
+        if len(self.trace) in self.wanted:
+            self.places[len(self.trace)] = here()
         self.trace.append((facts.name, (plain(args), plain(tuple(kwargs.items())))))
         masks = [index for index in args[1] if is_mask(index)] if facts.indexed else []
         if masks and not (facts.stores and args[2].numel() == 1 and args[2].dim() == 0):

@@ -147,7 +147,7 @@ class Session:
             runs.append(self._run())  # two numbers that are drawn may be the same
         return runs
 
-    def _run(self, first: bool = False, wanted: int = -1) -> Run:
+    def _run(self, first: bool = False, wanted: frozenset[int] = frozenset()) -> Run:
         for left in reversed(range(RETRIES + 1)):
             try:
                 return self._attempt(first, wanted)
@@ -156,7 +156,7 @@ class Session:
                     raise FailedError from error
         raise AssertionError
 
-    def _attempt(self, first: bool, wanted: int) -> Run:
+    def _attempt(self, first: bool, wanted: frozenset[int]) -> Run:
         before = self._walk()
         self._stage.begin(wanted)
         self._noted.append(self._stage.notes)
@@ -200,20 +200,23 @@ class Session:
         for rule, text in {text: (rule, text) for run in runs for rule, text in run.effects}.values():
             notes.add(rule, text, place=line)
         compare.results(notes, earlier.value, last.value, line)
-        index = compare.first_difference(earlier.trace, last.trace)
-        if index is not None:
-            self._stage_difference(notes, earlier, last, index, line)
+        differing = compare.differing(earlier.trace, last.trace)
+        if differing:
+            self._stage_differences(notes, earlier, last, differing, line)
         return notes
 
-    def _stage_difference(self, notes: Notes, earlier: Run, last: Run, index: int, line: Place) -> None:
+    def _stage_differences(
+        self, notes: Notes, earlier: Run, last: Run, differing: list[int], line: Place
+    ) -> None:
         codes = {note.rule.code for note in notes.found.values()}
         if codes & compare.COUNTING:
             return
         explained = bool(codes & compare.EXPLAINING)
         with contextlib.suppress(FailedError):
-            self._run(wanted=index)
-        place = self._stage.place or line
-        compare.traces(notes, earlier.trace, last.trace, index, place, explained)
+            self._run(wanted=frozenset(differing))
+        for index in differing:
+            place = self._stage.places.get(index, line)
+            compare.traces(notes, earlier.trace, last.trace, index, place, explained)
 
     def _line(self) -> Place:
         """Where the callable is defined."""

@@ -32,7 +32,7 @@ from .invented import LARGEST, Inventor, host_copy
 from .known import computed
 from .notes import Notes
 from .operands import plain, replaced, short, shown, tensors_in
-from .places import here
+from .places import Place, here
 from .standins import StandIns
 from .synchronous import why_it_waits
 
@@ -53,8 +53,8 @@ class Trial(DispatchMode):
         notes: What the current run has met.
         trace: Name and plain operands of the operations of the current run.
         building: Tensors are being made for the callable: nothing is noted, and large host tensors are fake.
-        wanted: Position in the trace whose place is to be kept.
-        place: That place.
+        wanted: Positions in the trace whose places are to be kept.
+        places: Those places.
         inside: How deep in PyTorch the call is; 0 in the callable's own code, where devices are ``cuda``.
     """
 
@@ -72,7 +72,7 @@ class Trial(DispatchMode):
         self.made: set[int] = set()
         self.begin()
 
-    def begin(self, wanted: int = -1) -> None:
+    def begin(self, wanted: frozenset[int] = frozenset()) -> None:
         """A new run begins."""
         self.notes = Notes()
         self.trace: list[tuple[str, Any]] = []
@@ -81,7 +81,7 @@ class Trial(DispatchMode):
         self._numbers: set[int] = set()
         self.pinned: set[int] = set()
         self.wanted = wanted
-        self.place: Any = None
+        self.places: dict[int, Place] = {}
         self.inventor.begin()
 
     def __torch_dispatch__(
@@ -214,8 +214,8 @@ class Trial(DispatchMode):
         return out
 
     def _trace(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if len(self.trace) == self.wanted:
-            self.place = here()
+        if len(self.trace) in self.wanted:
+            self.places[len(self.trace)] = here()
         self.trace.append((facts.name, (plain(args), plain(tuple(kwargs.items())))))
 
     def _faked(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

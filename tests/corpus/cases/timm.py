@@ -156,7 +156,16 @@ def naflexvit_of_timm(device):
     return without_gradients(built(device, make)), (rand(device, 1, 3, 32, 32),)
 
 
-@group.library(needs="timm")
+@group.library(
+    wrong=(
+        ("timm/data/mixup.py", "if self.mixup_enabled and np.random.rand() < self.mix_prob:"),
+        ("timm/data/mixup.py", "lam_mix = np.random.beta(self.mixup_alpha, self.mixup_alpha)"),
+        ("timm/data/mixup.py", "x_flipped = x.flip(0).mul_(1. - lam)"),
+        ("timm/data/mixup.py", "x.mul_(lam).add_(x_flipped)"),
+        ("timm/data/mixup.py", "return y1 * lam + y2 * (1. - lam)"),
+    ),
+    needs="timm",
+)
 def mixed_batch(device):
     from timm.data import Mixup
 
@@ -168,7 +177,20 @@ def mixed_batch(device):
     return fn, (rand(device, 4, 3, 8, 8), torch.tensor([0, 1, 2, 3], device=device))
 
 
-@group.library(needs="timm")
+@group.library(
+    ("timm/data/random_erasing.py", "img[:, top:top + h, left:left + w] = _get_pixels("),
+    wrong=(
+        ("timm/data/random_erasing.py", "if random.random() > self.probability:"),
+        (
+            "timm/data/random_erasing.py",
+            "target_area = random.uniform(self.min_area, self.max_area) * area / count",
+        ),
+        ("timm/data/random_erasing.py", "aspect_ratio = math.exp(random.uniform(*self.log_aspect_ratio))"),
+        ("timm/data/random_erasing.py", "top = random.randint(0, img_h - h)"),
+        ("timm/data/random_erasing.py", "left = random.randint(0, img_w - w)"),
+    ),
+    needs="timm",
+)
 def pixels_erased_at_random(device):
     from timm.data.random_erasing import RandomErasing
 
@@ -193,7 +215,14 @@ def average_of_a_model(device):
     return fn, (rand(device, 2, 4),)
 
 
-@group.library(needs="timm")
+@group.library(
+    wrong=(
+        ("timm/optim/lamb.py", "group['step'].add_(1)"),
+        ("timm/optim/lamb.py", "update = (exp_avg / bias_correction1).div_(denom)"),
+        ("timm/optim/lamb.py", "denom = (exp_avg_sq.sqrt() / (bias_correction2 ** 0.5)).add_(eps)"),
+    ),
+    needs="timm",
+)
 def step_of_lamb(device):
     from timm.optim import Lamb
 

@@ -8,6 +8,20 @@ from .models import SIZES, built, tokens, without_gradients
 from .values import rand
 
 group = Group()
+GENERATION = "transformers/generation/utils.py"
+STOPPING = (
+    (GENERATION, "return bool(unfinished_sequences.max() == 0)"),
+    (
+        GENERATION,
+        "encoder_input_ids is not None and encoder_input_ids.dim() == 2 and not (encoder_input_ids < 0).any()",
+    ),
+    (GENERATION, "return torch.tensor(token, device=device, dtype=torch.long)"),
+    (GENERATION, "if eos_token_tensor is not None and torch.isin(eos_token_tensor, pad_token_tensor).any():"),
+    (GENERATION, "if eos_token_tensor is not None and ("),
+    (GENERATION, "if ("),
+)
+CACHE = "transformers/cache_utils.py"
+MIXTRAL = "transformers/models/mixtral/modeling_mixtral.py"
 
 
 def llama(device):
@@ -16,7 +30,9 @@ def llama(device):
     return built(device, lambda: LlamaForCausalLM(LlamaConfig(**SIZES, num_key_value_heads=2)))
 
 
-@group.library()
+@group.library(
+    *STOPPING,
+)
 def tokens_generated(device):
     model = llama(device)
 
@@ -26,7 +42,10 @@ def tokens_generated(device):
     return fn, (tokens(device, 1, 8),)
 
 
-@group.library()
+@group.library(
+    *STOPPING,
+    (CACHE, "self.cumulative_length = self.cumulative_length.to(self.device)"),
+)
 def tokens_generated_with_a_static_cache(device):
     model = llama(device)
 
@@ -55,7 +74,16 @@ def step_with_a_static_cache(device):
     return fn, (tokens(device, 1, 1), torch.tensor([[8]], device=device))
 
 
-@group.library()
+@group.library(
+    wrong=(
+        (CACHE, "self.keys = torch.cat([self.keys, key_states], dim=-2)"),
+        (CACHE, "self.values = torch.cat([self.values, value_states], dim=-2)"),
+        (
+            "transformers/models/llama/modeling_llama.py",
+            "position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_seen_tokens",
+        ),
+    ),
+)
 def step_with_a_cache_that_grows(device):
     from transformers import DynamicCache
 
@@ -64,7 +92,7 @@ def step_with_a_cache_that_grows(device):
 
     def fn(ids):
         with torch.no_grad():
-            return model(ids, past_key_values=cache).logits  # wrong
+            return model(ids, past_key_values=cache).logits
 
     return fn, (tokens(device, 1, 1),)
 
@@ -105,7 +133,16 @@ def mixtral(device, experts):
     return built(device, lambda: MixtralForCausalLM(config))
 
 
-@group.library()
+@group.library(
+    (MIXTRAL, "expert_hit = torch.greater(expert_mask.sum(dim=(-1, -2)), 0).nonzero()"),
+    (MIXTRAL, "if expert_idx == self.num_experts:"),
+    (MIXTRAL, "top_k_pos, token_idx = torch.where(expert_mask[expert_idx])"),
+    (MIXTRAL, "gate, up = nn.functional.linear(current_state, self.gate_up_proj[expert_idx]).chunk(2, dim=-1)"),
+    (
+        MIXTRAL,
+        "current_hidden_states = nn.functional.linear(current_hidden_states, self.down_proj[expert_idx])",
+    ),
+)
 def experts_looped_over(device):
     return without_gradients(mixtral(device, "eager"), use_cache=False), (tokens(device, 1, 8),)
 
@@ -174,7 +211,24 @@ def state_space_model(device):
     return without_gradients(model, use_cache=False), (tokens(device, 1, 6),)
 
 
-@group.library()
+@group.library(
+    (
+        "transformers/models/qwen2_vl/modeling_qwen2_vl.py",
+        "torch.split(tensor, lengths.tolist(), dim=2) for tensor in (query_states, key_states, value_states)",
+    ),
+    (
+        "transformers/vision_utils.py",
+        "seqlens = torch.repeat_interleave(grid_thw[:, 1] * grid_thw[:, 2], grid_thw[:, 0])",
+    ),
+    (
+        "transformers/vision_utils.py",
+        "spatial_merge_size = torch.tensor([spatial_merge_size], device=device).expand(len(grid_thw))",
+    ),
+    (
+        "transformers/vision_utils.py",
+        "for (t, h, w), merge_size in zip(grid_thw.tolist(), spatial_merge_size.tolist()):",
+    ),
+)
 def images_of_several_sizes(device):
     from transformers import Qwen2VLConfig
     from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VisionTransformerPretrainedModel
@@ -195,25 +249,22 @@ def images_of_several_sizes(device):
     return fn, (rand(device, 16, 24), torch.tensor([[1, 4, 4]], device=device))
 
 
-class Euler:
-    """A noise scheduler as diffusers writes them."""
-
-    def __init__(self, steps, device):
-        self.timesteps = torch.linspace(999, 0, steps).to(device)
-        self.sigmas = torch.linspace(1, 0, steps + 1)  # on the host, as diffusers keeps them
-        self.index = None
-
-    def step(self, noise, timestep, sample):
-        if self.index is None:
-            self.index = (self.timesteps == timestep).nonzero().item()
-        sigma, following = self.sigmas[self.index], self.sigmas[self.index + 1]
-        self.index = (self.index + 1) % len(self.timesteps)
-        return sample + (following - sigma) * noise
-
-
 @group
 def scheduler_that_counts_its_steps(device):
-    scheduler = Euler(8, device)
+    class Euler:
+        def __init__(self, steps):
+            self.timesteps = torch.linspace(999, 0, steps).to(device)
+            self.sigmas = torch.linspace(1, 0, steps + 1).to(device)
+            self.index = None
+
+        def step(self, noise, timestep, sample):
+            if self.index is None:
+                self.index = (self.timesteps == timestep).nonzero().item()
+            sigma, following = self.sigmas[self.index], self.sigmas[self.index + 1]  # wrong
+            self.index = (self.index + 1) % len(self.timesteps)  # wrong
+            return sample + (following - sigma) * noise
+
+    scheduler = Euler(8)
 
     def fn(noise, sample):
         return scheduler.step(noise, scheduler.timesteps[0], sample)

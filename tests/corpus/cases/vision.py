@@ -9,6 +9,29 @@ from .values import rand
 group = Group()
 CLASSES = {"weights": None, "weights_backbone": None, "num_classes": 5}
 
+BOXES, DETECTION = "torchvision/ops/boxes.py", "torchvision/models/detection/"
+SUPPRESSED = (BOXES, "return torch.ops.torchvision.nms(boxes, scores, iou_threshold)")
+BY_CLASS = (
+    SUPPRESSED,
+    (BOXES, "offsets = idxs.to(boxes) * (max_coordinate + torch.tensor(1).to(boxes))"),
+)
+RESIZED = (
+    (DETECTION + "transform.py", "mean = torch.as_tensor(self.image_mean, dtype=dtype, device=device)"),
+    (DETECTION + "transform.py", "std = torch.as_tensor(self.image_std, dtype=dtype, device=device)"),
+    (DETECTION + "transform.py", "torch.tensor(s, dtype=torch.float32, device=boxes.device)"),
+    (DETECTION + "transform.py", "/ torch.tensor(s_orig, dtype=torch.float32, device=boxes.device)"),
+)
+DECODED = (
+    (
+        DETECTION + "_utils.py",
+        "c_to_c_h = torch.tensor(0.5, dtype=pred_ctr_y.dtype, device=pred_h.device) * pred_h",
+    ),
+    (
+        DETECTION + "_utils.py",
+        "c_to_c_w = torch.tensor(0.5, dtype=pred_ctr_x.dtype, device=pred_w.device) * pred_w",
+    ),
+)
+
 
 def boxes(device, count=12):
     corners = rand("cpu", count, 2).abs() * 20
@@ -111,7 +134,13 @@ def segmentation_of_torchvision(device):
     return without_gradients(model), (rand(device, 1, 3, 64, 64),)
 
 
-@group.library(needs="torchvision")
+@group.library(
+    (
+        "torchvision/models/optical_flow/raft.py",
+        'delta = torch.stack(torch.meshgrid(di, dj, indexing="ij"), dim=-1).to(centroids_coords.device)',
+    ),
+    needs="torchvision",
+)
 def optical_flow(device):
     from torchvision.models.optical_flow import raft_small
 
@@ -132,18 +161,24 @@ def video_network(device):
     return without_gradients(model), (rand(device, 1, 3, 4, 32, 32),)
 
 
-@group.library(needs="torchvision")
+@group.library(
+    SUPPRESSED,
+    needs="torchvision",
+)
 def boxes_suppressed(device):
     from torchvision.ops import nms
 
     def fn(boxes, scores):
-        keep = nms(boxes, scores, 0.5)  # stops
+        keep = nms(boxes, scores, 0.5)
         return boxes[keep].sum(0)
 
     return fn, (boxes(device), rand(device, 12, seed=1).sigmoid())
 
 
-@group.library(needs="torchvision")
+@group.library(
+    *BY_CLASS,
+    needs="torchvision",
+)
 def boxes_suppressed_by_class(device):
     from torchvision.ops import batched_nms
 
@@ -154,7 +189,10 @@ def boxes_suppressed_by_class(device):
     return fn, (boxes(device), rand(device, 12, seed=1).sigmoid(), labels)
 
 
-@group.library(needs="torchvision")
+@group.library(
+    (BOXES, "keep = torch.where(keep)[0]"),
+    needs="torchvision",
+)
 def small_boxes_removed(device):
     from torchvision.ops import remove_small_boxes
 
@@ -174,7 +212,13 @@ def regions_pooled(device):
     return fn, (rand(device, 1, 4, 16, 16), boxes(device))
 
 
-@group.library(needs="torchvision")
+@group.library(
+    (
+        "torchvision/ops/_utils.py",
+        "intsctk[mask] = (xkis2[mask] - xkis1[mask]) * (ykis2[mask] - ykis1[mask])",
+    ),
+    needs="torchvision",
+)
 def boxes_compared(device):
     from torchvision.ops import clip_boxes_to_image, generalized_box_iou_loss, sigmoid_focal_loss
 
@@ -192,7 +236,16 @@ def boxes_around_masks(device):
     return lambda masks: masks_to_boxes(masks > 0), (rand(device, 3, 8, 8),)
 
 
-@group.library(needs="torchvision")
+@group.library(
+    *BY_CLASS,
+    *RESIZED,
+    *DECODED,
+    (BOXES, "keep = torch.where(keep)[0]"),
+    (DETECTION + "rpn.py", "keep = torch.where(scores >= self.score_thresh)[0]"),
+    (DETECTION + "roi_heads.py", "inds = torch.where(scores > self.score_thresh)[0]"),
+    ("torchvision/ops/poolers.py", "idx_in_level = torch.where(levels == level)[0]"),
+    needs="torchvision",
+)
 def detection_by_regions(device):
     from torchvision.models.detection import fasterrcnn_mobilenet_v3_large_320_fpn
 
@@ -202,7 +255,19 @@ def detection_by_regions(device):
     return without_gradients(model), (scene(device),)
 
 
-@group.library(needs="torchvision")
+@group.library(
+    *BY_CLASS,
+    *RESIZED,
+    *DECODED,
+    (DETECTION + "anchor_utils.py", "default_boxes = default_boxes.to(device)"),
+    (
+        DETECTION + "anchor_utils.py",
+        "x_y_size = torch.tensor([image_size[1], image_size[0]], device=default_boxes.device)",
+    ),
+    (DETECTION + "ssd.py", "score = score[keep_idxs]"),
+    (DETECTION + "ssd.py", "box = boxes[keep_idxs]"),
+    needs="torchvision",
+)
 def detection_of_one_stage(device):
     from torchvision.models.detection import ssdlite320_mobilenet_v3_large
 
@@ -210,7 +275,14 @@ def detection_of_one_stage(device):
     return without_gradients(model), (scene(device),)
 
 
-@group.library(needs="torchvision")
+@group.library(
+    *BY_CLASS,
+    *RESIZED,
+    *DECODED,
+    (DETECTION + "retinanet.py", "scores_per_level = scores_per_level[keep_idxs]"),
+    (DETECTION + "retinanet.py", "topk_idxs = torch.where(keep_idxs)[0]"),
+    needs="torchvision",
+)
 def detection_with_focal_loss(device):
     from torchvision.models.detection import RetinaNet
     from torchvision.models.detection.anchor_utils import AnchorGenerator
@@ -224,7 +296,17 @@ def detection_with_focal_loss(device):
     return without_gradients(built(device, make)), (scene(device),)
 
 
-@group.library(needs="torchvision")
+@group.library(
+    (
+        "torchvision/transforms/v2/functional/_misc.py",
+        "mean = torch.as_tensor(mean, dtype=dtype, device=device)",
+    ),
+    (
+        "torchvision/transforms/v2/functional/_misc.py",
+        "std = torch.as_tensor(std, dtype=dtype, device=device)",
+    ),
+    needs="torchvision",
+)
 def images_normalised(device):
     from torchvision.transforms import v2
 
@@ -232,7 +314,15 @@ def images_normalised(device):
     return lambda x: change(x), (rand(device, 2, 3, 32, 32),)
 
 
-@group.library(needs="torchvision")
+@group.library(
+    wrong=(
+        (
+            "torchvision/transforms/v2/functional/_geometry.py",
+            "return image[..., top:bottom, left:right]",
+        ),
+    ),
+    needs="torchvision",
+)
 def images_cropped_at_random(device):
     from torchvision.transforms import v2
 
@@ -240,7 +330,10 @@ def images_cropped_at_random(device):
     return lambda x: crop(x), (rand(device, 2, 3, 32, 32),)
 
 
-@group.library(needs="torchvision")
+@group.library(
+    wrong=(("torchvision/transforms/v2/functional/_geometry.py", "return image.flip(-1)"),),
+    needs="torchvision",
+)
 def images_flipped_at_random(device):
     from torchvision.transforms import v2
 
