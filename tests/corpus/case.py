@@ -84,6 +84,11 @@ class Case:
         return str(Path(inspect.getfile(inspect.unwrap(self.build))).resolve())
 
     @property
+    def is_taken(self) -> bool:
+        """Whether it is a program of another suite."""
+        return inspect.unwrap(self.build) is not self.build
+
+    @property
     def span(self) -> range:
         """Its lines."""
         lines, first = inspect.getsourcelines(self.build)

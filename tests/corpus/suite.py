@@ -17,7 +17,7 @@ GROUPS = (values, shapes, state, models, transformers, vision, timm, footguns)
 
 def cases() -> list[Case]:
     """Every case whose packages are here."""
-    return [case for case in everything() if _has(case.needs)]
+    return [case for case in everything() if has(case.needs)]
 
 
 def everything() -> list[Case]:
@@ -25,7 +25,8 @@ def everything() -> list[Case]:
     return [case for module in GROUPS for case in module.group.cases]
 
 
-def _has(package: str | None) -> bool:
+def has(package: str | None) -> bool:
+    """Whether a package can be imported."""
     if package in packages.VISION:
         return not packages.missing()
     return package is None or find_spec(package) is not None

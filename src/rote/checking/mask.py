@@ -123,10 +123,10 @@ class Mask(TorchFunctionMode):
     def _meant(self, device: Any) -> Any:
         """The device that the callable means.
 
-        Where all tensors are taken to have been moved, so is a ``torch.device`` that it got from somewhere;
-        the text ``"cpu"`` means the host.
+        Where all tensors are taken to have been moved, so is a ``torch.device`` that it keeps somewhere; the
+        text ``"cpu"`` means the host, and so does a device that the call makes of it.
         """
-        if isinstance(device, torch.device) and device.type == "cpu" and self._trial.standins.adopting:
+        if isinstance(device, torch.device) and self._trial.standins.has_moved(device):
             return self._trial.device
         return to_pretended(device)
 

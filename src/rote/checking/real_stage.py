@@ -226,6 +226,9 @@ class RealStage(Observed):
             )
         return leaves
 
+    def meet(self, snapshot: Snapshot) -> None:
+        """A run begins in this state; devices are as they are."""
+
     def flip_last(self) -> bool:
         """No value is invented here."""
         return False

@@ -159,6 +159,7 @@ class Session:
     def _attempt(self, first: bool, wanted: frozenset[int]) -> Run:
         before = self._walk()
         self._stage.begin(wanted)
+        self._stage.meet(before)
         self._noted.append(self._stage.notes)
         args, kwargs = unflatten(self._spec, iter(self._leaves))
         surroundings = Surroundings(self._spec, self._leaves, self._names)

@@ -43,6 +43,7 @@ class StandIns:
         self._sharing: dict[int, set[int]] = {}
         self._arguments: dict[int, str] = {}
         self._host_arguments: set[int] = set()
+        self._devices: dict[int, torch.device] = {}
 
     # ------------------------------------------------------------------ tensors
 
@@ -148,6 +149,15 @@ class StandIns:
         return tensor.layout is torch.strided and tensor.untyped_storage()._cdata in self._host_arguments
 
     # ------------------------------------------------------------------ state
+
+    def meet(self, snapshot: Snapshot, leaves: list[Any]) -> None:
+        """Remember the devices that the callable reaches: with its tensors, they have moved."""
+        found = [entry.value for entry in snapshot.entries.values()] + leaves
+        self._devices.update((id(each), each) for each in found if isinstance(each, torch.device))
+
+    def has_moved(self, device: Any) -> bool:
+        """Whether a device is the host's and stands for the GPU: one that was there before the call."""
+        return self.adopting and device.type == "cpu" and id(device) in self._devices
 
     def replace_state(self, snapshot: Snapshot) -> None:
         """Put the stand-ins where the callable will look for its tensors."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any
 
@@ -67,7 +68,7 @@ class _Met(BaseException):
 
 
 def taken(footgun: Footgun) -> Case:
-    """The callable of a program, with the arguments of the first call."""
+    """The callable of a program, with the arguments of its second call: in many, those of the first are zeros."""
 
     @functools.wraps(footgun.program)
     def build(device: Any) -> Built:
@@ -75,16 +76,18 @@ def taken(footgun: Footgun) -> Case:
 
         def wrap(fn: Any) -> Any:
             def call(*args: Any, **kwargs: Any) -> Any:
+                if not met:
+                    met.append(fn)
+                    return fn(*args, **kwargs)
                 met.append((functools.partial(fn, **kwargs) if kwargs else fn, args))
                 raise _Met
 
             return call
 
-        try:
-            next(footgun.program(wrap, torch.device(device)))
-        except _Met:
-            pass
-        return met[0]
+        with contextlib.suppress(_Met), contextlib.closing(footgun.program(wrap, torch.device(device))) as items:
+            for _ in items:
+                pass
+        return met[-1]
 
     return Case(build)
 

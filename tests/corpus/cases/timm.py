@@ -228,14 +228,14 @@ def step_of_lamb(device):
 
     torch.manual_seed(0)
     model = torch.nn.Linear(4, 4).to(device)
-    optimizer = Lamb(model.parameters(), lr=0.01)
+    optimizer = Lamb(model.parameters(), lr=0.1)
 
     def fn(x):
         optimizer.zero_grad(set_to_none=False)
         loss = model(x).square().mean()
         loss.backward()
         optimizer.step()
-        return loss.detach()
+        return loss.detach(), model.weight * 1
 
     return fn, (rand(device, 8, 4),)
 

@@ -89,6 +89,8 @@ def step_with_a_cache_that_grows(device):
 
     model = llama(device)
     cache = DynamicCache(config=model.config)
+    with torch.no_grad():
+        model(tokens(device, 1, 8), past_key_values=cache)
 
     def fn(ids):
         with torch.no_grad():
@@ -254,7 +256,7 @@ def scheduler_that_counts_its_steps(device):
     class Euler:
         def __init__(self, steps):
             self.timesteps = torch.linspace(999, 0, steps).to(device)
-            self.sigmas = torch.linspace(1, 0, steps + 1).to(device)
+            self.sigmas = torch.linspace(1, 0, steps + 1).square().to(device)
             self.index = None
 
         def step(self, noise, timestep, sample):
@@ -274,14 +276,14 @@ def scheduler_that_counts_its_steps(device):
 
 @group
 def scheduler_asked_where_it_is(device):
-    timesteps = torch.linspace(999, 0, 8).to(device)
+    timesteps = torch.linspace(999, 0, 8).long().to(device)
     sigmas = torch.linspace(1, 0, 9).to(device)
 
     def fn(noise, timestep, sample):
         index = (timesteps == timestep).nonzero()[0].item()  # stops
         return sample + (sigmas[index + 1] - sigmas[index]) * noise
 
-    return fn, (rand(device, 1, 4), torch.tensor(999.0, device=device), rand(device, 1, 4, seed=1))
+    return fn, (rand(device, 1, 4), torch.tensor(999, device=device), rand(device, 1, 4, seed=1))
 
 
 @group

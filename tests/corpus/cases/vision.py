@@ -10,6 +10,7 @@ group = Group()
 CLASSES = {"weights": None, "weights_backbone": None, "num_classes": 5}
 
 BOXES, DETECTION = "torchvision/ops/boxes.py", "torchvision/models/detection/"
+RAFT = "torchvision/models/optical_flow/raft.py"
 SUPPRESSED = (BOXES, "return torch.ops.torchvision.nms(boxes, scores, iou_threshold)")
 BY_CLASS = (
     SUPPRESSED,
@@ -135,8 +136,10 @@ def segmentation_of_torchvision(device):
 
 
 @group.library(
+    (RAFT, "coords0 = make_coords_grid(batch_size, h // 8, w // 8).to(fmap1.device)"),
+    (RAFT, "coords1 = make_coords_grid(batch_size, h // 8, w // 8).to(fmap1.device)"),
     (
-        "torchvision/models/optical_flow/raft.py",
+        RAFT,
         'delta = torch.stack(torch.meshgrid(di, dj, indexing="ij"), dim=-1).to(centroids_coords.device)',
     ),
     needs="torchvision",
@@ -291,7 +294,7 @@ def detection_with_focal_loss(device):
         backbone = torch.nn.Conv2d(3, 16, 3, 8, 1)
         backbone.out_channels = 16
         anchors = AnchorGenerator(((8, 16),), ((1.0,),))
-        return RetinaNet(backbone, 5, min_size=64, max_size=96, anchor_generator=anchors)
+        return RetinaNet(backbone, 5, min_size=64, max_size=96, anchor_generator=anchors, score_thresh=0.0)
 
     return without_gradients(built(device, make)), (scene(device),)
 

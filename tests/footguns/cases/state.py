@@ -573,7 +573,7 @@ def window_of_the_last_inputs(wrap: Wrap, device: torch.device) -> Items:
 
     def fn(x):
         window.append(x * 1)  # RT201 wrong
-        return torch.stack(list(window)).mean(0)  # wrong
+        return torch.stack(list(window)).mean(0)
 
     g = wrap(fn)
     for i in range(12):
