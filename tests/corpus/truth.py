@@ -4,9 +4,10 @@ Every case is captured by hand, as the documentation of ``torch.cuda.graph`` say
 stream, one capture, then replays with new inputs copied in. Each has a process of its own, since a capture
 that fails may leave the process broken. The results of replays are compared with those of the plain callable.
 
-A capture stops at the first line that cannot be in it. The others are found by asking PyTorch to tell of every
-synchronizing operation of a plain call (``torch.cuda.set_sync_debug_mode``), while the callable is told that a
-stream is capturing: a line that waits and has no label contradicts. Operators of other packages do not tell.
+A capture stops at the first line that cannot be in it. The others are found by asking PyTorch to tell of
+every synchronizing operation of a plain call (``torch.cuda.set_sync_debug_mode``), while the callable is told
+that a stream is capturing: a line that waits and has no label contradicts. Operators of other packages do not
+tell.
 """
 
 from __future__ import annotations
@@ -59,12 +60,16 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.corpus.truth", description=__doc__)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--only", default="", help="groups, separated by commas")
     options = parser.parse_args(argv)
-    everything = cases()
+    numbers = [
+        n for n, case in enumerate(cases()) if not options.only or case.group in options.only.split(",")
+    ]
+    everything = [cases()[n] for n in numbers]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(AHEAD))
     with ProcessPoolExecutor(options.workers, mp_context=context, max_tasks_per_child=1) as pool:
-        truths = list(pool.map(_captured, range(len(everything))))
+        truths = list(pool.map(_captured, numbers))
     wrong = [
         (case, truth, said)
         for case, truth in zip(everything, truths, strict=True)
@@ -79,7 +84,9 @@ def main(argv: list[str] | None = None) -> int:
         about = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
         options.json.write_text(json.dumps({**about, "cases": rows}, indent=1) + "\n")
     seen, stopping = (sum(part) for part in zip(*map(_confirmed, everything, truths), strict=True))
-    print(f"{len(everything)} cases, {len(wrong)} labels contradicted; {seen} of {stopping} that stop seen to wait")
+    print(
+        f"{len(everything)} cases, {len(wrong)} labels contradicted; {seen} of {stopping} that stop seen to wait"
+    )
     return 1 if wrong else 0
 
 
@@ -99,7 +106,9 @@ def contradiction(case: Case, truth: Truth) -> str | None:
 
 def _stopping(case: Case) -> set[tuple[str, str]]:
     lines = Path(case.file).read_text().splitlines()
-    own = {(Path(case.file).name, lines[at - 1].strip()) for at, label in case.labels().items() if label == STOPS}
+    own = {
+        (Path(case.file).name, lines[at - 1].strip()) for at, label in case.labels().items() if label == STOPS
+    }
     return own | {(each.file, each.source) for each in case.labels_elsewhere() if each.label == STOPS}
 
 

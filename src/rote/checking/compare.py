@@ -66,7 +66,9 @@ def state(notes: Notes, before: Snapshot, after: Snapshot, codes: Iterable[CodeT
         text = f"{difference.name} is changed by every call, and by no replay"
         severity = None
         if difference.name in made_anew:
-            text = f"{difference.name} is made anew with the same content by every call, which rote runs eagerly"
+            text = (
+                f"{difference.name} is made anew with the same content by every call, which rote runs eagerly"
+            )
             severity = Severity.SPEED
         evidence = _shown(difference)
         notes.add(rules.STATE_CHANGES, text, evidence=evidence, severity=severity, place=_place(site, line))

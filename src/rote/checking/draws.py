@@ -18,7 +18,8 @@ _PYTHON = (
 )  # fmt: skip
 _NUMPY = (
     "rand", "randn", "random", "random_sample", "randint", "uniform", "normal", "standard_normal", "choice",
-    "permutation", "shuffle", "beta", "binomial", "exponential", "gamma", "poisson", "dirichlet", "multinomial",
+    "permutation", "shuffle", "beta", "binomial", "exponential", "gamma", "poisson", "dirichlet",
+    "multinomial",
 )  # fmt: skip
 
 

@@ -1,9 +1,9 @@
 """Operations whose operands are known and small: what they really return.
 
-The callable's integers (positions, lengths, grids, tokens) often decide about shapes: a number of rows that is
-found by ``nonzero`` or read by ``tolist``. Where all operands of an operation are small and their values are
-known, it is computed on the host beside the fake one, so that the check goes on with the true shape and the
-true number. Arithmetic on floating-point numbers is left out: what comes of it stays invented, whatever its
+The callable's integers (positions, lengths, grids, tokens) often decide about shapes: a number of rows that
+is found by ``nonzero`` or read by ``tolist``. Where all operands of an operation are small and their values
+are known, it is computed on the host beside the fake one, so that the check goes on with the true shape and
+the true number. Arithmetic on floating-point numbers is left out: what comes of it stays invented, whatever its
 size, so that a loop which waits for a residual ends and a sound program's checks pass.
 """
 
@@ -24,7 +24,8 @@ SMALL = 256
 _aten = torch.ops.aten
 _MOVING = frozenset({
     "eq", "ne", "lt", "le", "gt", "ge", "isin", "index", "index_select", "gather", "cat", "stack", "clone",
-    "_to_copy", "where", "nonzero", "argwhere", "masked_select", "sort", "argsort", "topk", "argmax", "argmin",
+    "_to_copy", "where", "nonzero", "argwhere", "masked_select", "sort", "argsort", "topk", "argmax",
+    "argmin",
     "view", "_unsafe_view", "reshape", "select", "slice", "unsqueeze", "squeeze", "expand", "permute",
     "transpose", "t", "detach", "alias", "unbind", "split", "split_with_sizes", "narrow", "flip", "repeat",
 })  # fmt: skip

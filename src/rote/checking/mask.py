@@ -177,7 +177,9 @@ class Mask(TorchFunctionMode):
             if self._lies_there(data):
                 self._note(rules.HOST_READ, "the host reads a tensor, which waits for the device", data)
             return self._trial.read_value(data)
-        if type(data) in (list, tuple) and any(isinstance(item, (torch.Tensor, list, tuple)) for item in data):
+        if type(data) in (list, tuple) and any(
+            isinstance(item, (torch.Tensor, list, tuple)) for item in data
+        ):
             return [self._read(item) for item in data]
         return data
 

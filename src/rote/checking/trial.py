@@ -246,9 +246,7 @@ class Trial(DispatchMode):
         self.standins.know_value(made, value)
         return made
 
-    def _know(
-        self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
-    ) -> None:
+    def _know(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         parts = tensors_in((out,), {})
         true = computed(
             facts, func, args, kwargs, self.standins.value_of, sum(part.numel() for part in parts)

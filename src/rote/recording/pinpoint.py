@@ -30,9 +30,7 @@ def line_that_changes(name: str, codes: Iterable[CodeType]) -> Site | None:
     """
     for wanted in reversed(_parts(_LENGTH.sub("", name))):
         for code in codes:
-            site = _store(code, wanted) or (
-                _subscript(code, wanted) if "[" in name or "(" in name else None
-            )
+            site = _store(code, wanted) or (_subscript(code, wanted) if "[" in name or "(" in name else None)
             if site is not None:
                 return site
     return None

@@ -1,4 +1,4 @@
-"""Programs of the footgun suite whose hazard is in the callable; the labels stand beside their lines there."""
+"""Programs of the footgun suite whose hazard is in the callable, with the labels beside their lines there."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class _Met(BaseException):
 
 
 def taken(footgun: Footgun) -> Case:
-    """The callable of a program, with the arguments of its second call: in many, those of the first are zeros."""
+    """The callable of a program and the arguments of its second call: those of the first are often zeros."""
 
     @functools.wraps(footgun.program)
     def build(device: Any) -> Built:
@@ -84,7 +84,10 @@ def taken(footgun: Footgun) -> Case:
 
             return call
 
-        with contextlib.suppress(_Met), contextlib.closing(footgun.program(wrap, torch.device(device))) as items:
+        with (
+            contextlib.suppress(_Met),
+            contextlib.closing(footgun.program(wrap, torch.device(device))) as items,
+        ):
             for _ in items:
                 pass
         return met[-1]

@@ -13,7 +13,8 @@ STOPPING = (
     (GENERATION, "return bool(unfinished_sequences.max() == 0)"),
     (
         GENERATION,
-        "encoder_input_ids is not None and encoder_input_ids.dim() == 2 and not (encoder_input_ids < 0).any()",
+        "encoder_input_ids is not None and encoder_input_ids.dim() == 2 "
+        "and not (encoder_input_ids < 0).any()",
     ),
     (GENERATION, "return torch.tensor(token, device=device, dtype=torch.long)"),
     (GENERATION, "if eos_token_tensor is not None and torch.isin(eos_token_tensor, pad_token_tensor).any():"),
@@ -80,7 +81,8 @@ def step_with_a_static_cache(device):
         (CACHE, "self.values = torch.cat([self.values, value_states], dim=-2)"),
         (
             "transformers/models/llama/modeling_llama.py",
-            "position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_seen_tokens",
+            "position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) "
+            "+ past_seen_tokens",
         ),
     ),
 )
@@ -139,7 +141,10 @@ def mixtral(device, experts):
     (MIXTRAL, "expert_hit = torch.greater(expert_mask.sum(dim=(-1, -2)), 0).nonzero()"),
     (MIXTRAL, "if expert_idx == self.num_experts:"),
     (MIXTRAL, "top_k_pos, token_idx = torch.where(expert_mask[expert_idx])"),
-    (MIXTRAL, "gate, up = nn.functional.linear(current_state, self.gate_up_proj[expert_idx]).chunk(2, dim=-1)"),
+    (
+        MIXTRAL,
+        "gate, up = nn.functional.linear(current_state, self.gate_up_proj[expert_idx]).chunk(2, dim=-1)",
+    ),
     (
         MIXTRAL,
         "current_hidden_states = nn.functional.linear(current_hidden_states, self.down_proj[expert_idx])",

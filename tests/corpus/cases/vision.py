@@ -252,9 +252,7 @@ def boxes_around_masks(device):
 def detection_by_regions(device):
     from torchvision.models.detection import fasterrcnn_mobilenet_v3_large_320_fpn
 
-    model = built(
-        device, lambda: fasterrcnn_mobilenet_v3_large_320_fpn(**CLASSES, min_size=64, max_size=96)
-    )
+    model = built(device, lambda: fasterrcnn_mobilenet_v3_large_320_fpn(**CLASSES, min_size=64, max_size=96))
     return without_gradients(model), (scene(device),)
 
 
