@@ -84,9 +84,8 @@ def main(argv: list[str] | None = None) -> int:
         about = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
         options.json.write_text(json.dumps({**about, "cases": rows}, indent=1) + "\n")
     seen, stopping = (sum(part) for part in zip(*map(_confirmed, everything, truths), strict=True))
-    print(
-        f"{len(everything)} cases, {len(wrong)} labels contradicted; {seen} of {stopping} that stop seen to wait"
-    )
+    counts = f"{seen} of {stopping} lines that stop were seen to wait"
+    print(f"{len(everything)} cases, {len(wrong)} labels contradicted; {counts}")
     return 1 if wrong else 0
 
 

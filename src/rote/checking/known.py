@@ -3,13 +3,14 @@
 The callable's integers (positions, lengths, grids, tokens) often decide about shapes: a number of rows that
 is found by ``nonzero`` or read by ``tolist``. Where all operands of an operation are small and their values
 are known, it is computed on the host beside the fake one, so that the check goes on with the true shape and
-the true number. Arithmetic on floating-point numbers is left out: what comes of it stays invented, whatever its
-size, so that a loop which waits for a residual ends and a sound program's checks pass.
+the true number. Arithmetic on floating-point numbers is left out: what comes of it stays invented, whatever
+its size, so that a loop which waits for a residual ends and a sound program's checks pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -34,6 +35,15 @@ _MADE = frozenset({"arange", "full", "zeros", "ones", "scalar_tensor", "eye", "l
 """Operations that make a tensor of nothing, with values."""
 
 
+def may_be_known(
+    facts: Facts, tensors: list[torch.Tensor], value_of: Callable[[torch.Tensor], torch.Tensor | None]
+) -> bool:
+    """Whether it is worth while to try; a quick answer, since every operation of a check asks."""
+    if facts.written or facts.seeded:
+        return False
+    return _value(tensors[0], value_of) is not None if tensors else _packet(facts.name) in _MADE
+
+
 def computed(
     facts: Facts,
     func: Any,
@@ -52,7 +62,7 @@ def computed(
         value_of: The values of a fake tensor, if they are known.
         made: Elements of what it returns, if that is known already.
     """
-    name = facts.name.partition("::")[2].partition(".")[0]
+    name = _packet(facts.name)
     tensors = tensors_in(args, kwargs)
     if facts.written or facts.seeded or made > SMALL or not (tensors or name in _MADE):
         return None
@@ -72,6 +82,11 @@ def computed(
         return func(*operands, **options)
     except Exception:  # what it raises, it raises on fake tensors as well
         return None
+
+
+@cache
+def _packet(name: str) -> str:
+    return name.partition("::")[2].partition(".")[0]
 
 
 def _value(tensor: torch.Tensor, value_of: Callable[[torch.Tensor], torch.Tensor | None]) -> Any:

@@ -29,7 +29,7 @@ from ..signature.modes import DispatchMode
 from .compat import PRETENDED, FakeTensor, depends_on_data, lacks_fake
 from .dynamic import is_mask, largest, of_host_kernel, without_masks
 from .invented import LARGEST, Inventor, host_copy
-from .known import computed
+from .known import computed, may_be_known
 from .notes import Notes
 from .operands import plain, replaced, short, shown, tensors_in
 from .places import Place, here
@@ -207,7 +207,8 @@ class Trial(DispatchMode):
             shapes = ", ".join(shown(tensor) for tensor in tensors[:2])
             self.notes.add(rules.REFUSED, text, evidence=shapes, severity=Severity.STOPS)
         out = self._faked(facts, func, args, kwargs)
-        self._know(facts, func, args, kwargs, out)
+        if may_be_known(facts, tensors, self.standins.value_of):
+            self._know(facts, func, args, kwargs, out)
         self.inventor.meet(facts.name, tensors, out)
         if func is _aten.scalar_tensor.default:
             self._numbers.add(out.untyped_storage()._cdata)
@@ -247,10 +248,10 @@ class Trial(DispatchMode):
         return made
 
     def _know(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        """Remember the values of what an operation returns, if they can be known."""
         parts = tensors_in((out,), {})
-        true = computed(
-            facts, func, args, kwargs, self.standins.value_of, sum(part.numel() for part in parts)
-        )
+        made = sum(part.numel() for part in parts)
+        true = computed(facts, func, args, kwargs, self.standins.value_of, made)
         for part, value in zip(parts, tensors_in((true,), {}), strict=False):
             self.standins.know_value(part, value)
 
