@@ -14,6 +14,7 @@ import importlib.util
 import io
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,13 @@ class Fixture:
     def scan(self) -> list[Finding]:
         return scan([self.path])
 
+    def made(self, device: torch.device) -> Any:
+        """Run the program; what it returned."""
+        skip_without(self.needs)
+        with _loaded(self.path) as module:
+            torch.manual_seed(0)
+            return module.program(device)
+
     def run(self, device: torch.device) -> list[str]:
         """Run the program; what was told about it, one text each, without what changes from run to run."""
         skip_without(self.needs)
@@ -64,6 +72,13 @@ class Fixture:
 
 @functools.cache
 def _run(path: Path, device: torch.device) -> list[str]:
+    with _loaded(path) as module:
+        torch.manual_seed(0)
+        return told(module.program(device))
+
+
+@contextlib.contextmanager
+def _loaded(path: Path) -> Iterator[Any]:
     name = f"tests.hazards.fixtures.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -72,8 +87,7 @@ def _run(path: Path, device: torch.device) -> list[str]:
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             spec.loader.exec_module(module)
-            torch.manual_seed(0)
-            return told(module.program(device))
+            yield module
     finally:
         del sys.modules[name]
 
