@@ -65,7 +65,7 @@ def _declare() -> None:
     align: Any = importlib.import_module("torchvision.ops.roi_align")
     align._has_ops = lambda: True
     library.impl("nms", _nms, "CPU")
-    library.impl("roi_align", align._roi_align, "CPU")
+    library.impl("roi_align", align._roi_align.__wrapped__, "CPU")  # not compiled
     torch.library.register_fake(
         "torchvision::roi_align",
         lambda x, rois, scale, height, width, ratio, aligned: x.new_empty(
