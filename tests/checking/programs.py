@@ -661,3 +661,141 @@ def a_position_that_is_searched():
         return x * timesteps[position]
 
     return fn, torch.randn(3), torch.tensor(999.0)
+
+
+@program
+def memory_that_was_pinned_is_given_to_another_tensor():
+    def fn(x):
+        many = [torch.ones(3).pin_memory() for _ in range(64)]  # RT182
+        del many
+        return x + torch.ones(3).to("cuda", non_blocking=True)  # RT125
+
+    return fn, torch.randn(3)
+
+
+@program
+def memory_of_a_number_is_given_to_another_tensor():
+    def fn(x):
+        y = x.clone()
+        positive = y > 0
+        for _ in range(8):
+            y[positive] = 3.0
+        y[positive] = y.sum().reshape(1)  # RT111
+        return y
+
+    return fn, torch.randn(3)
+
+
+@on_real_tensors
+def an_operation_that_raises_and_is_caught():
+    def fn(x):
+        try:
+            return x.view(5) * 2  # RT209
+        except RuntimeError:
+            return x.sum() * 3
+
+    return fn, torch.randn(4)
+
+
+@on_real_tensors
+def a_list_of_the_arguments_is_returned():
+    def fn(x, states, pair):  # RT505
+        return x + 1, states, pair
+
+    return fn, torch.randn(4), [torch.randn(4)], (torch.randn(4),)
+
+
+@on_real_tensors
+def a_list_that_is_kept_is_returned():
+    states = [torch.zeros(4)]
+
+    def fn(x):  # RT505
+        states[0].add_(x)
+        return states
+
+    return fn, torch.randn(4)
+
+
+@on_real_tensors
+def a_new_list_of_what_is_kept_is_returned():
+    states = [torch.zeros(4)]
+
+    def fn(x, given):
+        states[0].add_(x)
+        return list(states), list(given)
+
+    return fn, torch.randn(4), [torch.randn(4)]
+
+
+@on_real_tensors
+def an_argument_that_is_emptied():
+    def fn(given):  # RT207
+        return given.pop("x") + 1
+
+    return fn, {"x": torch.randn(4), "y": torch.randn(4)}
+
+
+@on_real_tensors
+def defaults_that_are_changed():
+    def fn(x, seen={}, *, more=[]):  # noqa: B006
+        seen[len(seen)] = 1  # RT215
+        more.append(2)  # RT215
+        return x * 2
+
+    return fn, torch.randn(4)
+
+
+@on_real_tensors
+def a_default_that_keeps_a_tensor():
+    def fn(x, keep=[]):  # noqa: B006
+        keep.append(x * 2)  # RT215
+        return x + 1
+
+    return fn, torch.randn(4)
+
+
+@on_real_tensors
+def a_default_that_is_only_read():
+    def fn(x, weights=[1.0, 2.0]):  # noqa: B006
+        return x * weights[0] + weights[1]
+
+    return fn, torch.randn(4)
+
+
+@on_real_tensors
+def an_iterator_in_an_attribute():
+    class Scheduled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.factors = iter([1.0] * 100)
+            self.tables = {"a": (n for n in range(100))}
+
+        def forward(self, x):
+            factor = next(self.factors)  # RT201
+            for _ in self.tables["a"]:  # RT201
+                break
+            return x * factor
+
+    return Scheduled(), torch.randn(4)
+
+
+@on_real_tensors
+def iterators_of_the_call_itself():
+    values = [1.0, 2.0]
+    unused = iter(values)
+
+    def fn(x):
+        for number, (a, b) in enumerate(zip(values, reversed(values), strict=True)):
+            x = x * a + b + number
+        return x if unused is not None else x + next(iter(values))
+
+    return fn, torch.randn(4)
+
+
+@on_real_tensors
+def an_iterator_among_the_arguments():
+    def fn(x, batches):  # RT201
+        for _ in batches:
+            return x * 2
+
+    return fn, torch.randn(4), iter([1] * 50)

@@ -9,10 +9,11 @@ def rote(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments):
-        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    def run(*arguments, input=None):
+        return CliRunner().invoke(app, [str(argument) for argument in arguments], input=input)
 
     def write(name, text):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
         return tmp_path / name
 

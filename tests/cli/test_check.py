@@ -100,6 +100,50 @@ def test_static(rote):
     assert rote("check", ".", "--static").exit_code == 0
 
 
+TWO = """\
+import torch
+
+def fn(x, read):
+    y = x.sum().item() if read else 2  # rote: ignore[RT101]
+    return x * y
+
+def reading():
+    return fn, (torch.ones(3), True)
+
+def plain():
+    return fn, (torch.ones(3), False)
+"""
+
+
+def test_a_comment_that_silences_nothing_is_told_and_is_no_error(rote):
+    rote.write("two.py", TWO)
+    done = rote("check", "two.py:plain", "--json", "found.json")
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines()[0] == (
+        "two.py:4:40: note: ignore[RT101] silences nothing, in this call at least"
+    )
+    assert len(json.loads((rote.folder / "found.json").read_text())["remarks"]) == 1
+    for targets in (["two.py:reading"], ["two.py:plain", "two.py:reading"]):  # one of them makes use of it
+        assert "note:" not in rote("check", *targets).output
+    rote.write("two.py", TWO.replace(".item()", ".mean()"))
+    done = rote("check", "two.py", "--static")
+    assert done.exit_code == 0 and "two.py:4:40: note: ignore[RT101] silences nothing that" in done.output
+
+
+def test_an_entry_of_a_baseline_that_silences_nothing_is_told(rote, policy):
+    rote("check", "policy.py:build", "--baseline", "known.json", "--write-baseline")
+    policy.write_text(policy.read_text().replace("self.scale", "scale"))
+    for arguments, status in ((["policy.py:build"], 0), (["--static", "policy.py"], 1)):  # it reads all of it
+        done = rote("check", *arguments, "--baseline", "known.json")
+        assert done.exit_code == status
+        assert (
+            ": note: the entry for RT212 in policy.py silences nothing: its source line is gone"
+            in done.output
+        )
+    done = rote("check", "policy.py:build", "--baseline", "known.json", "--write-baseline")
+    assert "note:" not in done.output
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import threading
 
 import pytest
@@ -9,6 +10,9 @@ import torch
 from torch import nn
 
 import rote
+from rote.backends.cuda.session import CudaSession
+from rote.backends.host.session import HostSession
+from rote.base.errors import CaptureError
 from rote.testing import compare, count_recordings
 
 WARM = rote.Options().warmup + 1
@@ -187,6 +191,69 @@ def test_exceptions_the_callable_handles(device):
     g = compare(fn, [(torch.randn(2, 3, device=device),) for _ in range(8)])
     assert g.report().replayed + g.report().eager == 8
     everything_works(device)
+
+
+def failed(g):
+    """What the report and the findings say of a capture that failed: the same, in the same words."""
+    (why,) = [each for each in g.report().reasons if each.code == "RT132"]
+    (found,) = [each for each in g.findings() if each.code == "RT132"]
+    assert found.message == why.message and str(found.where) == why.where and found.remedy == why.remedy
+    assert f"{why.code} at {why.where}, " in g.explain() and why.message in g.explain()
+    return found
+
+
+def test_a_segment_that_is_refused_names_operation_and_line(device, monkeypatch, where):
+    """Whatever the device says at its end, which is the same for all of them."""
+    session = HostSession if device.type == "cpu" else CudaSession
+
+    def end(self):
+        self.abort()
+        raise CaptureError("the segment was refused: CUDA error: operation failed due to a previous error")
+
+    def fn(x):
+        y = x * 2
+        return y.exp() + 1
+
+    g = rote.graph(fn)
+    for call in range(WARM + 3):
+        if call == WARM - 1:
+            monkeypatch.setattr(session, "end", end)
+        assert torch.equal(g(torch.ones(2, device=device)), fn(torch.ones(2, device=device)))
+    found = failed(g)
+    assert found.message == (
+        "the segment was refused: CUDA error: operation failed due to a previous error; "
+        "the last operation captured was aten::add.Tensor"
+    )
+    assert str(found.where) == where(fn, "y.exp() + 1") and found.source == "return y.exp() + 1"
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        ("torch.cuda.synchronize()", "torch.cuda.synchronize() raised "),
+        ("event.synchronize()", "Event.synchronize() raised "),
+        ("torch.cuda.current_stream().synchronize()", "Stream.synchronize() raised "),
+        ("torch._C._cuda_synchronize()", "torch._C._cuda_synchronize() raised "),
+    ],
+)
+def test_a_call_that_cuda_refuses_is_named_with_its_line(call, said):
+    event = torch.cuda.Event()
+    event.record()
+    lines = ["def fn(x):", "    y = x * 2", f"    {call}", "    return y + 1"]
+    file = f"<{call}>"
+    linecache.cache[file] = (0, None, [line + "\n" for line in lines], file)
+    space = {"torch": torch, "event": event}
+    exec(compile("\n".join(lines), file, "exec"), space)
+    g = rote.graph(space["fn"])
+    for _ in range(WARM + 2):
+        assert g(torch.ones(2, device="cuda")).tolist() == [3.0, 3.0]
+    found = failed(g)
+    assert said in found.message and "the last operation captured was aten::mul.Tensor" in found.message
+    assert "captur" in found.message and "\n" not in found.message
+    assert (found.where.line, found.source) == (3, call)
+    everything_works(torch.device("cuda"))
 
 
 @pytest.mark.cuda

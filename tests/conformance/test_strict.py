@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -21,7 +23,10 @@ def refused(g, *args):
     """The text of the refusal; the call counted as one, and the report says why."""
     with pytest.raises(NotReplayedError) as caught:
         g(*args)
-    return str(caught.value)
+    text, found = str(caught.value), caught.value.findings
+    assert found and found == g.findings(), (text, found)
+    assert set(re.findall(r"\bRT\d{3}\b", text)) <= {each.code for each in found}, (text, found)
+    return text
 
 
 def test_the_warm_up_may_run_and_replays_pass(device):

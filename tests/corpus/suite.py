@@ -10,9 +10,9 @@ import torch
 from tests import packages
 
 from .case import Case
-from .cases import footguns, models, shapes, state, timm, transformers, values, vision
+from .cases import footguns, kept, models, shapes, state, timm, transformers, values, vision
 
-GROUPS = (values, shapes, state, models, transformers, vision, timm, footguns)
+GROUPS = (values, shapes, state, kept, models, transformers, vision, timm, footguns)
 
 
 def cases() -> list[Case]:

@@ -11,11 +11,13 @@ import torch
 import rote
 from rote.base.errors import MisuseError
 from rote.base.location import Site
+from rote.checking.check import check_work
 from rote.front.report import IslandReport, ReasonReport, RecordingReport, Report
 from rote.hazards import baseline
 from rote.hazards.finding import Finding, Severity
 from rote.hazards.findings import Findings, HazardError
-from rote.hazards.ignores import ignored_codes, without_ignored
+from rote.hazards.ignores import ignored_codes, remarks_of_scan, without_ignored
+from rote.hazards.scan import scan_text
 
 
 def finding(code="RT101", line=3, severity=Severity.STOPS, file="a.py", **changes):
@@ -37,8 +39,9 @@ def test_levels():
     speed.raise_if("error")
     speed.raise_if("island")
     assert speed.ok
-    with pytest.raises(HazardError, match=r"act cannot be captured as it is:\na.py:3:5: RT101"):
+    with pytest.raises(HazardError, match=r"act cannot be captured as it is:\na.py:3:5: RT101") as caught:
         speed.raise_if("speed")
+    assert caught.value.findings == speed and speed.ok and caught.value.findings.ok
     with pytest.raises(ValueError, match="level is 'fatal'; it can be 'error', 'island'"):
         speed.raise_if("fatal")
     early = Findings(incomplete="it hung")
@@ -100,6 +103,79 @@ def test_a_comment_silences_its_codes_only(tmp_path):
     assert without_ignored(found) == found[1:]
 
 
+COMMENTS = """\
+# rote: ignore[RT101]
+import torch
+
+def fn(x, deep=False):
+    y = x * x.sum().item()  # rote: ignore[RT101, rt111]
+    if deep:
+        y = y * 2  # rote: ignore[RT101]
+    y = y + 1  # rote: ignore[RT205]
+    y = y + 1  # rote: ignore[RT999]
+    y = y + 1  # rote: ignore
+    y = y + 1  # rote: ignore[RT306]
+    y = y + 1  # rote: ignore[RT213, RT104]
+    return y, "# rote: ignore[RT101]"
+"""
+MISTAKES = {
+    (9, "ignore[RT999] silences nothing: there is no rule RT999"),
+    (10, "this comment names no rule, as ignore[RT101] does, and silences nothing"),
+    (11, "ignore[RT306] silences nothing: only the runtime gives this reason, to g.explain()"),
+}
+ALONE = (1, "ignore[RT101] silences nothing: it has to stand in the line that it is for")
+NOT_SEEN = "silences nothing that the source scan sees; rote check TARGET may need it, --static does not"
+
+
+def test_comments_that_the_source_scan_makes_no_use_of():
+    told = remarks_of_scan(COMMENTS, "a.py", scan_text(COMMENTS, "a.py"))
+    found = {(each.where.line, each.message) for each in told}
+    assert found == MISTAKES | {
+        ALONE,
+        (5, f"ignore[RT111] {NOT_SEEN}"),
+        (7, f"ignore[RT101] {NOT_SEEN}"),
+        (12, f"ignore[RT104] {NOT_SEEN}"),
+        (12, "ignore[RT213] silences nothing that the source scan sees"),
+    }, found  # RT205 is the trial's alone
+    assert str(told[0]) == f"a.py:1:1: note: {ALONE[1]}"
+    assert remarks_of_scan(COMMENTS + "    (", "a.py", [])  # as far as it is Python
+
+
+def test_comments_that_a_trial_makes_no_use_of(tmp_path):
+    path = tmp_path / "commented.py"
+    path.write_text(COMMENTS)
+    space = {}
+    exec(compile(COMMENTS, str(path), "exec"), space)
+    findings = rote.check(space["fn"], torch.ones(3))
+    found = {(each.where.line, each.message) for each in findings.remarks}
+    here = "silences nothing, in this call at least"
+    assert found == MISTAKES | {
+        (5, f"ignore[RT111] {here}"),
+        (8, f"ignore[RT205] {here}"),
+        (12, f"ignore[RT104] {here}"),
+    }, found  # line 7 did not run, RT213 is the scan's alone
+    assert findings.ok and [each.code for each in findings.silenced] == ["RT101"]
+    content = json.loads(findings.to_json())
+    assert content["remarks"][0]["line"] == 5 and content["remarks"][0]["code"] == "RT111"
+    assert [each["line"] for each in content["silenced"]] == [5] and not content["findings"]
+    (said,) = findings.to_sarif()["runs"][0]["invocations"]
+    assert said["toolConfigurationNotifications"][0]["level"] == "note"
+    assert str(findings).startswith("nothing found\n") and ": note: ignore[RT111]" in str(findings)
+    real = check_work(lambda: (space["fn"], (torch.ones(3),), {}), real=True)
+    assert {(each.where.line, each.message) for each in real.remarks} == MISTAKES
+
+
+def test_a_check_without_comments_runs_the_callable_no_more_than_before(tmp_path):
+    count = tmp_path / "count"
+
+    def fn(x):
+        with count.open("a") as file:
+            file.write(".")
+        return x + 1
+
+    assert rote.check(fn, torch.ones(3)).ok and len(count.read_text()) == 2
+
+
 def test_a_checked_line_with_a_comment():
     def fn(x):
         y = x.sum().item()  # rote: ignore[RT101]
@@ -121,6 +197,31 @@ def test_baseline(tmp_path):
     other = finding(file=file, source="y.item()")
     assert baseline.unknown(path, [other]) == [other]
     assert str(tmp_path) not in path.read_text()
+
+
+def test_entries_of_a_baseline_that_silence_nothing(tmp_path):
+    path, file = tmp_path / "known.json", tmp_path / "m.py"
+    file.write_text("x.item()\ny.item()\n")
+    gone, elsewhere = str(tmp_path / "gone.py"), "/somewhere/lib.py"
+    known = [
+        finding(file=str(file)),
+        finding(file=str(file), source="y.item()"),
+        finding("RT205", file=str(file), source="y.item()"),
+        finding(file=str(file), source="z.item()"),
+        finding(file=gone),
+        finding(file=elsewhere),
+    ]
+    baseline.write(path, known)
+    assert [each.message for each in baseline.stale(path, known)] == []
+    (left, lost) = baseline.stale(path, known[:1])
+    assert left.message == "the entry for RT101 in gone.py silences nothing: there is no such file"
+    assert lost.message == "the entry for RT101 in m.py silences nothing: its source line is gone"
+    assert path.read_text().splitlines()[lost.where.line - 1].strip() == '"source": "z.item()",'
+    assert str(lost) == f"{path}:{lost.where.line}:1: note: {lost.message}"
+    read = baseline.stale(path, known[:1], [str(file)])
+    assert {each.message for each in read} - {left.message, lost.message} == {
+        "the entry for RT101 in m.py silences nothing: the source scan does not find it any more"
+    }  # RT205 is the trial's
 
 
 @pytest.mark.parametrize(

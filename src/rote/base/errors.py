@@ -17,6 +17,9 @@ generators are as the plain callable would have left them, and the wrapper can b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 
 class RoteError(Exception):
     """Base of every exception that rote raises on its own account.
@@ -63,7 +66,14 @@ class NotReplayedError(RoteError):
     """Strict mode: the call would not have been replayed wholly from graphs.
 
     Raised before the callable runs, so the call had no effect.
+
+    Attributes:
+        findings: Why, as ``g.findings()`` and ``rote.check`` give it: code, place, message, remedy.
     """
+
+    def __init__(self, message: str = "", findings: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.findings = findings
 
 
 class InternalError(RoteError):
@@ -83,6 +93,7 @@ class VerificationError(InternalError):
         operation: The first operation whose result differs, None if it is not known.
         where: ``file:line`` of that operation or of what else caused it, None if it is not known.
         cause: What the likely cause is, with its rule code.
+        findings: The cause as a finding, as ``rote.check`` gives it.
     """
 
     def __init__(
@@ -94,8 +105,10 @@ class VerificationError(InternalError):
         operation: str | None = None,
         where: str | None = None,
         cause: str = "",
+        findings: Sequence[Any] = (),
     ) -> None:
         super().__init__(message)
+        self.findings = findings
         self.output = output
         self.difference = difference
         self.operation = operation

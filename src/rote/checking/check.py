@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..hazards.findings import Findings
-from ..hazards.ignores import without_ignored
+from ..hazards.ignores import silenced, without_ignored
 from .compat import import_ahead
 from .fake_stage import FakeStage
 from .isolation import Answer, TimeUp, isolated
@@ -68,6 +68,8 @@ def check_work(
         incomplete=outcome.incomplete,
         operations=outcome.operations,
         printed=answer.printed,
+        remarks=outcome.remarks,
+        silenced=silenced(outcome.findings),
     )
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from types import CodeType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.finding import Severity
+from ..hazards.rules import Rule
 from ..recording.pinpoint import line_that_calls, line_that_changes
 from ..recording.run import HostRandom
 from ..signature.marks import TensorMark, mark
 from ..signature.slots import Difference, differences, same, show
-from ..signature.state import ITEM, LENGTH, Entry, Snapshot
+from ..signature.state import ATTRIBUTE, ITEM, LENGTH, Entry, Snapshot
+from .iterators import Advanced, line_that_advances
 from .notes import Notes
 from .operands import short
 from .places import Place
@@ -34,6 +36,8 @@ EXPLAINING = frozenset({"RT201", "RT204", "RT205", "RT212", "RT413"})
 COUNTING = frozenset({"RT411"})
 """Rules whose findings explain why operands of one operation differ, at any line."""
 
+_NEXT = "Take the item outside (x = next(batches)), and pass it in as an argument."
+
 Trace = list[tuple[str, Any]]
 
 
@@ -48,30 +52,81 @@ def state(notes: Notes, before: Snapshot, after: Snapshot, codes: Iterable[CodeT
         text = f"the call steps a {scheduler.scheduler}"
         notes.add(rules.SCHEDULER_INSIDE, text, evidence=_shown(scheduler), place=_place(site, line))
         return
+    slots = _Slots(after, codes)
     tensors = _new_tensors(before, after)
     for entry in tensors:
-        name = after.name_of(entry)
-        site = line_that_changes(name, codes)
+        slot = slots.of(after.name_of(entry))
         rule = rules.SCALE_ON_SELF if is_module_dict(entry.container) else rules.TENSOR_ESCAPES
-        text = f"a tensor of the call is stored in {name}; a replay stores nothing, and overwrites its memory"
-        notes.add(rule, text, evidence=name, place=_place(site, line))
+        text = f"a tensor of the call is stored in {slot.name}"
+        text += "; a replay stores nothing, and overwrites its memory"
+        notes.add(slot.rule or rule, text, evidence=slot.name, place=_place(slot.site, line))
     names = {after.name_of(entry) for entry in tensors} | _made_when_read(after)
     made_anew = _made_anew(before, after)
+    changed = {difference.name for difference in found}
     for difference in found:
         if difference.name in names or "a tensor at" in difference.now:
             continue
         if tensors and "(" in difference.name:  # the length of what a tensor was put into
             continue
-        site = line_that_changes(difference.name, codes)
-        text = f"{difference.name} is changed by every call, and by no replay"
+        owner = difference.name.removesuffix(" (order)")
+        if owner != difference.name and any(name.startswith(f"{owner}[") for name in changed):
+            continue  # it has more items, so they have another order
+        slot = slots.of(difference.name)
+        text = f"{slot.name} is changed by every call, and by no replay"
         severity = None
         if difference.name in made_anew:
-            text = (
-                f"{difference.name} is made anew with the same content by every call, which rote runs eagerly"
-            )
+            text = f"{slot.name} is made anew with the same content by every call, which rote runs eagerly"
             severity = Severity.SPEED
-        evidence = _shown(difference)
-        notes.add(rules.STATE_CHANGES, text, evidence=evidence, severity=severity, place=_place(site, line))
+        if slot.rule is not None:
+            text += "; the default is one object for all calls"
+        notes.add(
+            slot.rule or rules.STATE_CHANGES,
+            text,
+            evidence=_shown(difference),
+            severity=severity,
+            place=_place(slot.site, line),
+        )
+
+
+class _Slot(NamedTuple):
+    """A slot that changed: its name, the line that changes it, and its rule, if it lies in a default."""
+
+    name: str
+    site: Site | None
+    rule: Rule | None
+
+
+class _Slots:
+    """Names slots as a user would: what lies in the default of a parameter by the parameter."""
+
+    def __init__(self, after: Snapshot, codes: list[CodeType]) -> None:
+        self._defaults = _defaults(after)
+        self._codes = codes
+
+    def of(self, name: str) -> _Slot:
+        """The slot of a name that a walk gave."""
+        for slot, (parameter, code) in self._defaults.items():
+            if name.startswith(slot):
+                name = parameter + name.removeprefix(slot)
+                return _Slot(name, line_that_changes(name, [code]), rules.MUTABLE_DEFAULT)
+        return _Slot(name, line_that_changes(name, self._codes), None)
+
+
+def _defaults(after: Snapshot) -> dict[str, tuple[str, CodeType]]:
+    """Slots of the defaults of functions, each with the parameter's name and the function's code."""
+    found: dict[str, tuple[str, CodeType]] = {}
+    for entry in after.entries.values():
+        if entry.kind != ATTRIBUTE or entry.key not in ("__defaults__", "__kwdefaults__"):
+            continue
+        code: CodeType = entry.container.__code__
+        slot = after.name_of(entry)
+        if entry.key == "__kwdefaults__":
+            found.update({f"{slot}[{name!r}]": (name, code) for name in entry.container.__kwdefaults__})
+        else:
+            last = code.co_argcount - len(entry.container.__defaults__)
+            names = code.co_varnames[last : code.co_argcount]
+            found.update({f"{slot}[{number}]": (name, code) for number, name in enumerate(names)})
+    return found
 
 
 def _new_tensors(before: Snapshot, after: Snapshot) -> list[Entry]:
@@ -123,6 +178,17 @@ def _made_when_read(after: Snapshot) -> set[str]:
 
 def _shown(difference: Difference) -> str:
     return f"was {difference.was}, is {difference.now}"
+
+
+def iterators(notes: Notes, moved: Iterable[Advanced], codes: Iterable[CodeType], line: Place) -> None:
+    """Iterators that the call advances."""
+    codes = list(codes)
+    for each in moved:
+        text = f"{each.name} is advanced by every call, and by no replay"
+        place = _place(line_that_advances(each.name, codes), line)
+        notes.add(
+            rules.STATE_CHANGES, text, evidence=f"was {each.was}, is {each.now}", place=place, remedy=_NEXT
+        )
 
 
 def random_numbers(

@@ -8,6 +8,7 @@ for it ends. Values that are known (data from Python, arguments that were not ch
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ class Inventor:
     """Gives the answers of one check; the same ones in each of its runs."""
 
     def __init__(self) -> None:
-        self._truths: dict[int, bool] = {}
+        self._truths: dict[int, tuple[weakref.ref[torch.Tensor], bool]] = {}
         self._reads: dict[Site, int] = {}
         self.flipped: set[Site] = set()
         self.asked: list[Site] = []
@@ -45,11 +46,18 @@ class Inventor:
             return
         packet = name.partition("::")[2].partition(".")[0]
         if packet in _OPPOSITE:
-            self._truths[id(result)] = not self._truths.get(id(tensors[0]), False)
+            self._hope(result, not self._hoped(tensors[0]))
         elif packet in _HOPED:
-            self._truths[id(result)] = True
+            self._hope(result, True)
         elif packet == "any" or packet not in ("view", "squeeze", "reshape", "select", "detach", "_to_copy"):
-            self._truths[id(result)] = False
+            self._hope(result, False)
+
+    def _hope(self, tensor: torch.Tensor, answer: bool) -> None:
+        self._truths[id(tensor)] = (weakref.ref(tensor), answer)
+
+    def _hoped(self, tensor: torch.Tensor | None) -> bool:
+        reference, answer = self._truths.get(id(tensor), (None, False))
+        return answer if reference is not None and reference() is tensor else False
 
     def scalar(self, tensor: torch.Tensor, site: Site) -> bool | int | float | complex:
         """The value of a tensor of one element."""
@@ -63,7 +71,7 @@ class Inventor:
         """A truth value, the hoped-for one most of the time."""
         self.asked.append(site)
         count = self._reads[site] = self._reads.get(site, 0) + 1
-        hoped = True if tensor is None else self._truths.get(id(tensor), False)
+        hoped = True if tensor is None else self._hoped(tensor)
         return hoped ^ (site in self.flipped) ^ (count % PATIENCE == 0)
 
     def flip_last(self) -> bool:

@@ -9,7 +9,6 @@ its size, so that a loop which waits for a residual ends and a sound program's c
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -18,6 +17,7 @@ import torch
 from ..partition.facts import Facts
 from .compat import FakeTensor, fake_device
 from .operands import replaced, tensors_in
+from .standins import StandIns
 
 SMALL = 256
 """Elements of all operands, or of what is made of none, up to which an operation is computed."""
@@ -35,61 +35,73 @@ _MADE = frozenset({"arange", "full", "zeros", "ones", "scalar_tensor", "eye", "l
 """Operations that make a tensor of nothing, with values."""
 
 
-def may_be_known(
-    facts: Facts, tensors: list[torch.Tensor], value_of: Callable[[torch.Tensor], torch.Tensor | None]
-) -> bool:
-    """Whether it is worth while to try; a quick answer, since every operation of a check asks."""
-    if facts.written or facts.seeded:
-        return False
-    return _value(tensors[0], value_of) is not None if tensors else _packet(facts.name) in _MADE
-
-
-def computed(
-    facts: Facts,
-    func: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    value_of: Callable[[torch.Tensor], torch.Tensor | None],
-    made: int = 0,
-) -> Any:
-    """What an operation returns, as host tensors; None if that is not known.
+class Known:
+    """Computes what operations return.
 
     Args:
-        facts: Its facts.
-        func: The operation.
-        args: Its operands.
-        kwargs: Those with names.
-        value_of: The values of a fake tensor, if they are known.
-        made: Elements of what it returns, if that is known already.
+        standins: Knows the values of fake tensors.
     """
-    name = _packet(facts.name)
-    tensors = tensors_in(args, kwargs)
-    if facts.written or facts.seeded or made > SMALL or not (tensors or name in _MADE):
-        return None
-    if sum(tensor.numel() for tensor in tensors) > SMALL:
-        return None
-    if name not in _MOVING and any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
-        return None
-    values = {id(tensor): _value(tensor, value_of) for tensor in tensors}
-    if any(value is None for value in values.values()):
-        return None
-    operands, options = replaced((args, {**kwargs}), lambda tensor: values.get(id(tensor)))
-    if "device" in options:
-        options["device"] = torch.device("cpu")
-    if options.get("pin_memory"):
-        return None
-    try:
-        return func(*operands, **options)
-    except Exception:  # what it raises, it raises on fake tensors as well
-        return None
+
+    def __init__(self, standins: StandIns) -> None:
+        self._standins = standins
+
+    def may_be(self, facts: Facts, tensors: list[torch.Tensor]) -> bool:
+        """Whether it is worth while to try; a quick answer, since every operation of a check asks."""
+        if facts.written or facts.seeded:
+            return False
+        return self._value(tensors[0]) is not None if tensors else _packet(facts.name) in _MADE
+
+    def remember(
+        self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+    ) -> None:
+        """Remember the values of what an operation returned, if they can be known."""
+        parts = tensors_in((out,), {})
+        values = self._computed(facts, func, args, kwargs, sum(part.numel() for part in parts))
+        for part, value in zip(parts, tensors_in((values,), {}), strict=False):
+            self._standins.know_value(part, value)
+
+    def true(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What an operation returns, as fake tensors of the true shapes; None if that is not known."""
+        values = self._computed(facts, func, args, kwargs)
+        return None if values is None else replaced(values, self._standins.like)
+
+    def _computed(
+        self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], made: int = 0
+    ) -> Any:
+        """What an operation returns, as host tensors; None if that is not known.
+
+        Args:
+            facts: Its facts.
+            func: The operation.
+            args: Its operands.
+            kwargs: Those with names.
+            made: Elements of what it returns, if that is known already.
+        """
+        name = _packet(facts.name)
+        tensors = tensors_in(args, kwargs)
+        if facts.written or facts.seeded or made > SMALL or not (tensors or name in _MADE):
+            return None
+        if sum(tensor.numel() for tensor in tensors) > SMALL:
+            return None
+        if name not in _MOVING and any(x.is_floating_point() or x.is_complex() for x in tensors):
+            return None
+        values = {id(tensor): self._value(tensor) for tensor in tensors}
+        if any(value is None for value in values.values()) or kwargs.get("pin_memory"):
+            return None
+        operands, options = replaced((args, {**kwargs}), lambda tensor: values.get(id(tensor)))
+        if "device" in options:
+            options["device"] = torch.device("cpu")
+        try:
+            return func(*operands, **options)
+        except Exception:  # what it raises, it raises on fake tensors as well
+            return None
+
+    def _value(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        if not isinstance(tensor, FakeTensor):
+            return tensor
+        return self._standins.value_of(tensor) if fake_device(tensor) != "cpu" else None
 
 
 @cache
 def _packet(name: str) -> str:
     return name.partition("::")[2].partition(".")[0]
-
-
-def _value(tensor: torch.Tensor, value_of: Callable[[torch.Tensor], torch.Tensor | None]) -> Any:
-    if not isinstance(tensor, FakeTensor):
-        return tensor
-    return value_of(tensor) if fake_device(tensor) != "cpu" else None

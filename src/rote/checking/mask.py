@@ -164,7 +164,7 @@ class Mask(TorchFunctionMode):
             return func(*args, **kwargs)
         with self._trial.aside():
             made = func(*args, **kwargs)
-        self._trial.made.add(made.untyped_storage()._cdata)
+        self._trial.made.add(made)
         return made
 
     def _read(self, data: Any) -> Any:
@@ -214,7 +214,7 @@ class Mask(TorchFunctionMode):
     def _from_numpy(self, func: Any, array: Any) -> torch.Tensor:
         with self._trial.aside():
             tensor = func(array)
-        self._trial.made.add(tensor.untyped_storage()._cdata)
+        self._trial.made.add(tensor)
         return tensor
 
     def _indexed(self, func: Any, tensor: Any, index: Any, *value: Any) -> Any:
@@ -320,11 +320,11 @@ class Mask(TorchFunctionMode):
             text = "pin_memory() allocates host memory, which a capture refuses"
             self._note(rules.PINNED_INSIDE, text, tensor)
         made = tensor.clone()
-        trial.pinned.add(made.untyped_storage()._cdata)
+        trial.pinned.add(made)
         return made
 
     def _is_pinned(self, func: Any, tensor: Any, *args: Any) -> bool:
-        return tensor.untyped_storage()._cdata in self._trial.pinned
+        return tensor in self._trial.pinned
 
     def _note(self, rule: rules.Rule, text: str, tensor: Any) -> None:
         if not self._trial.building:

@@ -7,12 +7,14 @@ from typing import Any, Protocol
 from .draws import Draws
 from .notes import Notes
 from .places import Place
+from .raised import Raised
 
 
 class Watcher(Protocol):
     """The dispatch mode of a stage."""
 
     notes: Notes
+    raised: Raised
     trace: list[tuple[str, Any]]
     places: dict[int, Place]
 
@@ -26,7 +28,12 @@ class Observed:
 
     Args:
         watcher: Its dispatch mode.
+
+    Attributes:
+        sees_all: What is not found in a line that ran is not there, as far as a trial can find it.
     """
+
+    sees_all = True
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
@@ -36,6 +43,10 @@ class Observed:
         """A new run begins; the places of some operations may be wanted."""
         self._draws.drawn.clear()
         self._watcher.begin(wanted)
+
+    def returned(self) -> None:
+        """The callable has returned."""
+        self._watcher.raised.caught(self._watcher.notes)
 
     @property
     def notes(self) -> Notes:

@@ -30,6 +30,8 @@ from .notes import Notes
 from .observed import Observed
 from .operands import plain, short, shown, tensors_in
 from .places import Place, here
+from .raised import Raised
+from .storages import Memory, Storages
 from .synchronous import why_it_waits
 
 _Tensor: Any = torch.Tensor
@@ -44,22 +46,22 @@ class RealTrial(DispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.arguments: dict[int, str] = {}
+        self.arguments: Storages[str] = Storages()
         self.begin()
 
     def begin(self, wanted: frozenset[int] = frozenset()) -> None:
         """A new run begins."""
         self.notes = Notes()
+        self.raised = Raised()
         self.trace: list[tuple[str, Any]] = []
-        # Kept alive for the run: another storage would get the handle of one that is gone.
-        self.hosted: dict[int, torch.UntypedStorage] = {}
+        self.hosted = Memory()
         self.device_given = 0
         self.wanted = wanted
         self.places: dict[int, Place] = {}
 
     def lies_there(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor stands for one on the device."""
-        return tensor.layout is torch.strided and tensor.untyped_storage()._cdata not in self.hosted
+        return tensor.layout is torch.strided and tensor not in self.hosted
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -76,7 +78,11 @@ class RealTrial(DispatchMode):
         there = any(self.lies_there(tensor) for tensor in tensors) or (not tensors and self.device_given > 0)
         if there and not facts.hidden:
             self._look(facts, args, options, tensors)
-        out = func(*args, **options)
+        try:
+            out = func(*args, **options)
+        except Exception as error:
+            self.raised.add(str(func), error)
+            raise
         if not there:
             self.host(out)
             return out
@@ -85,8 +91,7 @@ class RealTrial(DispatchMode):
     def host(self, out: Any) -> None:
         """Take results to lie on the host."""
         for part in tensors_in(out if isinstance(out, tuple) else (out,), {}):
-            if part.layout is torch.strided:
-                self.hosted[part.untyped_storage()._cdata] = part.untyped_storage()
+            self.hosted.add(part)
 
     def _look(
         self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
@@ -109,7 +114,7 @@ class RealTrial(DispatchMode):
             text = f"{short(facts.name)} waits for the device: {waits}"
             self.notes.add(rules.REFUSED, text, severity=Severity.STOPS)
         for tensor in written_operands(facts, args, kwargs):
-            name = self.arguments.get(tensor.untyped_storage()._cdata)
+            name = self.arguments.get(tensor)
             if name is not None:
                 text = f"{short(facts.name)} changes {name} in place"
                 self.notes.add(rules.ARGUMENT_MUTATED, text, evidence=shown(tensor))
@@ -181,7 +186,7 @@ class RealMask(TorchFunctionMode):
         if kwargs.get("device") is None and func is not _Tensor.new_tensor:
             trial.host(made)
             return made
-        trial.hosted.pop(made.untyped_storage()._cdata, None)
+        trial.hosted.discard(made)
         if made.numel():
             text = f"{func.__name__}() builds a tensor on the host and copies it to the device, which waits"
             rule = rules.HOST_DATA if isinstance(data, numpy.ndarray) else rules.CONSTANT
@@ -191,6 +196,8 @@ class RealMask(TorchFunctionMode):
 
 class RealStage(Observed):
     """Where a callable runs on real host tensors."""
+
+    sees_all = False  # some copies cannot be told from none
 
     def __init__(self) -> None:
         self._trial = RealTrial()
@@ -218,8 +225,8 @@ class RealStage(Observed):
         for name, leaf in zip(names, leaves, strict=True):
             if isinstance(leaf, torch.Tensor):
                 held.append(leaf)
-                if leaf.layout is torch.strided:
-                    self._trial.arguments.setdefault(leaf.untyped_storage()._cdata, name)
+                if leaf not in self._trial.arguments:
+                    self._trial.arguments.put(leaf, name)
         if any(tensor.is_cuda for tensor in held):
             raise EnvironmentError_(
                 "--real runs on host tensors, and the callable has some on a GPU: build it on the host"

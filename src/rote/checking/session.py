@@ -20,17 +20,18 @@ import torch
 
 from ..base.errors import EnvironmentError_, MisuseError
 from ..base.location import Site, is_internal, traceback_site
-from ..hazards.finding import Finding
-from ..hazards.rules import Rule
+from ..hazards.finding import Finding, Remark
 from ..hazards.rules import trial as trial_rules
 from ..recording.run import HostRandom
 from ..signature.leaves import Spec, flatten, paths, unflatten
 from ..signature.state import Snapshot, StateWalk
 from . import compare
+from .comments import LinesRan, lines_of, to_a_trial, unused_comments
 from .isolation import TimeUp
+from .iterators import Advanced, advanced, positions
 from .notes import Note, Notes
 from .places import Place
-from .surroundings import Surroundings
+from .surroundings import Effect, Surroundings, handed_back
 from .watched import WatchedCode
 
 Work = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -56,11 +57,13 @@ class Outcome:
         findings: The findings.
         incomplete: Why it ended early, empty if it did not.
         operations: Operations of one call.
+        remarks: What is to be said of comments that silenced nothing.
     """
 
     findings: list[Finding] = field(default_factory=list[Finding])
     incomplete: str = ""
     operations: int = 0
+    remarks: list[Remark] = field(default_factory=list[Remark])
 
 
 @dataclass
@@ -75,6 +78,7 @@ class Run:
         random: The host's generators before it, and after.
         value: Leaves of what it returned that are no tensors.
         effects: What it did to its arguments' containers and to modes.
+        advanced: Iterators that it moved.
     """
 
     notes: Notes
@@ -83,7 +87,8 @@ class Run:
     after: Snapshot
     random: tuple[HostRandom, HostRandom]
     value: list[Any]
-    effects: list[tuple[Rule, str]]
+    effects: list[Effect]
+    advanced: list[Advanced]
 
 
 class FailedError(Exception):
@@ -128,7 +133,25 @@ class Session:
             notes = self._so_far()
             found.incomplete = f"the time limit was reached at {traceback_site(error.__traceback__)}"
         found.findings = [note.finding() for note in notes.found.values()]
+        if not found.incomplete:
+            found.remarks = self._remarks(found.findings)
         return found
+
+    def _remarks(self, findings: list[Finding]) -> list[Remark]:
+        """Comments that silence nothing, and those of lines that ran and silenced nothing."""
+        comments = unused_comments(self._codes, findings)
+        said = [each.remark(each.mistake) for each in comments if each.mistake]
+        doubted = to_a_trial(comments) if self._stage.sees_all else []
+        if doubted:
+            lines = LinesRan(lines_of(doubted))
+            with contextlib.suppress(FailedError, TimeUp):
+                self._run(watching=lines)
+            said += [
+                each.remark(f"ignore[{each.code}] silences nothing, in this call at least")
+                for each in doubted
+                if (each.where.file, each.where.line) in lines.ran
+            ]
+        return said
 
     def _so_far(self) -> Notes:
         """What all runs have met, of a check that cannot be finished."""
@@ -140,32 +163,33 @@ class Session:
     # ------------------------------------------------------------------ runs
 
     def _runs(self) -> list[Run]:
-        runs = [self._run(first=True), self._run()]
+        runs = [self._run(watching=self._executed), self._run()]
         if runs[0].trace != runs[1].trace:
             runs.append(self._run())
         while self._stage.drawn and runs[-2].trace == runs[-1].trace and len(runs) < DRAWS:
             runs.append(self._run())  # two numbers that are drawn may be the same
         return runs
 
-    def _run(self, first: bool = False, wanted: frozenset[int] = frozenset()) -> Run:
+    def _run(self, watching: Any = None, wanted: frozenset[int] = frozenset()) -> Run:
         for left in reversed(range(RETRIES + 1)):
             try:
-                return self._attempt(first, wanted)
+                return self._attempt(watching, wanted)
             except (Exception, KeyboardInterrupt, SystemExit) as error:
                 if isinstance(error, MisuseError) or not left or not self._stage.flip_last():
                     raise FailedError from error
         raise AssertionError
 
-    def _attempt(self, first: bool, wanted: frozenset[int]) -> Run:
+    def _attempt(self, watching: Any, wanted: frozenset[int]) -> Run:
         before = self._walk()
+        ahead = positions(before, zip(self._names, self._leaves, strict=True))
         self._stage.begin(wanted)
         self._stage.meet(before)
         self._noted.append(self._stage.notes)
         args, kwargs = unflatten(self._spec, iter(self._leaves))
         surroundings = Surroundings(self._spec, self._leaves, self._names)
-        watching = self._executed if first else _Unwatched()
-        with watching, self._stage.modes():
+        with watching or contextlib.nullcontext(), self._stage.modes():
             value = run_once(self._function, args, kwargs)
+        self._stage.returned()
         effects = surroundings.effects(args, kwargs, value)
         after_random = HostRandom.read()
         self._codes = list(self._executed.globals)
@@ -173,10 +197,15 @@ class Session:
         flatten(value, leaves)
         plain = [leaf for leaf in leaves if isinstance(leaf, (bool, int, float, str, complex))]
         after = self._walk()
-        if first:
+        effects += handed_back(
+            value, {container for _, container, _ in after.entries}, "that the callable keeps"
+        )
+        if watching is self._executed:
             before = after  # the globals of code that had not run were not known before
         notes, trace = self._stage.notes, self._stage.trace
-        return Run(notes, trace, before, after, (surroundings.random, after_random), plain, effects)
+        random = (surroundings.random, after_random)
+        moved = advanced(ahead, positions(after, zip(self._names, self._leaves, strict=True)))
+        return Run(notes, trace, before, after, random, plain, effects, moved)
 
     def _walk(self) -> Snapshot:
         opaque = [
@@ -197,9 +226,10 @@ class Session:
         notes.silent = False
         line = self._line()
         compare.state(notes, last.before, last.after, self._codes, line)
+        compare.iterators(notes, last.advanced, self._codes, line)
         compare.random_numbers(notes, last.random, self._stage.drawn, line)
-        for rule, text in {text: (rule, text) for run in runs for rule, text in run.effects}.values():
-            notes.add(rule, text, place=line)
+        for each in dict.fromkeys(effect for run in runs for effect in run.effects):
+            notes.add(each.rule, each.text, place=line, severity=each.severity)
         compare.results(notes, earlier.value, last.value, line)
         differing = compare.differing(earlier.trace, last.trace)
         if differing:
@@ -230,16 +260,6 @@ class Session:
             code = getattr(call, "__code__", None)
         site = Site(code.co_filename, code.co_firstlineno, code.co_name) if code is not None else None
         return Place(site or Site("<unknown>", 0, "<unknown>"), 0, ())
-
-
-class _Unwatched:
-    """Stands for the watch over executed code where it is not needed."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *exc: object) -> None:
-        pass
 
 
 def run_once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -17,6 +17,7 @@ import torch
 
 from ..signature.state import ATTRIBUTE, CELL, ITEM, VARIABLE, Entry, Snapshot
 from .compat import PRETENDED, FakeTensor, fake_device
+from .storages import Memory, Storages
 
 KNOWN = 1 << 16
 """Elements up to which the values of a tensor are remembered."""
@@ -38,11 +39,11 @@ class StandIns:
         self._device = torch.device(PRETENDED, 0)
         self._fakes: dict[int, tuple[torch.Tensor, Any]] = {}
         self._bases: dict[tuple[int, torch.dtype], Any] = {}
-        self._staying: set[int] = set()
+        self._staying = Memory()
         self._values: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
         self._sharing: dict[int, set[int]] = {}
-        self._arguments: dict[int, str] = {}
-        self._host_arguments: set[int] = set()
+        self._arguments: Storages[str] = Storages()
+        self._host_arguments = Memory()
         self._devices: dict[int, torch.device] = {}
 
     # ------------------------------------------------------------------ tensors
@@ -61,23 +62,21 @@ class StandIns:
             known = self._fakes[id(tensor)] = (tensor, self._make(tensor))
         return known[1]
 
-    def adopt(self, tensor: torch.Tensor, made: set[int]) -> torch.Tensor:
+    def adopt(self, tensor: torch.Tensor, made: Memory) -> torch.Tensor:
         """An operand of an operation: its stand-in, unless it was made in the call or stays on the host."""
         if fake_device(tensor) == PRETENDED:
             return tensor
         if tensor.layout is not torch.strided or not self.moves(tensor):
             return tensor
-        handle = tensor.untyped_storage()._cdata
-        return tensor if handle in made or handle in self._staying else self.of(tensor)
+        return tensor if tensor in made or tensor in self._staying else self.of(tensor)
 
     def stay(self, tensor: torch.Tensor) -> None:
         """A tensor remains on the host."""
-        if tensor.layout is torch.strided:
-            self._staying.add(tensor.untyped_storage()._cdata)
+        self._staying.add(tensor)
 
-    def keep(self, handles: set[int]) -> None:
-        """Tensors in these storages remain on the host."""
-        self._staying |= handles
+    def keep(self, made: Memory) -> None:
+        """Tensors in this memory remain on the host."""
+        self._staying.update(made)
 
     def _make(self, tensor: torch.Tensor) -> Any:
         key = (tensor.untyped_storage()._cdata, tensor.dtype)
@@ -117,6 +116,13 @@ class StandIns:
 
         self._values[key] = (weakref.ref(fake, lost), value)
 
+    def like(self, value: torch.Tensor) -> torch.Tensor:
+        """A tensor of the device with known values."""
+        with self.fake:
+            made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=self._device)
+        self.know_value(made, value)
+        return made
+
     def value_of(self, fake: torch.Tensor) -> torch.Tensor | None:
         """The values of a fake tensor, if they are known."""
         reference, value = self._values.get(id(fake), (None, None))
@@ -132,21 +138,18 @@ class StandIns:
 
     def name_argument(self, tensor: torch.Tensor, name: str) -> None:
         """Remember that a tensor is an argument."""
-        if tensor.layout is torch.strided:
-            handle = tensor.untyped_storage()._cdata
-            self._arguments.setdefault(handle, name)
-            if tensor.device.type == "cpu":
-                self._host_arguments.add(handle)
+        if tensor not in self._arguments:
+            self._arguments.put(tensor, name)
+        if tensor.device.type == "cpu":
+            self._host_arguments.add(tensor)
 
     def argument_name(self, tensor: torch.Tensor) -> str | None:
         """The argument whose memory a tensor lies in."""
-        if not self._arguments or tensor.layout is not torch.strided:
-            return None
-        return self._arguments.get(tensor.untyped_storage()._cdata)
+        return self._arguments.get(tensor)
 
     def is_host_argument(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor lies in the memory of an argument on the host."""
-        return tensor.layout is torch.strided and tensor.untyped_storage()._cdata in self._host_arguments
+        return tensor in self._host_arguments
 
     # ------------------------------------------------------------------ state
 

@@ -2,16 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Container, Iterator
+from typing import Any, NamedTuple
 
 import torch
 
 from ..hazards import rules
+from ..hazards.finding import Severity
 from ..hazards.rules import Rule
 from ..recording.run import HostRandom
 from ..signature.ambient import explain_ambient, read_ambient
-from ..signature.leaves import Spec, flatten
+from ..signature.leaves import Spec, containers, flatten
+
+
+class Effect(NamedTuple):
+    """What a call does to its surroundings.
+
+    Attributes:
+        rule: The rule.
+        text: What happens.
+        severity: What it costs; that of the rule if None.
+    """
+
+    rule: Rule
+    text: str
+    severity: Severity | None = None
+
+
+def handed_back(value: Any, owned: Container[int], whose: str) -> Iterator[Effect]:
+    """A list, dict or object in the result that is not the call's own.
+
+    A graph captured by hand goes on filling the same tensors, so nothing is wrong; rote, whose results belong
+    to the caller, does not record the call.
+
+    Args:
+        value: The result.
+        owned: Identities of containers; of an object, also that of its ``__dict__``.
+        whose: Where those come from.
+    """
+    for branch in containers(flatten(value, []), value):
+        known = id(branch) in owned or id(getattr(branch, "__dict__", branch)) in owned
+        if known and not isinstance(branch, tuple):
+            text = f"the result contains a {type(branch).__name__} {whose}, and rote does not record the call"
+            yield Effect(rules.CONTAINER_RETURNED, text, Severity.SPEED)
+            return
 
 
 class Surroundings:
@@ -34,7 +68,7 @@ class Surroundings:
         self._forms = [_form(leaf) for leaf in leaves]
         self.random = HostRandom.read()
 
-    def effects(self, args: Any, kwargs: Any, value: Any) -> list[tuple[Rule, str]]:
+    def effects(self, args: Any, kwargs: Any, value: Any) -> list[Effect]:
         """What the call has changed, by rule.
 
         Args:
@@ -42,29 +76,36 @@ class Surroundings:
             kwargs: The keyword arguments it was given.
             value: What it returned.
         """
-        return [*self._stored(args, kwargs), *self._reshaped(), *self._returned(value), *self._modes()]
-
-    def _stored(self, args: Any, kwargs: Any) -> Iterator[tuple[Rule, str]]:
         leaves: list[Any] = []
         spec = flatten((args, kwargs), leaves)
-        if spec != self._spec or any(a is not b for a, b in zip(leaves, self._leaves, strict=True)):
-            yield rules.ARGUMENT_CHANGED, "the call stores something in one of its arguments"
+        given = {id(branch) for branch in containers(spec, (args, kwargs))}
+        return [
+            *self._stored(spec, leaves),
+            *self._reshaped(),
+            *self._returned(value),
+            *handed_back(value, given, "from the arguments"),
+            *self._modes(),
+        ]
 
-    def _reshaped(self) -> Iterator[tuple[Rule, str]]:
+    def _stored(self, spec: Spec, leaves: list[Any]) -> Iterator[Effect]:
+        if spec != self._spec or any(a is not b for a, b in zip(leaves, self._leaves, strict=True)):
+            yield Effect(rules.ARGUMENT_CHANGED, "the call stores something in one of its arguments")
+
+    def _reshaped(self) -> Iterator[Effect]:
         for name, was, leaf in zip(self._names, self._forms, self._leaves, strict=True):
             now = _form(leaf)
             if now != was:
-                yield rules.RESHAPED, f"{name} was {was} before the call and is {now}"
+                yield Effect(rules.RESHAPED, f"{name} was {was} before the call and is {now}")
 
-    def _returned(self, value: Any) -> Iterator[tuple[Rule, str]]:
+    def _returned(self, value: Any) -> Iterator[Effect]:
         if isinstance(value, Iterator):
             text = f"the call returns a {type(value).__name__}, which runs when the call is over"
-            yield rules.OPAQUE_OUTPUT, text
+            yield Effect(rules.OPAQUE_OUTPUT, text)
 
-    def _modes(self) -> Iterator[tuple[Rule, str]]:
+    def _modes(self) -> Iterator[Effect]:
         changed = explain_ambient(self._ambient, read_ambient())
         if changed is not None:
-            yield rules.AMBIENT_CHANGES, f"the call leaves another mode: {changed}"
+            yield Effect(rules.AMBIENT_CHANGES, f"the call leaves another mode: {changed}")
 
 
 def _form(leaf: Any) -> str:

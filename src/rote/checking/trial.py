@@ -29,11 +29,13 @@ from ..signature.modes import DispatchMode
 from .compat import PRETENDED, FakeTensor, depends_on_data, lacks_fake
 from .dynamic import is_mask, largest, of_host_kernel, without_masks
 from .invented import LARGEST, Inventor, host_copy
-from .known import computed, may_be_known
+from .known import Known
 from .notes import Notes
 from .operands import plain, replaced, short, shown, tensors_in
 from .places import Place, here
+from .raised import Raised
 from .standins import StandIns
+from .storages import Memory
 from .synchronous import why_it_waits
 
 _aten = torch.ops.aten
@@ -51,7 +53,10 @@ class Trial(DispatchMode):
 
     Attributes:
         notes: What the current run has met.
+        raised: What operations of the current run raised.
         trace: Name and plain operands of the operations of the current run.
+        made: Host memory that was allocated in the current run.
+        pinned: Pinned memory.
         building: Tensors are being made for the callable: nothing is noted, and large host tensors are fake.
         wanted: Positions in the trace whose places are to be kept.
         places: Those places.
@@ -65,21 +70,23 @@ class Trial(DispatchMode):
         self.fake = standins.fake
         self.device = torch.device(PRETENDED, 0)
         self.standins = standins
+        self.known = Known(standins)
         self.inventor = inventor
         self.building = False
         self.inside = 1
         self._aside = False
-        self.made: set[int] = set()
+        self.made = Memory()
         self.begin()
 
     def begin(self, wanted: frozenset[int] = frozenset()) -> None:
         """A new run begins."""
         self.notes = Notes()
+        self.raised = Raised()
         self.trace: list[tuple[str, Any]] = []
         self.standins.keep(self.made)  # what an earlier run made on the host and left somewhere
-        self.made = set()
-        self._numbers: set[int] = set()
-        self.pinned: set[int] = set()
+        self.made = Memory()
+        self.pinned = Memory()
+        self._numbers = Memory()
         self.wanted = wanted
         self.places: dict[int, Place] = {}
         self.inventor.begin()
@@ -92,6 +99,10 @@ class Trial(DispatchMode):
         self.inside += 1
         try:
             return self._dispatch(func, args, kwargs or {})
+        except Exception as error:
+            if not self.building:
+                self.raised.add(str(func), error)
+            raise
         finally:
             self.inside -= 1
 
@@ -156,13 +167,12 @@ class Trial(DispatchMode):
     def _keep(self, out: Any) -> Any:
         if not self.building:
             for part in tensors_in(out if isinstance(out, tuple) else (out,), {}):
-                if part.layout is torch.strided:
-                    self.made.add(part.untyped_storage()._cdata)
+                self.made.add(part)
         return out
 
     def _note_host_writes(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for tensor in written_operands(facts, args, kwargs):
-            if tensor.layout is torch.strided and tensor.untyped_storage()._cdata not in self.made:
+            if tensor.layout is torch.strided and tensor not in self.made:
                 running = stepping()
                 why = count_reason(running, tensor, user_site()) if running is not None else None
                 if why is not None:
@@ -207,11 +217,11 @@ class Trial(DispatchMode):
             shapes = ", ".join(shown(tensor) for tensor in tensors[:2])
             self.notes.add(rules.REFUSED, text, evidence=shapes, severity=Severity.STOPS)
         out = self._faked(facts, func, args, kwargs)
-        if may_be_known(facts, tensors, self.standins.value_of):
-            self._know(facts, func, args, kwargs, out)
+        if self.known.may_be(facts, tensors):
+            self.known.remember(facts, func, args, kwargs, out)
         self.inventor.meet(facts.name, tensors, out)
         if func is _aten.scalar_tensor.default:
-            self._numbers.add(out.untyped_storage()._cdata)
+            self._numbers.add(out)
         return out
 
     def _trace(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -235,25 +245,11 @@ class Trial(DispatchMode):
 
     def _largest(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A result whose shape depends on values: the true one if they are known, else the largest."""
-        true = computed(facts, func, args, kwargs, self.standins.value_of)
+        true = self.known.true(facts, func, args, kwargs)
         if true is not None:
-            return replaced(true, self._with_value)
+            return true
         with self.fake:
             return largest(func, args, kwargs)
-
-    def _with_value(self, value: torch.Tensor) -> torch.Tensor:
-        with self.fake:
-            made = self._like(value)
-        self.standins.know_value(made, value)
-        return made
-
-    def _know(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        """Remember the values of what an operation returns, if they can be known."""
-        parts = tensors_in((out,), {})
-        made = sum(part.numel() for part in parts)
-        true = computed(facts, func, args, kwargs, self.standins.value_of, made)
-        for part, value in zip(parts, tensors_in((true,), {}), strict=False):
-            self.standins.know_value(part, value)
 
     def _without_fake(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Nobody said what an operator returns: ask its host kernel, or guess."""
@@ -346,11 +342,10 @@ class Trial(DispatchMode):
     def _note_to_device(self, source: torch.Tensor, blocking: bool) -> None:
         if self.building or not source.numel():
             return
-        pinned = source.layout is torch.strided and source.untyped_storage()._cdata in self.pinned
         if blocking:
             text = "a host tensor is copied to the device, which waits for the copy"
             self.notes.add(rules.DEVICE_COPY, text, evidence=shown(source))
-        elif not pinned:
+        elif source not in self.pinned:
             text = "a replay copies from the same host memory again, whatever lies there by then"
             self.notes.add(rules.PAGEABLE_COPY, text, evidence=shown(source))
 
@@ -387,16 +382,15 @@ class Trial(DispatchMode):
         masks = [index for index in args[1] if is_mask(index)]
         if facts.stores:
             value = args[2]
-            number = value.numel() == 1 and value.untyped_storage()._cdata in self._numbers
-            if not number:  # one number is stored by masked_fill
+            if value.numel() != 1 or value not in self._numbers:  # one number is stored by masked_fill
                 text = "a store through a mask counts the elements on the host"
                 self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"mask {shown(masks[0])}")
             with self.fake:
                 return args[0] if facts.mutable else args[0].clone()
         self._note_dynamic(facts, masks, "a mask selects elements, and the host has to know how many")
-        true = computed(facts, func, args, kwargs, self.standins.value_of)
+        true = self.known.true(facts, func, args, kwargs)
         if true is not None:
-            return self._with_value(true)
+            return true
         with self.fake:
             return func(args[0], without_masks(args[1]))
 

@@ -11,12 +11,13 @@ import typer
 from ..base.errors import MisuseError
 from ..checking.check import LIMIT_S, check_work
 from ..hazards import baseline
-from ..hazards.finding import Finding
+from ..hazards.finding import Finding, Remark
 from ..hazards.findings import Findings
-from ..hazards.ignores import without_ignored
-from ..hazards.scan import scan
+from ..hazards.ignores import remarks_of_scan, silenced, without_ignored
+from ..hazards.scan import scanned
+from ..hazards.scan.files import python_files
 from .failures import UNABLE, told
-from .fixing import offer
+from .fixing import offer_files, offer_found
 from .target import load
 
 
@@ -31,7 +32,7 @@ def check(
     static: Annotated[bool, typer.Option("--static", help="Only read the source.")] = False,
     fix: Annotated[
         bool,
-        typer.Option("--fix", help="With --static: show what can be fixed as a diff, ask, and write it."),
+        typer.Option("--fix", help="Show what can be fixed as a diff, ask, write it, and check again."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --fix: do not ask.")] = False,
     json: Annotated[Path | None, typer.Option(help="Write the findings there as JSON.")] = None,
@@ -55,16 +56,28 @@ def check(
             raise MisuseError("--write-baseline needs --baseline FILE")
         if static and real:
             raise MisuseError("--static only reads the source, --real runs it: give one of them")
+
+        def made() -> list[Findings]:
+            return (
+                [_static(target)] if static else [_trial(name, arg or [], real, timeout) for name in target]
+            )
+
+        if fix and static:
+            offer_files([Path(path) for path in target], agreed=yes)
+        checked = made()
         if fix and not static:
-            raise MisuseError("--fix rewrites files: give it with --static and files or folders")
-        if fix:
-            offer([Path(path) for path in target], agreed=yes)
-        checked = [_static(target)] if static else [_trial(name, arg or [], real, timeout) for name in target]
-        found = [finding for findings in checked for finding in findings]
+            seen = _all(checked)
+            new = seen if known is None or write_baseline else baseline.unknown(known, seen)
+            if offer_found(new, target, agreed=yes):
+                checked = made()
+        found, remarks = _all(checked), _remarks(checked)
         if write_baseline and known is not None:
             baseline.write(known, found)
             typer.echo(f"{len(found)} findings written to {known}")
         if known is not None:
+            if not any(findings.incomplete for findings in checked):
+                read = python_files(map(Path, target)) if static else ()
+                remarks += baseline.stale(known, found, [str(file) for file in read])
             found = baseline.unknown(known, found)
         reported = Findings(
             found,
@@ -72,6 +85,8 @@ def check(
             incomplete="; ".join(findings.incomplete for findings in checked if findings.incomplete),
             operations=sum(findings.operations for findings in checked),
             printed=sum(findings.printed for findings in checked),
+            remarks=remarks,
+            silenced=(finding for findings in checked for finding in findings.silenced),
         )
         if json is not None:
             json.write_text(reported.to_json() + "\n")
@@ -84,8 +99,27 @@ def check(
         raise typer.Exit(UNABLE)
 
 
+def _all(checked: list[Findings]) -> list[Finding]:
+    return [finding for findings in checked for finding in findings]
+
+
+def _remarks(checked: list[Findings]) -> list[Remark]:
+    """The remarks of all checks; a comment that one of them makes use of is in use."""
+    used = {
+        (each.where.file, each.where.line, each.code) for findings in checked for each in findings.silenced
+    }
+    said = {remark: None for findings in checked for remark in findings.remarks}
+    return [each for each in said if (each.where.file, each.where.line, each.code) not in used]
+
+
 def _static(paths: list[str]) -> Findings:
-    return Findings(without_ignored(scan([Path(path) for path in paths])), target=" ".join(paths))
+    found: list[Finding] = []
+    remarks: list[Remark] = []
+    for each in scanned(Path(path) for path in paths):
+        found += each.findings
+        remarks += remarks_of_scan(each.text, each.file, each.findings)
+    hidden = silenced(found)
+    return Findings(without_ignored(found), target=" ".join(paths), remarks=remarks, silenced=hidden)
 
 
 def _trial(name: str, arguments: list[str], real: bool, limit_s: float) -> Findings:
@@ -102,6 +136,8 @@ def _show(findings: Findings, remedies: bool) -> None:
         if remedies:
             for line in _details(finding):
                 typer.echo(f"    {line}")
+    for remark in findings.remarks:
+        typer.echo(str(remark))
     if findings.printed:
         typer.echo(f"the target printed {findings.printed} characters, which are not shown", err=True)
     if findings.incomplete:

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from ..base.errors import MisuseError
+from ..hazards.pages import finders
 from ..hazards.rules import RULES, Rule
-from ..hazards.rules.trial import TRIAL_RULES
 from .failures import told
 
 
@@ -19,10 +19,9 @@ def explain(code: Annotated[str, typer.Argument(help="The code of a rule, as in 
 
 
 def _rule(code: str) -> Rule:
-    known = {**RULES, **TRIAL_RULES}
-    found = known.get(code.upper())
+    found = RULES.get(code.upper())
     if found is None:
-        near = sorted(known, key=lambda other: (other[:3] != code.upper()[:3], other))[:6]
+        near = sorted(RULES, key=lambda other: (other[:3] != code.upper()[:3], other))[:6]
         raise MisuseError(f"there is no rule {code!r}; there are {', '.join(near)} and others")
     return found
 
@@ -31,9 +30,16 @@ def _text(rule: Rule) -> str:
     """The rule as text for a terminal."""
     parts = rule.documentation
     lines = [f"{rule.code}: {rule.title}", f"{rule.severity.capitalize()} ({rule.group.value})."]
-    lines += ["", parts.what] if parts.what else []
-    lines += ["", f"Why: {parts.why}"] if parts.why else []
-    lines += ["", f"Limits: {parts.limits}"] if parts.limits else []
+    lines += [f"Found by {_plain(' and '.join(finders(rule)))}."]
+    lines += ["", _plain(parts.what)] if parts.what else []
+    prose = {"Why": parts.why, "Limits": parts.limits, "Tried": parts.tried, "Not checked": parts.unchecked}
+    for title, text in prose.items():
+        lines += ["", f"{title}: {_plain(text)}"] if text else []
     for title, code in (("Bad", parts.bad), ("Good", parts.good)):
         lines += ["", f"{title}:", *(f"    {line}" for line in code.splitlines())] if code else []
     return "\n".join([*lines, "", f"Instead: {rule.remedy}"])
+
+
+def _plain(text: str) -> str:
+    """Without the marks around code, which a terminal shows as they are."""
+    return text.replace("``", "`")

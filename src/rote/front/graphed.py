@@ -20,7 +20,7 @@ from ..base.errors import MisuseError, NotReplayedError
 from ..base.location import Site, user_site
 from ..base.settings import read_settings
 from ..hazards import rules
-from ..hazards.findings import Findings
+from ..hazards.findings import Findings, findings_of
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Account
 from ..memory.sizes import parse_size
@@ -220,7 +220,8 @@ class Graphed:
         self._counts.calls += 1
         self._tally.add([why])
         if self._strict and self._warm:
-            raise NotReplayedError(f"{self._name} would not be replayed (strict mode):\n  {why}")
+            text = f"{self._name} would not be replayed (strict mode):\n  {why}"
+            raise NotReplayedError(text, findings_of([why], self._name))
         return PLAINLY
 
     def _entry(self, call: Call, caller: FrameType) -> Entry:
@@ -282,7 +283,7 @@ class Graphed:
             if variant is not None and not reasons:
                 return
         self._tally.add(reasons)
-        raise refusal(self._name, self._counts.calls, site, reasons, self._tally)
+        raise refusal(self._name, self._counts.calls, site, reasons, self._tally, self.findings())
 
     # ------------------------------------------------------------------ reporting
 

@@ -173,18 +173,13 @@ class Tally:
         """All reasons, most frequent first."""
         ordered = sorted(self._found.values(), key=lambda item: -item[1])
         return tuple(
-            ReasonReport(reason.code, reason.message, place(reason), reason.remedy, count)
+            ReasonReport(reason.code, reason.message, reason.place, reason.remedy, count)
             for reason, count in ordered
         )
 
     def clear(self) -> None:
         """Forget everything."""
         self._found.clear()
-
-
-def place(reason: Reason) -> str:
-    """``file:line`` of a reason, or nothing."""
-    return str(reason.where) if reason.where is not None and reason.where.line else ""
 
 
 def explain(report: Report) -> str:

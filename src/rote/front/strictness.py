@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from ..base.errors import NotReplayedError
 from ..base.location import Site
+from ..hazards.findings import Findings
 from ..hazards.rules import Reason
 from .report import Tally
 
 
-def refusal(name: str, call: int, site: Site, reasons: list[Reason], tally: Tally) -> NotReplayedError:
+def refusal(
+    name: str, call: int, site: Site, reasons: list[Reason], tally: Tally, findings: Findings
+) -> NotReplayedError:
     """The error for a call that would not be replayed wholly from graphs.
 
     Args:
@@ -17,6 +20,7 @@ def refusal(name: str, call: int, site: Site, reasons: list[Reason], tally: Tall
         site: Its line.
         reasons: Why it would not be.
         tally: What was said of earlier calls.
+        findings: The same as findings, with those of earlier calls.
     """
     codes = {why.code for why in reasons}
     earlier = [
@@ -27,5 +31,6 @@ def refusal(name: str, call: int, site: Site, reasons: list[Reason], tally: Tall
     ]
     listed = "\n  ".join([*map(str, reasons), *earlier])
     return NotReplayedError(
-        f"{name} would not be replayed wholly from graphs (strict mode, call {call} at {site}):\n  {listed}"
+        f"{name} would not be replayed wholly from graphs (strict mode, call {call} at {site}):\n  {listed}",
+        findings,
     )

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Set
 from pathlib import Path
 from typing import Any, cast
 
 from ..base.errors import MisuseError
-from .finding import Finding
+from ..base.location import Site
+from .finding import Finding, Remark
+from .rules import RULES, Finder
 
 VERSION = 1
 Key = tuple[str, str, str]
@@ -32,6 +34,55 @@ def unknown(path: Path, findings: Iterable[Finding]) -> list[Finding]:
     Raises:
         MisuseError: There is no such file, or it is no baseline.
     """
+    return _compared(path, findings)[0]
+
+
+def stale(path: Path, findings: Iterable[Finding], scanned: Collection[str] = ()) -> list[Remark]:
+    """The entries of a baseline that silence nothing any more.
+
+    Which finding another target has, or a branch that was not taken, nobody can say. So told are those whose
+    file or source line is gone, and those that the source scan would have found in a file that it read.
+
+    Args:
+        path: The baseline.
+        findings: All that was found.
+        scanned: Files that the source scan read.
+
+    Raises:
+        MisuseError: There is no such file, or it is no baseline.
+    """
+    entries, left = _read(path), _compared(path, findings)[1]
+    read = {str(Path(file).resolve()) for file in scanned}
+    lines = [
+        n for n, line in enumerate(path.read_text().splitlines(), 1) if line.lstrip().startswith('"source":')
+    ]
+    found: list[Remark] = []
+    for number, key in enumerate(entries):
+        why = _why_stale(key, path, read) if left[key] else ""
+        if why:
+            line = lines[number] if len(lines) == len(entries) else 1
+            where, (code, file, _) = Site(str(path), line, ""), key
+            found.append(Remark(where, 0, f"the entry for {code} in {file} silences nothing: {why}", code))
+    return found
+
+
+def _why_stale(key: Key, path: Path, read: Set[str]) -> str:
+    code, shown, source = key
+    file = path.resolve().parent / shown
+    if ".." in Path(shown).parts or Path(shown).is_absolute() or not file.resolve().parent.is_dir():
+        return ""  # it did not lie below the baseline's folder
+    if not file.is_file():
+        return "there is no such file"
+    if source not in (line.strip() for line in file.read_text(errors="replace").splitlines()):
+        return "its source line is gone"
+    rule = RULES.get(code)
+    if rule is not None and Finder.SCAN in rule.found_by and str(file.resolve()) in read:
+        return "the source scan does not find it any more"
+    return ""
+
+
+def _compared(path: Path, findings: Iterable[Finding]) -> tuple[list[Finding], Counter[Key]]:
+    """The findings that a baseline does not have, and how many of each entry were not found."""
     left = _read(path)
     found: list[Finding] = []
     for finding in findings:
@@ -40,7 +91,7 @@ def unknown(path: Path, findings: Iterable[Finding]) -> list[Finding]:
             left[key] -= 1
         else:
             found.append(finding)
-    return found
+    return found, left
 
 
 def _read(path: Path) -> Counter[Key]:

@@ -59,3 +59,23 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.where}:{self.column or 1}: {self.code} {self.message} ({self.severity})"
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What is to be said of the comments and baselines that silence findings. It is no hazard.
+
+    Attributes:
+        where: The line.
+        column: Column, from 1; 0 if it is not known.
+        message: What is wrong, in one sentence without a period.
+        code: The rule that it is about, empty if it is about none.
+    """
+
+    where: Site
+    column: int
+    message: str
+    code: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.where}:{self.column or 1}: note: {self.message}"

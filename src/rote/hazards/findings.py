@@ -8,8 +8,8 @@ from typing import Any
 
 from ..base.errors import NotReplayedError
 from ..base.location import NOWHERE, Site
-from .finding import Finding, Severity
-from .rules import RULES
+from .finding import Finding, Remark, Severity
+from .rules import RULES, Reason
 from .sarif import to_sarif
 
 SEVERE = {
@@ -34,6 +34,8 @@ class Findings(list[Finding]):
         incomplete: Why the check ended early, empty if it did not.
         operations: Operations of one call.
         printed: Characters that the callable printed.
+        remarks: What is to be said of comments and baselines that silence nothing.
+        silenced: Findings that a comment silences.
     """
 
     def __init__(
@@ -44,12 +46,16 @@ class Findings(list[Finding]):
         incomplete: str = "",
         operations: int = 0,
         printed: int = 0,
+        remarks: Iterable[Remark] = (),
+        silenced: Iterable[Finding] = (),
     ) -> None:
         super().__init__(sorted(found, key=lambda f: (f.where.file, f.where.line, f.column, f.code)))
         self.target = target
         self.incomplete = incomplete
         self.operations = operations
         self.printed = printed
+        self.remarks = sorted(remarks, key=lambda each: (each.where, each.column, each.code))
+        self.silenced = list(silenced)
 
     @property
     def errors(self) -> list[Finding]:
@@ -73,13 +79,13 @@ class Findings(list[Finding]):
         """
         if level not in SEVERE:
             raise ValueError(f"level is {level!r}; it can be {', '.join(map(repr, SEVERE))}")
-        found = [str(finding) for finding in self if finding.severity in SEVERE[level]]
+        found = [finding for finding in self if finding.severity in SEVERE[level]]
+        lines = [str(finding) for finding in found]
         if self.incomplete:
-            found.append(f"the check ended early: {self.incomplete}")
-        if found:
-            raise HazardError(
-                "\n".join([f"{self.target or 'the callable'} cannot be captured as it is:", *found])
-            )
+            lines.append(f"the check ended early: {self.incomplete}")
+        if lines:
+            head = f"{self.target or 'the callable'} cannot be captured as it is:"
+            raise HazardError("\n".join([head, *lines]), Findings(found, target=self.target))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists and values."""
@@ -90,6 +96,8 @@ class Findings(list[Finding]):
             "operations": self.operations,
             "printed": self.printed,
             "findings": [as_dict(finding) for finding in self],
+            "silenced": [as_dict(finding) for finding in self.silenced],
+            "remarks": [_remark(each) for each in self.remarks],
         }
 
     def to_json(self, *, indent: int | None = 2) -> str:
@@ -98,7 +106,7 @@ class Findings(list[Finding]):
 
     def to_sarif(self) -> dict[str, Any]:
         """The findings as a SARIF 2.1.0 log, which editors and code hosts read."""
-        return to_sarif(self)
+        return to_sarif(self, self.remarks)
 
     def to_sarif_json(self, *, indent: int | None = 2) -> str:
         """The SARIF log as JSON."""
@@ -108,7 +116,7 @@ class Findings(list[Finding]):
         lines = [str(finding) for finding in self]
         if self.incomplete:
             lines.append(f"the check ended early: {self.incomplete}")
-        return "\n".join(lines) or "nothing found"
+        return "\n".join([*(lines or ["nothing found"]), *map(str, self.remarks)])
 
 
 def as_dict(finding: Finding) -> dict[str, Any]:
@@ -126,6 +134,22 @@ def as_dict(finding: Finding) -> dict[str, Any]:
         "remedy": finding.remedy,
         "through": [f"{site.file}:{site.line}" for site in finding.path],
     }
+
+
+def _remark(remark: Remark) -> dict[str, Any]:
+    return {
+        "path": remark.where.file,
+        "line": remark.where.line,
+        "column": remark.column,
+        "code": remark.code,
+        "message": remark.message,
+    }
+
+
+def findings_of(reasons: Iterable[Reason], target: str = "") -> Findings:
+    """The runtime's reasons as findings."""
+    found = [finding_at(why.code, why.place, why.message, why.remedy) for why in reasons]
+    return Findings(found, target=target)
 
 
 def finding_at(code: str, where: str, message: str, remedy: str = "", *, island: bool = False) -> Finding:

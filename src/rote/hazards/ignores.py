@@ -1,27 +1,134 @@
-"""``# rote: ignore[RT104]`` on a line silences findings of that code there."""
+"""``# rote: ignore[RT104]`` on a line silences findings of that code there.
+
+A comment that silences nothing is told of, but only by who would know: the source scan does not call a
+comment unused whose code it never finds, and a trial run none on a line that did not run.
+"""
 
 from __future__ import annotations
 
+import io
 import linecache
 import re
-from collections.abc import Iterable
+import tokenize
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from .finding import Finding
+from ..base.location import Site
+from .finding import Finding, Remark
+from .rules import RULES, Finder
 
-_COMMENT = re.compile(r"#\s*rote:\s*ignore\[([A-Z0-9,\s]+)\]")
+_COMMENT = re.compile(r"#\s*rote:\s*ignore\b(?:\[([^\]]*)\])?")
+
+
+class Ignore(NamedTuple):
+    """One code that a comment names.
+
+    Attributes:
+        where: The line.
+        column: Column of the comment, from 1.
+        code: The code; empty if the comment names none.
+        alone: The comment stands in a line of its own, where nothing can be found.
+    """
+
+    where: Site
+    column: int
+    code: str
+    alone: bool
+
+    @property
+    def mistake(self) -> str:
+        """Why the comment can silence nothing, whoever looks; empty if it can."""
+        rule = RULES.get(self.code)
+        if not self.code:
+            return "this comment names no rule, as ignore[RT101] does, and silences nothing"
+        if rule is None:
+            return f"ignore[{self.code}] silences nothing: there is no rule {self.code}"
+        if not rule.found_by & (Finder.SCAN | Finder.TRIAL):
+            return f"ignore[{self.code}] silences nothing: only the runtime gives this reason, to g.explain()"
+        if self.alone:
+            return f"ignore[{self.code}] silences nothing: it has to stand in the line that it is for"
+        return ""
+
+    def remark(self, message: str) -> Remark:
+        """Something to be said of it."""
+        return Remark(self.where, self.column, message, self.code)
 
 
 def ignored_codes(line: str) -> frozenset[str]:
     """The codes that a source line silences."""
     found = _COMMENT.search(line)
-    return frozenset(code.strip() for code in found.group(1).split(",")) if found else frozenset()
+    return frozenset(_codes(found)) - {""} if found else frozenset()
 
 
-def without_ignored(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings whose lines do not silence them."""
+def silenced(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings whose lines silence them."""
     linecache.checkcache()  # a long-lived process has read files that were edited since
     return [
         finding
         for finding in findings
-        if finding.code not in ignored_codes(linecache.getline(finding.where.file, finding.where.line))
+        if finding.code in ignored_codes(linecache.getline(finding.where.file, finding.where.line))
     ]
+
+
+def without_ignored(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings whose lines do not silence them."""
+    found = list(findings)
+    hidden = {id(finding) for finding in silenced(found)}
+    return [finding for finding in found if id(finding) not in hidden]
+
+
+def without_ignored_in(text: str, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings in the text of a file whose lines do not silence them."""
+    lines = text.splitlines()
+    return [each for each in findings if each.code not in ignored_codes(lines[each.where.line - 1])]
+
+
+def ignores_in(text: str, file: str) -> list[Ignore]:
+    """The comments of a file, one for each code that they name; those inside of texts do not count."""
+    if "rote:" not in text:
+        return []
+    found: list[Ignore] = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            match = _COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
+            if match is not None:
+                line, column = token.start
+                alone = not token.line[:column].strip()
+                place = Site(file, line, "")
+                found.extend(Ignore(place, column + 1, code, alone) for code in _codes(match))
+    except (tokenize.TokenError, SyntaxError):
+        pass  # what comes before the mistake was read; the scan tells of the mistake
+    return found
+
+
+def unused(ignores: Iterable[Ignore], findings: Iterable[Finding]) -> list[Ignore]:
+    """The comments whose code was not found in their line."""
+    found = {(finding.where.file, finding.where.line, finding.code) for finding in findings}
+    return [each for each in ignores if (each.where.file, each.where.line, each.code) not in found]
+
+
+def remarks_of_scan(text: str, file: str, findings: Iterable[Finding]) -> list[Remark]:
+    """What is to be said of a file's comments.
+
+    Args:
+        text: The file.
+        file: Its name, as the findings have it.
+        findings: What the source scan found in it, before the comments are applied.
+    """
+    return [
+        each.remark(said)
+        for each in unused(ignores_in(text, file), findings)
+        if (said := each.mistake or _to_a_scan(each.code))
+    ]
+
+
+def _to_a_scan(code: str) -> str:
+    finders = RULES[code].found_by
+    if Finder.SCAN not in finders:
+        return ""
+    also = "; rote check TARGET may need it, --static does not" if Finder.TRIAL in finders else ""
+    return f"ignore[{code}] silences nothing that the source scan sees{also}"
+
+
+def _codes(found: re.Match[str]) -> Iterator[str]:
+    yield from (code.strip().upper() for code in (found.group(1) or "").split(","))

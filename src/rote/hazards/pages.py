@@ -33,11 +33,12 @@ def rule_text(rule: Rule) -> str:
     parts = [
         f"## {rule.code}: {rule.title} {{#{rule.code.lower()}}}",
         _plain(about.what),
-        f"**Severity:** {rule.severity}. **Found by:** {', '.join(_finders(rule))}.",
+        f"**Severity:** {rule.severity}. **Found by:** {', '.join(finders(rule))}.",
         f"**Why it matters.** {_plain(about.why)}",
         f"**What to write instead.** {_plain(rule.remedy)}",
         *([f"**Tried.** {_plain(about.tried)}"] if about.tried else []),
         f"**Known limits.** {_plain(about.limits)}",
+        *([f"**Why no check finds it.** {_plain(about.unchecked)}"] if about.unchecked else []),
         f"Instead of\n\n```python\n{about.bad}\n```\n\nwrite\n\n```python\n{about.good}\n```",
     ]
     return "\n\n".join(parts) + "\n"
@@ -84,7 +85,8 @@ def _groups() -> Iterator[Group]:
     yield from (group for group in Group if group in used)
 
 
-def _finders(rule: Rule) -> Iterator[str]:
+def finders(rule: Rule) -> Iterator[str]:
+    """Who finds it, in words."""
     yield from (text for finder, text in _FINDERS.items() if finder in rule.found_by)
 
 

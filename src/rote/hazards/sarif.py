@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .finding import Finding, Severity
+from .finding import Finding, Remark, Severity
 from .rules import RULES, Rule
-from .rules.trial import TRIAL_RULES
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {
@@ -20,20 +19,19 @@ _LEVELS = {
 }
 
 
-def to_sarif(findings: Iterable[Finding]) -> dict[str, Any]:
-    """A log with one run."""
+def to_sarif(findings: Iterable[Finding], remarks: Iterable[Remark] = ()) -> dict[str, Any]:
+    """A log with one run; remarks are notifications of the tool, which are no results."""
     found = list(findings)
-    known: dict[str, Rule] = {**RULES, **TRIAL_RULES}
     codes = sorted({finding.code for finding in found})
     driver = {
         "name": "rote",
-        "rules": [_rule(known[code]) if code in known else {"id": code} for code in codes],
+        "rules": [_rule(RULES[code]) if code in RULES else {"id": code} for code in codes],
     }
-    return {
-        "$schema": SCHEMA,
-        "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": [_result(finding) for finding in found]}],
-    }
+    run: dict[str, Any] = {"tool": {"driver": driver}, "results": [_result(finding) for finding in found]}
+    said = [_notification(remark) for remark in remarks]
+    if said:
+        run["invocations"] = [{"executionSuccessful": True, "toolConfigurationNotifications": said}]
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
@@ -52,6 +50,11 @@ def _result(finding: Finding) -> dict[str, Any]:
         steps = [{"location": _location(site.file, site.line, 0)} for site in finding.path]
         result["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
     return result
+
+
+def _notification(remark: Remark) -> dict[str, Any]:
+    place = _location(remark.where.file, remark.where.line, remark.column)
+    return {"level": "note", "message": {"text": f"{remark.message}."}, "locations": [place]}
 
 
 def _location(file: str, line: int, column: int) -> dict[str, Any]:

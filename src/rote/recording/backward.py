@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -31,6 +32,7 @@ from ..backends.select import PROCESS
 from ..base.errors import MisuseError, NotReplayedError
 from ..base.location import user_site
 from ..hazards import rules
+from ..hazards.findings import findings_of
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
 from ..signature.compat import foreign_modes
@@ -278,10 +280,11 @@ class Backward:
             if alias._version != version:
                 raise _modified(alias, version)
             if tensor is not None and tensor.untyped_storage()._cdata != alias.untyped_storage()._cdata:
-                raise NotReplayedError(
-                    f"a {list(alias.shape)} tensor that the graphed call read was rebound to other memory "
-                    "(tensor.data = ...) before its backward. Rebind after backward(), or copy in place."
-                )
+                what = f"a {list(alias.shape)} tensor that the graphed call read was rebound to other memory"
+                why = reason(rules.TENSOR_MOVED, f"{what} before its backward", user_site())
+                remedy = "Rebind after backward(), or copy in place."
+                text = f"{what} (tensor.data = ...) before its backward. {remedy}"
+                raise NotReplayedError(text, findings_of([replace(why, remedy=remedy)]))
 
     def _differentiable(
         self, again: Repeatable | None, gradients: tuple[Any, ...], needed: tuple[bool, ...]

@@ -11,6 +11,7 @@ from ..backends.base import Backend
 from ..base.errors import VerificationError
 from ..base.location import Site
 from ..hazards import rules
+from ..hazards.findings import findings_of
 from ..hazards.rules import reason
 from ..signature.ambient import explain_ambient, read_ambient
 from ..signature.key import Call
@@ -215,6 +216,7 @@ class Check:
             operation=where.operation,
             where=where.place,
             cause=str(where.why),
+            findings=findings_of([where.why]),
         ) from error
 
     def _locate(

@@ -20,6 +20,7 @@ from ..backends.base import Backend
 from ..base.errors import NotReplayedError
 from ..base.location import Site, user_site
 from ..hazards import rules
+from ..hazards.findings import findings_of
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
 from ..signature.key import OPAQUE, Call, describe_key
@@ -362,9 +363,8 @@ class Entry:
             variant, reasons = self.would_replay(call)
             if variant is None or reasons:
                 listed = "\n  ".join(str(why) for why in reasons)
-                raise NotReplayedError(
-                    f"{self.name} would not be replayed wholly from graphs (strict mode):\n  {listed}"
-                )
+                text = f"{self.name} would not be replayed wholly from graphs (strict mode):\n  {listed}"
+                raise NotReplayedError(text, findings_of(reasons, self.name))
         if self.log.checks is not None:
             return self.log.checks.run(self, call, sys._getframe(1), ())
         return self.run(call, sys._getframe(1))

@@ -20,12 +20,13 @@ import torch
 
 from ..backends.aliases import OWNING, Aliases
 from ..backends.base import Backend, Session
-from ..base.location import NOWHERE, Site, traceback_site
+from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.key import PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
 from ..signature.state import Snapshot
+from . import blame
 from .autograd import newest_age
 from .compat import unseen_function_mode
 from .cursor import Mode
@@ -219,7 +220,8 @@ class TracedCall:
         if tape.executes:
             tape.close()
         elif isinstance(error, Exception):
-            self._fail(f"{type(error).__name__}: {error}", traceback_site(error.__traceback__))
+            last = self._last.last_captured() if self._last is not None else None
+            self._fail(*blame.of_error(error, last))
             raise RestartError(str(error)) from None
         else:  # an interrupt ends the call here, after what came before it
             tape.close()
@@ -274,9 +276,7 @@ class TracedCall:
         assert tape is not None
         tape.abort()
         if tape.failure is not None and self._failed is None:
-            last = tracer.last_captured()
-            ended = f"; the last operation captured was {last.operation}" if last is not None else ""
-            self._fail(tape.failure + ended, last.site if last is not None else NOWHERE)
+            self._fail(*blame.of_segment(tape.failure, tracer.last_captured()))
         if tape.shortage is not None and self._failed is None:
             self._short_of_memory(tape, tape.shortage)
         if self._failed is not None:
@@ -305,8 +305,7 @@ class TracedCall:
             self._run_on(self._call.leaves)
 
     def _fail(self, text: str, site: Site) -> None:
-        first = text.strip().splitlines()[0] if text.strip() else "the device gave no reason"
-        self._failed = reason(rules.CAPTURE_FAILED, first, site if site.line else self._site)
+        self._failed = reason(rules.CAPTURE_FAILED, text, site if site.line else self._site)
 
     # ------------------------------------------------------------------ surroundings
 

@@ -4,6 +4,7 @@
 # ruff: noqa
 
 import functools
+import itertools
 import logging
 import math
 import random
@@ -259,6 +260,27 @@ class Runner:
 
     def graphed(self):
         return rote.graph(self.act), rote.graph(lambda x: x.abs().item())  # RT101
+
+
+class Batches(nn.Module):
+    def __init__(self, items):
+        super().__init__()
+        self.items = items
+        self.batches = iter(items)
+        self.turns = itertools.count()
+        self.squares = (n * n for n in items)
+
+    def forward(self, x):
+        x = x * next(self.batches)  # RT201
+        x = x + next(self.turns)  # RT201
+        for n in self.squares:  # RT201
+            x = x + n
+        for n in self.items:
+            x = x + n
+        own = iter(self.items)
+        for n in own:
+            x = x + n
+        return x * next(own) * next(iter(self.items)) * sum(n for n in self.items)
 
 
 g = rote.graph(step)

@@ -1,4 +1,4 @@
-"""Fixes for findings of the source scan, where what the program computes certainly stays the same.
+"""Fixes for findings, where what the program computes certainly stays the same.
 
 - a tensor made from Python numbers becomes ``torch.full``, ``torch.arange`` or a stack of those (RT124)
 - a factory whose result is moved to a device gets ``device=`` (RT121)
@@ -7,6 +7,9 @@
 
 Everything else is left alone: a fix is made only where the source shows all that it depends on. Formatting
 and comments are kept. Nothing is written but by :func:`write`. Needs ``libcst``: ``pip install 'rote[fix]'``.
+
+:func:`fix` takes the places from the source scan, :func:`fix_found` from a trial run, which knows which of
+them really are hazards. Both make the same changes under the same conditions.
 """
 
 from __future__ import annotations
@@ -20,11 +23,13 @@ from typing import Any
 
 from ...base.errors import EnvironmentError_, MisuseError
 from ..finding import Finding
+from ..ignores import without_ignored_in
 from ..scan import scan_text
 from ..scan.files import python_files
+from .places import by_file, moved
 
 ROUNDS = 8
-"""A file is scanned and rewritten again so often, since a fix may uncover another."""
+"""A file is rewritten again so often: a fix may uncover another, and not all are made in one round."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +53,25 @@ class Fix:
         """The change as a unified diff; empty if there is none."""
         lines = difflib.unified_diff(
             self.before.splitlines(keepends=True), self.after.splitlines(keepends=True),
-            f"a/{self.file}", f"b/{self.file}",
+            f"a/{self._shown}", f"b/{self._shown}",
         )  # fmt: skip
         return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
+    @property
+    def _shown(self) -> str:
+        """Its name from the working directory, so that ``git apply`` takes the diff."""
+        path, here = Path(self.file), Path.cwd()
+        return path.relative_to(here).as_posix() if path.is_relative_to(here) else self.file
 
-def fix_text(text: str, file: str) -> Fix:
+
+def fix_text(text: str, file: str, findings: Iterable[Finding] | None = None) -> Fix:
     """Rewrite the text of a file.
+
+    Args:
+        text: The file.
+        file: Its name.
+        findings: The places that may be rewritten, in lines of the text; if None, those the source scan finds
+            and no comment accepts.
 
     Raises:
         MisuseError: It is not Python.
@@ -63,11 +80,14 @@ def fix_text(text: str, file: str) -> Fix:
     rewrite = _rewriter()
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     after, fixed = text.removeprefix(mark), list[Finding]()
+    left = None if findings is None else list(findings)
     for _ in range(ROUNDS):
-        found = scan_text(after, file)
+        found = without_ignored_in(after, scan_text(after, file)) if left is None else left
         new, done = rewrite(after, found)
         if not done:
             break
+        if left is not None:
+            left = moved([each for each in left if each not in done], after, new)
         after = new
         fixed.extend(done)
     return Fix(file, text, mark + after, tuple(fixed))
@@ -84,6 +104,28 @@ def fix(paths: Iterable[Path]) -> list[Fix]:
         EnvironmentError_: ``libcst`` is not installed.
     """
     fixes = (fix_text(_read(file), str(file)) for file in python_files(paths))
+    return [each for each in fixes if each.after != each.before]
+
+
+def fix_found(findings: Iterable[Finding], folders: Iterable[Path]) -> list[Fix]:
+    """Rewrite the places of findings, in the user's own files and without writing them.
+
+    Args:
+        findings: What a check found.
+        folders: The user's own files lie below them; installed packages there are left alone.
+
+    Returns:
+        One for each file that would change.
+
+    Raises:
+        EnvironmentError_: ``libcst`` is not installed.
+    """
+    fixes: list[Fix] = []
+    for file, found in by_file(findings, folders).items():
+        try:
+            fixes.append(fix_text(_read(Path(file)), file, found))
+        except MisuseError:  # it is in no UTF-8, or no longer the Python that ran
+            continue
     return [each for each in fixes if each.after != each.before]
 
 
@@ -119,4 +161,4 @@ def _rewriter() -> Any:
         raise EnvironmentError_("fixing needs libcst: pip install 'rote[fix]'") from error
 
 
-__all__ = ["Fix", "fix", "fix_text", "write"]
+__all__ = ["Fix", "fix", "fix_found", "fix_text", "write"]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
+from ...base.errors import MisuseError
 from ..finding import Finding
 from ..rules import CONSTANT, DEVICE_COPY, DYNAMIC_SHAPE, SCALE_ON_SELF
 from .constants import Say, filled, placed, summed
@@ -21,12 +22,18 @@ def rewritten(text: str, findings: Sequence[Finding]) -> tuple[str, list[Finding
 
     Args:
         text: The file.
-        findings: What the scan found in it.
+        findings: What was found in it.
 
     Returns:
         The new text, and the findings that are fixed in it.
+
+    Raises:
+        MisuseError: It is not Python.
     """
-    tree = ast.parse(text)
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        raise MisuseError(f"this is not Python: {error}") from error
     lines = text.splitlines()
 
     def say(node: ast.AST) -> str:
@@ -37,7 +44,7 @@ def rewritten(text: str, findings: Sequence[Finding]) -> tuple[str, list[Finding
     scale: Scale | None = None
     for finding in findings:
         line = finding.where.line
-        if not lines[line - 1].isascii():  # columns are counted in bytes there
+        if not lines[line - 1 : line] or not lines[line - 1].isascii():  # columns are counted in bytes there
             continue
         if finding.code == SCALE_ON_SELF.code:
             found = movable(tree, line) if scale is None else None

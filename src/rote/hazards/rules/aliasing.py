@@ -19,6 +19,8 @@ INPUT_MOVED = Rule(
 
     Limits: Nothing is wrong; it costs two copies.
 
+    Unchecked: Where arguments lie is known when they come, from call to call.
+
     Bad::
 
         for cache in (first, first, first, first, second, second):
@@ -44,6 +46,9 @@ INPUT_IS_STATE = Rule(
 
     Limits: Nothing is wrong; such calls have recordings of their own.
 
+    Unchecked: The arguments of a check are copies that stand for any others; which memory the next ones share
+    is not known.
+
     Bad::
 
         for _ in range(4):
@@ -61,7 +66,7 @@ ARGUMENT_MUTATED = Rule(
     "Work on a new tensor (x * 2 instead of x.mul_(2)), or pass the same tensor at every call.",
     Severity.SPEED,
     Group.ALIASING,
-    Finder.SCAN,
+    Finder.SCAN | Finder.TRIAL,
     """
     ``x.mul_(2)``, ``x += y``, ``x[0] = 0`` where ``x`` is an argument.
 
@@ -97,6 +102,8 @@ ALIASED_MUTATION = Rule(
 
     Limits: Views of one type are recorded together and not reported.
 
+    Unchecked: The arguments of a check stand for any others; which memory the next ones share is not known.
+
     Bad::
 
         g(x, x.view(torch.int32))
@@ -112,7 +119,7 @@ RESHAPED = Rule(
     "Take a view (x.t()) instead of x.t_().",
     Severity.WRONG,
     Group.ALIASING,
-    Finder.SCAN | Finder.RUNTIME,
+    Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``x.t_()``, ``x.unsqueeze_(0)``, ``x.resize_(n)``, ``x.set_(...)`` on an argument or on state.
 

@@ -19,6 +19,9 @@ OUTPUT_GRADIENT = Rule(
 
     Limits: Parameters themselves have no history and are fine.
 
+    Unchecked: Whether the history outside of the call is wanted is seen when a backward reaches it, after the
+    call.
+
     Bad::
 
         return x * factor
@@ -41,6 +44,10 @@ GRADIENT_LEAVES = Rule(
     Why: The gradients of a replay lie in the graph's memory; those of the next one replace them.
 
     Limits: Gradients that the call itself drops, or that stay where they are, are fine.
+
+    Unchecked: The trial repeats the call with nothing in between, so from the second call on the gradients
+    are there and added into, which a graph can do. Who clears them between calls is seen by the runtime; the
+    scan tells of it where it stands beside the graph (RT414).
 
     Bad::
 
@@ -72,6 +79,8 @@ INPUT_GRADIENT = Rule(
 
     Limits: None known.
 
+    Unchecked: It is about the gradient of the recording's own copy of an argument, which the trial has not.
+
     Bad::
 
         return x.mul_(2) + 1
@@ -94,6 +103,8 @@ BACKWARD_PENDING = Rule(
     Why: What backward needs lies in the memory of a recording, and each pending result keeps one.
 
     Limits: Nothing is wrong.
+
+    Unchecked: It is about calls and backwards that take turns, and a check makes calls alone.
 
     Bad::
 
@@ -170,6 +181,8 @@ SHARED_RESULTS = Rule(
 
     Limits: Without gradients such results are handed out as they are.
 
+    Unchecked: It is about how the runtime hands results with gradients out, after the call.
+
     Bad::
 
         h = model(x)
@@ -195,6 +208,8 @@ SECOND_ORDER = Rule(
 
     Limits: The first one may raise; calls run plainly from then on.
 
+    Unchecked: It is about backwards that run after the call, which a check does not make.
+
     Bad::
 
         y = g(x)
@@ -212,7 +227,7 @@ OPTIMIZER_COUNT = Rule(
     "Make the optimizer with capturable=True (CUDA) or fused=True (host).",
     Severity.STOPS,
     Group.AUTOGRAD,
-    Finder.SCAN | Finder.RUNTIME,
+    Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``torch.optim.Adam(params)`` and its kin, stepped inside the call without ``capturable=True`` or
     ``fused=True``.
@@ -245,6 +260,8 @@ HYPERPARAMETER = Rule(
 
     Limits: A rate that changes seldom gets a recording for each value.
 
+    Unchecked: It is about what is changed between calls; in a check nothing happens between them.
+
     Bad::
 
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -260,7 +277,7 @@ SCHEDULER_INSIDE = Rule(
     "Call scheduler.step() after the graphed callable, with lr=torch.tensor(...) in the optimizer.",
     Severity.WRONG,
     Group.AUTOGRAD,
-    Finder.SCAN | Finder.RUNTIME,
+    Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``scheduler.step()`` in a training step that is graphed as a whole.
 
@@ -320,6 +337,8 @@ AVERAGE_COUNT = Rule(
     Why: It reads the number of averaged models on the host.
 
     Limits: None known.
+
+    Unchecked: It is about what is changed between calls; in a check nothing happens between them.
 
     Bad::
 

@@ -11,7 +11,7 @@ UNSUPPORTED_TENSOR = Rule(
     "Use a strided (dense) tensor.",
     Severity.STOPS,
     Group.DEVICES,
-    Finder.RUNTIME,
+    Finder.TRIAL | Finder.RUNTIME,
     """
     A sparse, nested, quantized or otherwise wrapped tensor.
 
@@ -34,13 +34,15 @@ SEVERAL_DEVICES = Rule(
     "Wrap one callable per device.",
     Severity.ISLAND,
     Group.DEVICES,
-    Finder.TRIAL | Finder.RUNTIME,
+    Finder.RUNTIME,
     """
     The call uses tensors on more than one GPU.
 
     Why: A recording belongs to one device and its stream.
 
     Limits: None known.
+
+    Unchecked: The trial has one pretended device, which every cuda:N means.
 
     Bad::
 
@@ -65,6 +67,8 @@ WRONG_BACKEND = Rule(
     Why: The host backend records operations on CPU tensors only.
 
     Limits: With ``backend="auto"`` rote finds the device among the arguments and the state.
+
+    Unchecked: It is about an option of rote.graph, which a check is not given.
 
     Bad::
 

@@ -44,6 +44,8 @@ VALUE_CHANGED = Rule(
 
     Limits: Values are noticed that can be reached from the callable.
 
+    Unchecked: It is about what is changed between calls; in a check nothing happens between them.
+
     Bad::
 
         settings["scale"] = 2.0 if n > 4 else 1.0
@@ -67,6 +69,8 @@ NEW_KEY = Rule(
     Why: Each key has recordings of its own, and its first calls run eagerly.
 
     Limits: Nothing is wrong.
+
+    Unchecked: It is about a call whose arguments differ from earlier ones; a check has one set of arguments.
 
     Bad::
 
@@ -92,6 +96,8 @@ NOT_YET = Rule(
     Why: What settles by itself (lazy state, autotuning) should not be recorded.
 
     Limits: Nothing is wrong; told by ``strict`` mode.
+
+    Unchecked: It is about a call that comes before there is a recording; a check makes none.
 
     Bad::
 

@@ -65,7 +65,7 @@ HOST_DATA = Rule(
     "Build the array outside and pass it in as a tensor.",
     Severity.STOPS,
     Group.HOST_DATA,
-    Finder.SCAN | Finder.RUNTIME,
+    Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``torch.from_numpy(array)``, ``torch.as_tensor(array)``, ``torch.frombuffer(...)`` of data made inside.
 
@@ -121,7 +121,7 @@ PAGEABLE_COPY = Rule(
     "Copy outside into a tensor on the device that stays the same, and pass that in.",
     Severity.STOPS,
     Group.HOST_DATA,
-    Finder.SCAN,
+    Finder.SCAN | Finder.TRIAL,
     """
     ``x.to(device, non_blocking=True)``, ``buffer.copy_(batch, non_blocking=True)`` inside the call.
 
@@ -148,7 +148,7 @@ LIST_INDEX = Rule(
     "Use slices, or an index tensor that is made once on the device (a buffer).",
     Severity.STOPS,
     Group.HOST_DATA,
-    Finder.SCAN,
+    Finder.SCAN | Finder.TRIAL,
     """
     ``x[[0, 2, 1]]``, ``x[:, order]`` with a list: Python numbers become an index tensor.
 

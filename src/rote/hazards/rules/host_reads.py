@@ -41,7 +41,7 @@ LIST_READ = Rule(
     "Keep the values in a tensor.",
     Severity.STOPS,
     Group.HOST_READS,
-    Finder.SCAN | Finder.RUNTIME,
+    Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``.tolist()``, ``list(x)`` of single elements: all values of a tensor are read into Python.
 
@@ -70,7 +70,7 @@ MEMORY_ESCAPE = Rule(
     "Compute with PyTorch operations inside the callable; convert outside of it.",
     Severity.STOPS,
     Group.HOST_READS,
-    Finder.SCAN | Finder.RUNTIME,
+    Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``.numpy()``, ``numpy.asarray(x)``, ``torch.utils.dlpack.to_dlpack(x)``: another library works on the
     tensor's memory.
@@ -98,7 +98,7 @@ PRINTED = Rule(
     "Return the tensor and print it outside, or drop the line.",
     Severity.STOPS,
     Group.HOST_READS,
-    Finder.SCAN,
+    Finder.SCAN | Finder.TRIAL,
     """
     ``print(x)``, ``logger.info("loss %s", loss)``, ``f"{loss:.3f}"``, ``writer.add_scalar(tag, loss)``: a
     tensor's value becomes text.

@@ -12,7 +12,7 @@ SCALE_ON_SELF = Rule(
     "read the scale in forward, or compute it anew in each call and keep it in a local variable.",
     Severity.WRONG,
     Group.STATE,
-    Finder.SCAN,
+    Finder.SCAN | Finder.TRIAL,
     """
     ``self._act_scale = x.abs().amax() / 127`` in ``forward``: the layer keeps a tensor of its last call.
 
@@ -95,7 +95,7 @@ MUTABLE_DEFAULT = Rule(
     "Use None as the default, and keep state in an attribute or pass it in.",
     Severity.WRONG,
     Group.STATE,
-    Finder.SCAN,
+    Finder.SCAN | Finder.TRIAL,
     """
     ``def forward(self, x, cache={})`` where the function writes to ``cache``.
 

@@ -19,6 +19,8 @@ TOO_MANY_RECORDINGS = Rule(
 
     Limits: What moves is told beside it (RT301, RT302, RT414).
 
+    Unchecked: It is about many calls; a check makes a few, with nothing in between.
+
     Bad::
 
         layer.weight.data = layer.weight.data.clone()
@@ -43,6 +45,9 @@ TOO_MANY_PATHS = Rule(
 
     Limits: None known.
 
+    Unchecked: It is about values that differ in many calls; the trial invents them and tells of the read
+    itself (RT101).
+
     Bad::
 
         return x / x.sum().item()
@@ -65,6 +70,8 @@ TOO_MANY_KEYS = Rule(
     Why: A Python number that changes in every call is part of the key, and so is every shape.
 
     Limits: Nothing is wrong.
+
+    Unchecked: It is about calls with many arguments; a check has one set of them.
 
     Bad::
 
@@ -91,6 +98,8 @@ EVICTED = Rule(
 
     Limits: Nothing is wrong.
 
+    Unchecked: It is about the memory of recordings, and a check makes none.
+
     Bad::
 
         g = rote.graph(fn, budget=one)
@@ -113,6 +122,8 @@ OVER_BUDGET = Rule(
     Why: The call runs eagerly.
 
     Limits: Nothing is wrong.
+
+    Unchecked: It is about the memory of recordings, and a check makes none.
 
     Bad::
 
@@ -137,6 +148,8 @@ OUT_OF_MEMORY = Rule(
 
     Limits: Nothing is wrong.
 
+    Unchecked: It is about the memory of recordings, and a check makes none.
+
     Bad::
 
         g = rote.graph(model)
@@ -159,6 +172,8 @@ PAUSED = Rule(
     Why: Recording costs more than an eager call; taking turns in a small budget gains nothing.
 
     Limits: Nothing is wrong.
+
+    Unchecked: It is about the memory of recordings, and a check makes none.
 
     Bad::
 
@@ -183,6 +198,8 @@ BUCKET_CHECKED = Rule(
 
     Limits: Nothing is wrong.
 
+    Unchecked: It is about an option of rote.graph, which a check is not given.
+
     Bad::
 
         g = rote.graph(fn, shapes="buckets", buckets={"x": {0: [4, 8]}})
@@ -205,6 +222,8 @@ NO_BUCKET = Rule(
     Why: Each such size needs recordings of its own.
 
     Limits: Nothing is wrong.
+
+    Unchecked: It is about an option of rote.graph, which a check is not given.
 
     Bad::
 
@@ -230,6 +249,8 @@ PADDING_SHOWS = Rule(
 
     Limits: Seen in the calls that are checked.
 
+    Unchecked: It is about an option of rote.graph, which a check is not given.
+
     Bad::
 
         return x.softmax(0)
@@ -252,6 +273,8 @@ NOT_PADDED = Rule(
     Why: With padding the number is another one. Such calls run with their exact shape.
 
     Limits: Nothing is wrong.
+
+    Unchecked: It is about an option of rote.graph, which a check is not given.
 
     Bad::
 

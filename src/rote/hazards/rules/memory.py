@@ -11,7 +11,7 @@ EMPTY_CACHE = Rule(
     "Drop the line, or empty the cache between calls.",
     Severity.SPEED,
     Group.MEMORY,
-    Finder.SCAN,
+    Finder.SCAN | Finder.TRIAL,
     """
     ``torch.cuda.empty_cache()``, ``torch.cuda.ipc_collect()``, ``gc.collect()`` inside the call.
 
@@ -38,7 +38,7 @@ PINNED_INSIDE = Rule(
     "Allocate the pinned buffer once, outside, and fill it between calls.",
     Severity.STOPS,
     Group.MEMORY,
-    Finder.SCAN,
+    Finder.SCAN | Finder.TRIAL,
     """
     ``x.pin_memory()``, ``torch.empty(n, pin_memory=True)`` inside the call.
 

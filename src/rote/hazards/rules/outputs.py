@@ -11,7 +11,7 @@ OPAQUE_OUTPUT = Rule(
     "Return tensors in tuples, lists, dicts or dataclasses.",
     Severity.WRONG,
     Group.OUTPUTS,
-    Finder.RUNTIME,
+    Finder.TRIAL | Finder.RUNTIME,
     """
     The result holds an object of a class of its own, or is a generator.
 
@@ -39,7 +39,7 @@ OUTPUT_DIFFERS = Rule(
     "Return it as a tensor.",
     Severity.WRONG,
     Group.OUTPUTS,
-    Finder.RUNTIME,
+    Finder.TRIAL | Finder.RUNTIME,
     """
     The result has a Python number or text that is another one in every call.
 
@@ -62,7 +62,7 @@ CONTAINER_RETURNED = Rule(
     "Return a new container.",
     Severity.WRONG,
     Group.OUTPUTS,
-    Finder.RUNTIME,
+    Finder.TRIAL | Finder.RUNTIME,
     """
     The result is, or holds, a list or dict that came in as an argument or that the callable keeps.
 

@@ -11,7 +11,7 @@ HOST_RANDOM = Rule(
     "Draw with torch on the device (torch.rand), or draw outside and pass the number in.",
     Severity.WRONG,
     Group.RANDOM,
-    Finder.SCAN | Finder.RUNTIME,
+    Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``random.random()``, ``numpy.random.randint(...)``, ``torch.rand([])`` on the CPU whose value decides a
     branch.
@@ -37,7 +37,7 @@ RANDOM_STATE_SET = Rule(
     "Seed outside; activation checkpointing needs preserve_rng_state=False or no dropout inside.",
     Severity.WRONG,
     Group.RANDOM,
-    Finder.SCAN | Finder.RUNTIME,
+    Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``torch.manual_seed``, ``torch.set_rng_state``, ``torch.random.fork_rng``, ``generator.manual_seed``
     inside the call.

@@ -59,6 +59,7 @@ class Documentation(NamedTuple):
         what: What it is.
         why: Why it matters to a graph.
         limits: What is not found, or found although nothing is wrong.
+        unchecked: Why neither the scan nor the trial finds it, where only the runtime does.
         bad: A short example.
         good: The same, right.
         tried: With which version of a library it was tried.
@@ -70,6 +71,7 @@ class Documentation(NamedTuple):
     bad: str
     good: str
     tried: str = ""
+    unchecked: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ class Rule:
         group: What it is about.
         found_by: Who can find it.
         text: Its documentation: a paragraph on what it is, then ``Why:``, ``Limits:``, for libraries
-            ``Tried:``, ``Bad::`` and ``Good::``, the last two followed by indented code.
+            ``Tried:``, for what only the runtime finds ``Unchecked:``, ``Bad::`` and ``Good::``, the last two
+            followed by indented code.
     """
 
     code: str
@@ -111,8 +114,8 @@ class Rule:
         return Documentation(**prose, **code)
 
 
-_HEADS = frozenset({"Why", "Limits", "Tried", "Bad", "Good"})
-_PROSE = ("what", "why", "limits", "tried")
+_HEADS = frozenset({"Why", "Limits", "Tried", "Unchecked", "Bad", "Good"})
+_PROSE = ("what", "why", "limits", "tried", "unchecked")
 
 
 @dataclass(frozen=True)
@@ -131,8 +134,13 @@ class Reason:
     where: Site | None
     remedy: str
 
+    @property
+    def place(self) -> str:
+        """``file:line``, or nothing."""
+        return str(self.where) if self.where is not None and self.where.line else ""
+
     def __str__(self) -> str:
-        place = f" at {self.where}" if self.where is not None and self.where.line else ""
+        place = f" at {self.place}" if self.place else ""
         return f"{self.code}{place}: {self.message}. {self.remedy}"
 
 

@@ -14,13 +14,13 @@ STATE_CHANGES = Rule(
     Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     A counter (``self.step += 1``), a list that is appended to, an entry of a dict, a ``global`` or
-    ``nonlocal``: the call leaves something in Python.
+    ``nonlocal``, an iterator that is advanced (``next(self.batches)``): the call leaves something in Python.
 
     Why: A replay runs no Python, so the counter stands still and the list stays as it is. rote runs such a
     call eagerly as long as the state keeps changing.
 
     Limits: The scan reports writes, also those that settle after the first calls; the runtime waits until
-    two calls agree.
+    two calls agree. Iterators are told by the check; the runtime sees what their items change (RT202, RT203).
 
     Bad::
 
@@ -123,6 +123,9 @@ UNREACHABLE = Rule(
 
     Limits: Seen in the calls that are observed.
 
+    Unchecked: What a call reads and nobody can find again is no hazard of one call: the trial replaces the
+    tensor by a stand-in where it meets it, and the runtime tells it where it keeps the address.
+
     Bad::
 
         return x * table(4)
@@ -138,7 +141,7 @@ ARGUMENT_CHANGED = Rule(
     "Return new values instead of storing them in an argument's list, dict or attribute.",
     Severity.WRONG,
     Group.STATE,
-    Finder.SCAN | Finder.RUNTIME,
+    Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``cache["keys"] = k``, ``outputs.append(y)``, ``batch.mask = m`` where the container is an argument.
 
@@ -164,7 +167,7 @@ OPERATION_RAISES = Rule(
     "Check the operands before the operation.",
     Severity.WRONG,
     Group.STATE,
-    Finder.RUNTIME,
+    Finder.TRIAL | Finder.RUNTIME,
     """
     An operation raises and the callable catches it and goes another way.
 
@@ -190,7 +193,7 @@ AMBIENT_CHANGES = Rule(
     "Change grad mode and defaults outside, or undo it.",
     Severity.WRONG,
     Group.STATE,
-    Finder.SCAN | Finder.RUNTIME,
+    Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``torch.set_grad_enabled(False)`` as a statement, ``torch.set_default_dtype``,
     ``torch.backends.cudnn.benchmark = True``, ``torch.use_deterministic_algorithms`` inside the call.
@@ -223,6 +226,8 @@ BLIND = Rule(
     Why: What a call reads can't be watched, so it is not recorded.
 
     Limits: None known.
+
+    Unchecked: The check watches in a process of its own, which nobody profiles.
 
     Bad::
 

@@ -11,7 +11,7 @@ REFUSED = Rule(
     "The operation synchronises with the host inside; it runs between two segments.",
     Severity.ISLAND,
     Group.STREAMS,
-    Finder.RUNTIME,
+    Finder.TRIAL | Finder.RUNTIME,
     """
     An operation that a capture refuses although its schema does not say so, for example ``torch.linalg.inv``
     on CUDA, which checks its result on the host.
@@ -44,6 +44,8 @@ CAPTURE_FAILED = Rule(
 
     Limits: The line is that of the last operation before the error; the cause may lie before it.
 
+    Unchecked: What a driver refuses and no rule knows is seen by capturing, which needs the device.
+
     Bad::
 
         with torch.cuda.stream(side):
@@ -64,7 +66,7 @@ SYNCHRONIZE = Rule(
     "Drop the line; wait outside, after the call.",
     Severity.STOPS,
     Group.STREAMS,
-    Finder.SCAN,
+    Finder.SCAN | Finder.TRIAL,
     """
     ``torch.cuda.synchronize()``, ``stream.synchronize()``, ``event.synchronize()``, ``event.query()``,
     ``event.elapsed_time(...)`` inside the call.
@@ -92,7 +94,7 @@ STREAM_INSIDE = Rule(
     "Use the current stream; a graph orders the work by itself.",
     Severity.STOPS,
     Group.STREAMS,
-    Finder.SCAN,
+    Finder.SCAN | Finder.TRIAL,
     """
     ``torch.cuda.Stream()``, ``with torch.cuda.stream(side):`` inside the call.
 
@@ -146,7 +148,7 @@ NESTED_CAPTURE = Rule(
     "Graph the outermost callable only, or give each part its own graph and chain them outside.",
     Severity.STOPS,
     Group.STREAMS,
-    Finder.SCAN,
+    Finder.SCAN | Finder.TRIAL,
     """
     ``torch.cuda.graph(...)``, ``make_graphed_callables``, ``graph.replay()``, ``torch.compile`` with
     ``mode="reduce-overhead"`` inside a call that is captured itself.

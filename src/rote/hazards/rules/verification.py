@@ -19,6 +19,8 @@ REPLAY_DIFFERS = Rule(
 
     Limits: Only calls that are checked can be found.
 
+    Unchecked: It compares replays, and a check makes none.
+
     Bad::
 
         return x * next(hidden)
@@ -41,6 +43,8 @@ HIDDEN_VALUE = Rule(
     Why: The number was equal while the calls were observed and changed later: an iterator, a foreign object.
 
     Limits: Found by ``verify=`` only.
+
+    Unchecked: It compares replays, and a check makes none.
 
     Bad::
 
@@ -65,6 +69,8 @@ HIDDEN_BRANCH = Rule(
 
     Limits: Found by ``verify=`` only.
 
+    Unchecked: It compares replays, and a check makes none.
+
     Bad::
 
         return x.exp() if next(hidden) else x.tanh()
@@ -87,6 +93,8 @@ HIDDEN_STATE = Rule(
     Why: Replays do not make the change.
 
     Limits: Found by ``verify=`` only.
+
+    Unchecked: It compares replays, and a check makes none.
 
     Bad::
 
@@ -113,6 +121,8 @@ NOT_REPEATABLE = Rule(
 
     Limits: Found by ``verify=`` only.
 
+    Unchecked: It compares values of two calls, and the trial computes none.
+
     Bad::
 
         pool.submit(lambda: total.data.add_(1)).result()
@@ -137,6 +147,8 @@ HIDDEN_WRITE = Rule(
     Why: Replays do not write it.
 
     Limits: Found by ``verify=`` only.
+
+    Unchecked: It compares replays, and a check makes none.
 
     Bad::
 
@@ -165,6 +177,8 @@ OBSERVER_DIFFERS = Rule(
 
     Limits: Found by ``verify=`` only.
 
+    Unchecked: It compares observed calls with others; all calls of a check are observed.
+
     Bad::
 
         return x * 3 if is_in_torch_dispatch_mode() else x * 2
@@ -189,6 +203,8 @@ STALE_RECORDING = Rule(
 
     Limits: Found by ``verify=`` only.
 
+    Unchecked: It compares replays, and a check makes none.
+
     Bad::
 
         return (x + 1).tanh()
@@ -211,6 +227,8 @@ PLAIN_RAISES = Rule(
     Why: The check depends on something that rote can't look into.
 
     Limits: Found by ``verify=`` only.
+
+    Unchecked: It compares replays, and a check makes none.
 
     Bad::
 

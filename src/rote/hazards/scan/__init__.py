@@ -7,9 +7,9 @@ that a value is a tensor it says nothing. :data:`BLIND_SPOTS` says what it canno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...base.errors import MisuseError
 from ..finding import Finding
@@ -27,6 +27,20 @@ BLIND_SPOTS = (
 """What the scan does not see."""
 
 
+class Scanned(NamedTuple):
+    """A file that was read.
+
+    Attributes:
+        file: Its name.
+        text: Its text.
+        findings: What was found in it.
+    """
+
+    file: str
+    text: str
+    findings: list[Finding]
+
+
 def scan(paths: Iterable[Path]) -> list[Finding]:
     """Read source files and say what a capture of their functions would meet.
 
@@ -42,7 +56,18 @@ def scan(paths: Iterable[Path]) -> list[Finding]:
     Raises:
         MisuseError: There is no such path, or a file is not Python.
     """
-    return [found for file in python_files(paths) for found in scan_text(_text(file), str(file))]
+    return [found for each in scanned(paths) for found in each.findings]
+
+
+def scanned(paths: Iterable[Path]) -> Iterator[Scanned]:
+    """Read source files one by one, as :func:`scan` does.
+
+    Raises:
+        MisuseError: There is no such path, or a file is not Python.
+    """
+    for file in python_files(paths):
+        text = _text(file)
+        yield Scanned(str(file), text, scan_text(text, str(file)))
 
 
 def scan_callable(target: Callable[..., Any]) -> list[Finding]:
@@ -68,4 +93,4 @@ def _text(file: Path) -> str:
         raise MisuseError(f"{file}: this is not Python in UTF-8: {error}") from error
 
 
-__all__ = ["BLIND_SPOTS", "scan", "scan_callable", "scan_text"]
+__all__ = ["BLIND_SPOTS", "Scanned", "scan", "scan_callable", "scan_text", "scanned"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .. import rules
 from ..finding import Severity
-from . import factories, methods, reads
+from . import factories, methods, reads, stores
 from .known import KNOWN, Known
 from .libraries import library_call, made_by_library
 from .names import text_of
@@ -217,7 +217,9 @@ def _plain(reader: Reader, node: ast.Call, dotted: str, values: list[Value]) -> 
         for part, value in zip(node.args, values, strict=False):
             reads.taken(reader, part, value, f"{dotted}() of {reader.says(part)} reads a tensor")
     if dotted == "next" and node.args:
-        _advanced(reader, node)
+        stores.advanced(reader, node, node.args[0])
+    if dotted == "iter" or dotted.startswith("itertools."):
+        return Value(Kind.ITERATOR, local=True)
     if dotted in ("len", "isinstance", "hasattr", "type", "any", "all"):
         return NUMBER
     if dotted in ("sum", "abs", "min", "max") and any(value.is_tensor for value in values):
@@ -225,12 +227,6 @@ def _plain(reader: Reader, node: ast.Call, dotted: str, values: list[Value]) -> 
     if dotted in ("enumerate", "zip", "reversed", "list", "tuple", "iter", "sorted", "map"):
         return UNKNOWN
     return _unknown(reader, node, values) if "." in dotted else UNKNOWN
-
-
-def _advanced(reader: Reader, node: ast.Call) -> None:
-    source = node.args[0]
-    if isinstance(source, ast.Name) and not reader.is_local(source.id) and source.id in reader.outside:
-        reader.found(rules.STATE_CHANGES, node, f"{reader.says(node)} takes another value at every call")
 
 
 def _unknown(reader: Reader, node: ast.Call, values: list[Value]) -> Value:

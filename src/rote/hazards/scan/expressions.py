@@ -238,4 +238,6 @@ def _comprehension(
     else:
         value = reader.evaluate(node.elt)
     reader.env = before
+    if isinstance(node, ast.GeneratorExp):
+        return Value(Kind.ITERATOR, local=True)
     return Value(Kind.LIST if value.kind is Kind.NUMBER else Kind.CONTAINER, local=True)

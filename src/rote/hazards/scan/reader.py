@@ -189,6 +189,7 @@ class Reader:
 
     def _loop(self, node: ast.For | ast.AsyncFor) -> None:
         items = self.evaluate(node.iter)
+        stores.looped(self, node.iter, items)
         several = self._in_step(node.iter)
         if isinstance(node.target, ast.Tuple) and len(node.target.elts) == len(several):
             for target, value in zip(node.target.elts, several, strict=True):

@@ -113,6 +113,21 @@ def lazily_made(reader: Reader, node: ast.If) -> set[str]:
     return found
 
 
+def advanced(reader: Reader, node: ast.expr, source: ast.expr) -> None:
+    """``next(iterator)``: one that was made outside is further after the call."""
+    outer = isinstance(source, ast.Name) and not reader.is_local(source.id) and source.id in reader.outside
+    if outer or self_attribute(source, reader.self_name):
+        reader.found(STATE_CHANGES, node, f"{reader.says(node)} takes another value at every call")
+
+
+def looped(reader: Reader, node: ast.expr, items: Value) -> None:
+    """``for item in iterator``: one that was made outside is further after the call."""
+    outer = isinstance(node, ast.Name) and not reader.is_local(node.id)
+    if items.kind is Kind.ITERATOR and (outer or self_attribute(node, reader.self_name)):
+        text = f"the loop advances {reader.says(node)}, which was made outside of the call"
+        reader.found(STATE_CHANGES, node, text)
+
+
 def ambient(reader: Reader, node: ast.expr) -> None:
     """Calls that set a mode and leave it set, as statements of their own."""
     if isinstance(node, ast.Call) and reader.names.resolve(node.func) == "torch.set_grad_enabled":

@@ -37,6 +37,7 @@ class Kind(Enum):
     NORMALIZER = auto()
     COUNTER = auto()
     CACHE = auto()
+    ITERATOR = auto()
 
 
 class Value(NamedTuple):
