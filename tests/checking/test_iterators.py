@@ -69,7 +69,7 @@ def test_the_end():
     assert position(iter([])) == "a list_iterator with 0 left"
 
 
-@pytest.mark.parametrize("value", [[1], (1,), {1: 2}, range(3), "text", 1, None, object()], ids=repr)
+@pytest.mark.parametrize("value", [[1], (1,), {1: 2}, range(3), "text", 1, None], ids=repr)
 def test_what_is_no_iterator(value):
     assert not is_iterator(value)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 
 import pytest
@@ -155,6 +156,16 @@ def test_an_entry_of_a_baseline_that_silences_nothing_is_told(rote, policy):
         (["policy.py:build", "--baseline", "no.json"], "there is no baseline no.json"),
         (["policy.py", "--static", "--real"], "give one of them"),
         (["missing", "--static"], "missing"),
+        (["policy.py:build", "--static"], "--static reads whole files and folders: policy.py"),
+        (
+            ["policy.py:build", "--json", "no/out.json"],
+            "no/out.json cannot be written: there is no folder no",
+        ),
+        (
+            ["policy.py:build", "--json", "-", "--sarif", "-"],
+            "- leaves room here for one of --json and --sarif",
+        ),
+        (["policy.py:build", "--json", "-", "--fix"], "and for nothing else"),
     ],
 )
 def test_what_cannot_be_checked(rote, policy, arguments, message):
@@ -166,10 +177,11 @@ def test_a_target_that_never_ends(rote):
     rote.write("slow.py", "import time\ndef build():\n    return (lambda: time.sleep(60)), ()\n")
     done = rote("check", "slow.py:build", "--timeout", "0.5")
     assert done.exit_code == 1 or done.exit_code == 2
-    assert "the time limit was reached at slow.py:3" in done.output
+    assert "the time limit of 0.5 s was reached at slow.py:3" in done.output
     rote.write("slow2.py", "import time\ntime.sleep(60)\ndef build():\n    return max\n")
     done = rote("check", "slow2.py:build", "--timeout", "0.5")
     assert done.exit_code == 2 and "while the target was being built" in done.output
+    assert done.output.splitlines()[-1] == "slow2.py:build: nothing found before it ended early"
 
 
 def test_a_target_that_needs_a_gpu_at_import(rote):
@@ -200,3 +212,40 @@ def test_explain(rote):
     assert rote("explain", "RT143").output.startswith("RT143: ")
     done = rote("explain", "RT000")
     assert done.exit_code == 2 and "there is no rule 'RT000'" in done.output
+
+
+def test_what_the_process_does_to_itself(rote):
+    rote.write("gone.py", "import os\ndef build():\n    return (lambda: os._exit(3)), ()\n")
+    done = rote("check", "gone.py:build")
+    assert done.exit_code == 2 and "the check ended early: its process ended with status 3" in done.output
+    rote.write("leaves.py", "def build():\n    return (lambda: exit(3)), ()\n")
+    done = rote("check", "leaves.py:build")
+    assert done.exit_code == 1 and "RT161 the callable raises SystemExit: 3" in done.output
+
+
+def test_a_callable_that_raises_outside_of_python(rote):
+    rote.write("c.py", "def build():\n    return len, (3,)\n")
+    done = rote("check", "c.py:build")
+    assert (
+        done.exit_code == 1 and "RT161 the callable raises TypeError: object of type 'int' has" in done.output
+    )
+
+
+def test_json_and_sarif_for_a_pipe(rote, policy):
+    rote.write("loud.py", "def build():\n    return (lambda: print('hello')), ()\n")
+    done = rote("check", "policy.py:build", "loud.py:build", "--json", "-")
+    assert done.exit_code == 1 and [each["code"] for each in json.loads(done.stdout)["findings"]] == ["RT212"]
+    assert "the target printed 12 characters" in done.stderr
+    done = rote("check", "--static", "policy.py", "--sarif", "-")
+    assert json.loads(done.stdout)["version"] == "2.1.0" and done.stdout.startswith("{")
+
+
+def test_lines_are_for_editors_on_any_terminal(rote, policy, monkeypatch):
+    """One line each, however narrow the terminal is, and no colour even where it is asked for."""
+    usual = rote("check", "policy.py:build").output
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert rote("check", "policy.py:build").output == usual and "\x1b" not in usual
+    assert re.match(
+        r"policy\.py:\d+:\d+: RT\d{3} .+ \(silently wrong when replayed\)\n    self\.scale", usual
+    )

@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from rote.base.errors import MisuseError
-from rote.cli.target import load
+from rote.cli.target import check_arguments, load
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ def test_a_module_of_the_working_folder(build, tmp_path, monkeypatch):
 
 
 def test_a_module(tmp_path):
-    with pytest.raises(MisuseError, match=r"operator:itemgetter raised TypeError"):
+    with pytest.raises(MisuseError, match=r"operator:itemgetter (raised TypeError|cannot be called)"):
         load("operator:itemgetter")
 
 
@@ -70,9 +70,28 @@ def test_a_module(tmp_path):
     [
         ("def other():\n    pass", r"has no function 'build'\. It has: other\."),
         ("def build():\n    raise ValueError('no weights')", r"raised ValueError: no weights"),
-        ("def build():\n    return 3", r"returned a int; a target returns a callable"),
+        ("def build():\n    return 3", r"returned an int; a target returns a callable"),
         ("def build():\n    return max, 3", r"returned \(builtin_function_or_method, int\); args is to be"),
-        ("def build(:", r"cannot be imported: SyntaxError"),
+        (
+            "def build():\n    return max, (1,), []",
+            r"returned \(.*, tuple, list\); .*, as in \(fn, \(x,\)\): ",
+        ),
+        ("def build(:", r"cannot be imported: SyntaxError: .* \(policy_target.py, line 1\)$"),
+        ("import nothing_there", r"cannot be imported: ModuleNotFoundError: .* \(.*policy_target.py:1\)$"),
+        ("raise ValueError('two\\nlines')", r"cannot be imported: ValueError: two \(.*policy_target.py:1\)$"),
+        ("raise ValueError", r"cannot be imported: ValueError \(.*policy_target.py:1\)$"),
+        ("exit(3)", r"cannot be imported: SystemExit: 3 \(.*policy_target.py:1\)$"),
+        ("def build():\n    exit('no')", r"raised SystemExit: no \(.*policy_target.py:2\)$"),
+        ("def build():\n    raise KeyError(4)", r"raised KeyError: 4 \(.*policy_target.py:2\)$"),
+        ("def biuld():\n    pass\ndef other():\n    pass", r"no function 'build'\. It has: biuld\.$"),
+        (
+            "def build(n):\n    pass",
+            r"cannot be called: .* 'n'\. .*; give it values with --arg NAME=VALUE, or",
+        ),
+        (
+            "import torch\nbuild = torch.nn.Linear(2, 2)",
+            r"cannot be called: .* 'input'\. A target is a function",
+        ),
     ],
 )
 def test_what_is_no_target(build, body, message):
@@ -92,3 +111,46 @@ def test_malformed_names(tmp_path):
 def test_malformed_arguments(build):
     with pytest.raises(MisuseError, match=r"--arg 'n' is not of the form name=value"):
         load(build("def build():\n    return max"), ["n"])
+
+
+def test_a_name_that_is_not_given(build):
+    name = build("def build(n=1):\n    return max, (n, n)")
+    with pytest.raises(MisuseError, match=r"cannot be called: got an unexpected keyword argument 'm'\. "):
+        load(name, ["m=2"])
+
+
+def test_a_path_without_a_function(build, tmp_path):
+    file = build("def build():\n    pass\ndef _inner():\n    pass\ndef other():\n    pass").rpartition(":")[0]
+    with pytest.raises(
+        MisuseError, match=r"; name one of its functions \(build, other\), or only .*: --static "
+    ):
+        load(file)
+    with pytest.raises(MisuseError, match=r"; a folder can be read: --static "):
+        load(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        (
+            "def build():\n    return lambda x: x",
+            r"returned a function .* 'x'\. A target returns a callable, \(",
+        ),
+        (
+            "import torch\ndef build():\n    return torch.nn.Linear(2, 2)",
+            r"returned a Linear that .* 'input'\. ",
+        ),
+        ("def build():\n    return (lambda: 1), (2,)", r"it came with: too many positional arguments"),
+        ("def build():\n    return (lambda x: 1), (2,), {'y': 3}", r"unexpected keyword argument 'y'"),
+    ],
+)
+def test_arguments_that_the_callable_does_not_take(build, body, message):
+    with pytest.raises(MisuseError, match=message):
+        check_arguments(load(build(body)))
+
+
+def test_arguments_that_it_takes_and_callables_that_do_not_say(build):
+    check_arguments(
+        load(build("import torch\ndef build():\n    return torch.nn.Linear(2, 2), (torch.ones(2),)"))
+    )
+    check_arguments(load(build("def build():\n    return max, (1, 2)")))

@@ -78,8 +78,8 @@ def _made(build: Callable[[], Work], real: bool) -> Outcome:
     try:
         with stage.building():
             work = build()
-    except TimeUp:
-        return Outcome(incomplete="the time limit was reached while the target was being built")
+    except TimeUp as error:
+        return Outcome(incomplete=f"{error} while the target was being built")
     return Session(stage, work).outcome()
 
 

@@ -10,6 +10,7 @@ for their shapes and no more.
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import selectors
@@ -35,7 +36,7 @@ HEAD = 2000
 
 
 class TimeUp(BaseException):
-    """The limit is reached; raised in the middle of whatever runs."""
+    """The limit is reached; raised in the middle of whatever runs. Its text says so."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def _child(work: Callable[[], Any], limit_s: float, answers: int, printed: int) 
         warnings.simplefilter("ignore")
         torch.set_num_threads(1)  # the threads of the parent's pool are not there
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.signal(signal.SIGALRM, _time_up)
+        signal.signal(signal.SIGALRM, functools.partial(_time_up, limit_s))
         signal.setitimer(signal.ITIMER_REAL, limit_s, 0.5)
         message = _answer(work)
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -126,8 +127,8 @@ def _answer(work: Callable[[], Any]) -> bytes:
         return pickle.dumps((None, type(error)(str(error))))
 
 
-def _time_up(number: int, frame: FrameType | None) -> None:
-    raise TimeUp
+def _time_up(limit_s: float, number: int, frame: FrameType | None) -> None:
+    raise TimeUp(f"the time limit of {limit_s:g} s was reached")
 
 
 # ---------------------------------------------------------------------- the parent

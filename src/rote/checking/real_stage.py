@@ -16,13 +16,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ..base.errors import EnvironmentError_
-from ..base.location import user_site
 from ..hazards import rules
 from ..hazards.finding import Severity
 from ..hazards.rules import trial as trial_rules
 from ..partition.facts import Facts, facts_of, written_operands
 from ..recording.compat import composite_call
-from ..recording.optimizers import count_reason, stepping
 from ..signature.modes import DispatchMode
 from ..signature.state import Snapshot
 from .dynamic import is_mask
@@ -31,6 +29,7 @@ from .observed import Observed
 from .operands import plain, short, shown, tensors_in
 from .places import Place, here
 from .raised import Raised
+from .steps import is_step_count
 from .storages import Memory, Storages
 from .synchronous import why_it_waits
 
@@ -127,10 +126,7 @@ class RealTrial(DispatchMode):
             self.notes.add(trial_rules.MIXED_DEVICES, text, evidence=f"{shown(apart[0])} is on the host")
 
     def _note_read(self, tensor: torch.Tensor) -> None:
-        running = stepping()
-        why = count_reason(running, tensor, user_site()) if running is not None else None
-        if why is not None:
-            self.notes.add(rules.OPTIMIZER_COUNT, why.message, remedy=why.remedy, severity=Severity.STOPS)
+        if is_step_count(self.notes, tensor, Severity.STOPS):
             return
         evidence = f"{shown(tensor)} with the value {tensor.item()}" if tensor.numel() == 1 else shown(tensor)
         text = "the host reads a tensor, which waits for the device"

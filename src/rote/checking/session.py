@@ -128,10 +128,10 @@ class Session:
             if _FORKED in str(failure.__cause__):
                 raise EnvironmentError_(_AFTER_BACKWARD) from failure
             notes = self._so_far()
-            found.incomplete = _failure(notes, failure.__cause__ or failure)
+            found.incomplete = _failure(notes, failure.__cause__ or failure, self._line())
         except TimeUp as error:
             notes = self._so_far()
-            found.incomplete = f"the time limit was reached at {traceback_site(error.__traceback__)}"
+            found.incomplete = f"{error} at {traceback_site(error.__traceback__)}"
         found.findings = [note.finding() for note in notes.found.values()]
         if not found.incomplete:
             found.remarks = self._remarks(found.findings)
@@ -267,9 +267,10 @@ def run_once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     return function(*args, **kwargs)
 
 
-def _failure(notes: Notes, error: BaseException) -> str:
-    """The callable raised: a note at its line, and a sentence."""
-    site = traceback_site(error.__traceback__)
+def _failure(notes: Notes, error: BaseException, line: Place) -> str:
+    """The callable raised: a note at the line that did, or at its first one, and a sentence."""
+    found = traceback_site(error.__traceback__)
+    site = found if found.line else line.site
     frames = [
         Site(frame.f_code.co_filename, line, frame.f_code.co_name)
         for frame, line in traceback.walk_tb(error.__traceback__)

@@ -19,6 +19,7 @@ from ..hazards import rules
 from ..hazards.finding import Severity
 from ..hazards.rules import trial as trial_rules
 from .compat import PRETENDED
+from .doubles import Event, Inert, Stream, note
 from .mask import to_cuda, to_pretended
 from .operands import replaced
 from .trial import Trial
@@ -54,94 +55,6 @@ _ANSWERS: dict[str, Any] = {
 }
 
 
-class Event:
-    """A CUDA event that nothing waits for."""
-
-    trial: Trial | None = None
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        pass
-
-    def record(self, *args: Any) -> None:
-        """Nothing happens."""
-
-    def wait(self, *args: Any) -> None:
-        """Nothing happens."""
-
-    def query(self) -> bool:
-        """It is always over; a capture refuses the question."""
-        _note(Event.trial, rules.SYNCHRONIZE, "an event is asked whether it is over")
-        return True
-
-    def synchronize(self) -> None:
-        """A capture refuses to wait."""
-        _note(Event.trial, rules.SYNCHRONIZE, "the host waits for an event")
-
-    def elapsed_time(self, other: Any) -> float:
-        """A capture has no times."""
-        _note(Event.trial, rules.SYNCHRONIZE, "the time between two events is asked for")
-        return 1.0
-
-
-class Stream:
-    """A CUDA stream with nothing on it."""
-
-    trial: Trial | None = None
-    current: Any = None
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.device, self.cuda_stream, self.stream_id, self.device_index = torch.device("cuda", 0), 0, 0, 0
-        if Stream.trial is not None and Stream.current is not None:
-            _note(Stream.trial, rules.STREAM_INSIDE, "a stream is made at every call", Severity.SPEED)
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        pass
-
-    def is_capturing(self) -> bool:
-        """A call is checked as if it were captured."""
-        return Stream.trial is not None and not Stream.trial.building
-
-    def wait_stream(self, other: Any) -> None:
-        """Nothing happens."""
-
-    def wait_event(self, event: Any) -> None:
-        """Nothing happens."""
-
-    def record_event(self, event: Any = None) -> Event:
-        """An event that is over."""
-        return event or Event()
-
-    def query(self) -> bool:
-        """It is always done; a capture refuses the question."""
-        _note(Stream.trial, rules.SYNCHRONIZE, "a stream is asked whether it is done")
-        return True
-
-    def synchronize(self) -> None:
-        """A capture refuses to wait."""
-        _note(Stream.trial, rules.SYNCHRONIZE, "the host waits for a stream")
-
-
-class _Inert:
-    """A context manager, or an object to hold, that does nothing."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        pass
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        pass
-
-
-def _note(trial: Trial | None, rule: rules.Rule, text: str, severity: Severity | None = None) -> None:
-    if trial is not None and not trial.building:
-        trial.notes.add(rule, text, severity=severity)
-
-
 def install(trial: Trial) -> None:
     """Replace ``torch.cuda``'s functions in this process."""
     cuda: Any = torch.cuda
@@ -155,7 +68,7 @@ def install(trial: Trial) -> None:
     torch.Event, torch.Stream = Event, Stream  # pyright: ignore[reportAttributeAccessIssue]
     for name in ("current_stream", "default_stream"):
         setattr(cuda, name, _answering(Stream.current))
-    cuda.stream, cuda.device, cuda.device_of = _Inert, _Inert, _Inert
+    cuda.stream, cuda.device, cuda.device_of = Inert, Inert, Inert
     cuda.is_current_stream_capturing = lambda: not trial.building
     cuda.get_device_properties = _answering(
         SimpleNamespace(
@@ -179,13 +92,13 @@ def _answering(value: Any) -> Callable[..., Any]:
 
 
 def _refusing(trial: Trial, rule: rules.Rule, text: str) -> Callable[..., Any]:
-    return lambda *args, **kwargs: _note(trial, rule, text)
+    return lambda *args, **kwargs: note(trial, rule, text)
 
 
 def _refusing_context(trial: Trial) -> type:
-    class Graph(_Inert):
+    class Graph(Inert):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            _note(trial, rules.NESTED_CAPTURE, "a graph is captured inside the call")
+            note(trial, rules.NESTED_CAPTURE, "a graph is captured inside the call")
 
     return Graph
 
@@ -202,7 +115,7 @@ def _install_seeds(trial: Trial) -> None:
 
 def _noting(trial: Trial, rule: rules.Rule, text: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
-        _note(trial, rule, text)
+        note(trial, rule, text)
         return function(*args, **kwargs)
 
     return call
@@ -345,6 +258,6 @@ def _install_launches(trial: Trial) -> None:
 
     def run(self: Any, *args: Any, **kwargs: Any) -> None:
         name = getattr(self, "__name__", "a kernel")
-        _note(trial, trial_rules.FOREIGN_KERNEL, f"the Triton kernel {name} is launched; it was not run")
+        note(trial, trial_rules.FOREIGN_KERNEL, f"the Triton kernel {name} is launched; it was not run")
 
     jit.run = run

@@ -24,7 +24,6 @@ from ..hazards.finding import Severity
 from ..hazards.rules import trial as trial_rules
 from ..partition.facts import Facts, facts_of, written_operands
 from ..recording.compat import composite_call
-from ..recording.optimizers import count_reason, stepping
 from ..signature.modes import DispatchMode
 from .compat import PRETENDED, FakeTensor, depends_on_data, lacks_fake
 from .dynamic import is_mask, largest, of_host_kernel, without_masks
@@ -35,6 +34,7 @@ from .operands import plain, replaced, short, shown, tensors_in
 from .places import Place, here
 from .raised import Raised
 from .standins import StandIns
+from .steps import is_step_count
 from .storages import Memory
 from .synchronous import why_it_waits
 
@@ -173,12 +173,7 @@ class Trial(DispatchMode):
     def _note_host_writes(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for tensor in written_operands(facts, args, kwargs):
             if tensor.layout is torch.strided and tensor not in self.made:
-                running = stepping()
-                why = count_reason(running, tensor, user_site()) if running is not None else None
-                if why is not None:
-                    self.notes.add(
-                        rules.OPTIMIZER_COUNT, why.message, remedy=why.remedy, severity=Severity.WRONG
-                    )
+                if is_step_count(self.notes, tensor, Severity.WRONG):
                     return
                 text = f"{short(facts.name)} changes a host tensor, which a replay does not repeat"
                 self.notes.add(rules.HOST_OPERATION, text, evidence=shown(tensor), severity=Severity.WRONG)
@@ -278,10 +273,7 @@ class Trial(DispatchMode):
     def _note_read(self, tensor: torch.Tensor, facts: Facts) -> None:
         if self.notes.silent or self.building:
             return
-        running = stepping()
-        why = count_reason(running, tensor, user_site()) if running is not None else None
-        if why is not None:
-            self.notes.add(rules.OPTIMIZER_COUNT, why.message, remedy=why.remedy, severity=Severity.STOPS)
+        if is_step_count(self.notes, tensor, Severity.STOPS):
             return
         what = "two tensors are compared on the host" if "equal" in facts.name else "the host reads a tensor"
         self.notes.add(rules.HOST_READ, f"{what}, which waits for the device", evidence=shown(tensor))

@@ -16,9 +16,12 @@ from ..hazards.findings import Findings
 from ..hazards.ignores import remarks_of_scan, silenced, without_ignored
 from ..hazards.scan import scanned
 from ..hazards.scan.files import python_files
-from .failures import UNABLE, told
+from .failures import UNABLE, check_places, told
 from .fixing import offer_files, offer_found
-from .target import load
+from .target import check_arguments, load
+
+HERE = Path("-")
+"""Standard output, which then has nothing else in it."""
 
 
 def check(
@@ -35,8 +38,12 @@ def check(
         typer.Option("--fix", help="Show what can be fixed as a diff, ask, write it, and check again."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --fix: do not ask.")] = False,
-    json: Annotated[Path | None, typer.Option(help="Write the findings there as JSON.")] = None,
-    sarif: Annotated[Path | None, typer.Option(help="Write the findings there as SARIF.")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Write the findings there as JSON; - for here, and nothing else.")
+    ] = None,
+    sarif: Annotated[
+        Path | None, typer.Option(help="Write the findings there as SARIF; - for here, and nothing else.")
+    ] = None,
     known: Annotated[
         Path | None, typer.Option("--baseline", help="Report only what this file does not know.")
     ] = None,
@@ -51,16 +58,20 @@ def check(
 
     The exit status is 1 if there are errors, and 2 if the check could not be made or ended early.
     """
+    quiet = HERE in (json, sarif)
     with told():
         if write_baseline and known is None:
             raise MisuseError("--write-baseline needs --baseline FILE")
+        if quiet and (fix or json == sarif):
+            raise MisuseError("- leaves room here for one of --json and --sarif, and for nothing else")
         if static and real:
             raise MisuseError("--static only reads the source, --real runs it: give one of them")
+        check_places(*(place for place in (json, sarif, known if write_baseline else None) if place != HERE))
 
         def made() -> list[Findings]:
-            return (
-                [_static(target)] if static else [_trial(name, arg or [], real, timeout) for name in target]
-            )
+            if static:
+                return [_static(target)]
+            return [_trial(name, arg or [], real, timeout) for name in target]
 
         if fix and static:
             offer_files([Path(path) for path in target], agreed=yes)
@@ -70,33 +81,42 @@ def check(
             new = seen if known is None or write_baseline else baseline.unknown(known, seen)
             if offer_found(new, target, agreed=yes):
                 checked = made()
-        found, remarks = _all(checked), _remarks(checked)
         if write_baseline and known is not None:
-            baseline.write(known, found)
-            typer.echo(f"{len(found)} findings written to {known}")
-        if known is not None:
-            if not any(findings.incomplete for findings in checked):
-                read = python_files(map(Path, target)) if static else ()
-                remarks += baseline.stale(known, found, [str(file) for file in read])
-            found = baseline.unknown(known, found)
-        reported = Findings(
-            found,
-            target=" ".join(target),
-            incomplete="; ".join(findings.incomplete for findings in checked if findings.incomplete),
-            operations=sum(findings.operations for findings in checked),
-            printed=sum(findings.printed for findings in checked),
-            remarks=remarks,
-            silenced=(finding for findings in checked for finding in findings.silenced),
-        )
-        if json is not None:
-            json.write_text(reported.to_json() + "\n")
-        if sarif is not None:
-            sarif.write_text(reported.to_sarif_json() + "\n")
-    _show(reported, remedies)
+            baseline.write(known, _all(checked))
+            typer.echo(f"{len(_all(checked))} findings written to {known}", err=quiet)
+        reported = _reported(target, checked, known, static)
+        for place, text in ((json, reported.to_json), (sarif, reported.to_sarif_json)):
+            if place is not None and place != HERE:
+                place.write_text(text() + "\n", encoding="utf-8")
+            elif place is not None:
+                typer.echo(text())
+    _tell(reported)
+    if not quiet:
+        _show(reported, remedies)
     if reported.errors:
         raise typer.Exit(1)
     if reported.incomplete:
         raise typer.Exit(UNABLE)
+
+
+def _reported(target: list[str], checked: list[Findings], known: Path | None, static: bool) -> Findings:
+    """The findings of all targets as one, without those that a baseline knows."""
+    found, remarks = _all(checked), _remarks(checked)
+    ended_early = [findings.incomplete for findings in checked if findings.incomplete]
+    if known is not None:
+        if not ended_early:
+            read = python_files(map(Path, target)) if static else ()
+            remarks += baseline.stale(known, found, [str(file) for file in read])
+        found = baseline.unknown(known, found)
+    return Findings(
+        found,
+        target=" ".join(target),
+        incomplete="; ".join(ended_early),
+        operations=sum(findings.operations for findings in checked),
+        printed=sum(findings.printed for findings in checked),
+        remarks=remarks,
+        silenced=(finding for findings in checked for finding in findings.silenced),
+    )
 
 
 def _all(checked: list[Findings]) -> list[Finding]:
@@ -113,6 +133,10 @@ def _remarks(checked: list[Findings]) -> list[Remark]:
 
 
 def _static(paths: list[str]) -> Findings:
+    for path in paths:
+        file, colon, _ = path.rpartition(":")
+        if colon and not Path(path).exists() and Path(file).exists():
+            raise MisuseError(f"{path}: --static reads whole files and folders: {file}")
     found: list[Finding] = []
     remarks: list[Remark] = []
     for each in scanned(Path(path) for path in paths):
@@ -125,6 +149,7 @@ def _static(paths: list[str]) -> Findings:
 def _trial(name: str, arguments: list[str], real: bool, limit_s: float) -> Findings:
     def build() -> tuple[object, tuple[object, ...], dict[str, object]]:
         made = load(name, arguments)
+        check_arguments(made)
         return made.function, made.args, made.kwargs
 
     return check_work(build, target=name, real=real, limit_s=limit_s)  # pyright: ignore[reportArgumentType]
@@ -138,11 +163,15 @@ def _show(findings: Findings, remedies: bool) -> None:
                 typer.echo(f"    {line}")
     for remark in findings.remarks:
         typer.echo(str(remark))
+    typer.echo(_summary(findings))
+
+
+def _tell(findings: Findings) -> None:
+    """What is no finding, on the standard error stream."""
     if findings.printed:
         typer.echo(f"the target printed {findings.printed} characters, which are not shown", err=True)
     if findings.incomplete:
         typer.echo(f"rote: the check ended early: {findings.incomplete}", err=True)
-    typer.echo(_summary(findings))
 
 
 def _details(finding: Finding) -> list[str]:
@@ -158,5 +187,7 @@ def _details(finding: Finding) -> list[str]:
 def _summary(findings: Findings) -> str:
     counted = Counter(finding.severity for finding in findings)
     parts = [f"{number} {severity}" for severity, number in counted.items()]
-    ran = f" in {findings.operations} operations" if findings.operations else ""
-    return f"{findings.target}: {', '.join(parts) or 'nothing found'}{ran}"
+    number = findings.operations
+    ran = f" in {number} operation{'s' * (number != 1)}" if number else ""
+    early = " before it ended early" if findings.incomplete else ""
+    return f"{findings.target}: {', '.join(parts) or 'nothing found'}{ran}{early}"

@@ -7,8 +7,10 @@ and its arguments, as ``fn``, ``(fn, args)`` or ``(fn, args, kwargs)``.
 from __future__ import annotations
 
 import ast
+import difflib
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from typing import Any, cast
 import torch
 
 from ..base.errors import MisuseError
+from ..base.location import traceback_site
 
 SHAPES = "a callable, (callable, args) or (callable, args, kwargs)"
 
@@ -53,20 +56,44 @@ def load(name: str, arguments: Iterable[str] = ()) -> Target:
     """
     build = builder(name)
     given = dict(_argument(text) for text in arguments)
+    _check_builder(name, build, given)
     try:
         made = build(**given)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise MisuseError(f"{name} raised {said(error)}") from error
     return _target(name, made)
 
 
-def said(error: Exception) -> str:
-    """The exception in a line; where a GPU is missing, that this is why."""
-    text = f"{type(error).__name__}: {error}"
+def said(error: BaseException) -> str:
+    """The exception in a line, with the user's line; where a GPU is missing, that this is why."""
+    lines = str(error).strip().splitlines()
+    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    site = traceback_site(error.__traceback__)
+    if site.line and not isinstance(error, SyntaxError):  # which names its own
+        text += f" ({site})"
     words = ("not compiled with CUDA", "No CUDA GPUs", "NVIDIA driver")
     if not torch.cuda.is_available() and any(word in text for word in words):
-        return f"{text.splitlines()[0]}. It needs a GPU, and PyTorch sees none here."
+        return f"{text}. It needs a GPU, and PyTorch sees none here."
     return text
+
+
+def check_arguments(target: Target) -> None:
+    """Whether a target's callable takes the arguments that came with it, before it is run.
+
+    Args:
+        target: What would be run.
+
+    Raises:
+        MisuseError: It does not.
+    """
+    function = target.function
+    forward = function.forward if isinstance(function, torch.nn.Module) else function
+    problem = _misfit(forward, target.args, target.kwargs)
+    if problem:
+        raise MisuseError(
+            f"{target.name} returned {_kind(function)} that cannot be called with the arguments it came "
+            f"with: {problem}. A target returns {SHAPES}."
+        )
 
 
 def builder(name: str) -> Callable[..., Any]:
@@ -78,7 +105,7 @@ def builder(name: str) -> Callable[..., Any]:
     place, colon, attribute = name.rpartition(":")
     if not colon or not place or not attribute:
         raise MisuseError(
-            f"the target {name!r} is not of the form file.py:function or package.module:function"
+            f"the target {name!r} is not of the form file.py:function or package.module:function{_hint(name)}"
         )
     module = _file(place) if place.endswith(".py") else _module(place)
     found: Any = module
@@ -86,8 +113,52 @@ def builder(name: str) -> Callable[..., Any]:
         found = getattr(found, part, None)
     if not callable(found):
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        known = difflib.get_close_matches(attribute, known) or known
         raise MisuseError(f"{place} has no function {attribute!r}. It has: {', '.join(known) or 'none'}.")
     return found
+
+
+def _hint(name: str) -> str:
+    """What a path without a function may have been meant for."""
+    path = Path(name)
+    if path.is_dir():
+        return f"; a folder can be read: --static {name}"
+    if not path.is_file():
+        return ""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return ""
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"]
+    listed = f" ({', '.join(names)})" if names else ""
+    return f"; name one of its functions{listed}, or only read it: --static {name}"
+
+
+def _check_builder(name: str, build: Callable[..., Any], given: dict[str, Any]) -> None:
+    forward = build.forward if isinstance(build, torch.nn.Module) else build
+    problem = _misfit(forward, (), given)
+    if not problem:
+        return
+    if given or isinstance(build, torch.nn.Module):
+        hint = "--arg NAME=VALUE is for arguments by name"
+    else:
+        hint = "give it values with --arg NAME=VALUE, or write a function without arguments"
+    raise MisuseError(
+        f"{name} cannot be called: {problem}. A target is a function that returns {SHAPES}; {hint}."
+    )
+
+
+def _misfit(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Why a function does not take arguments, empty if it does or nobody can say."""
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):
+        return ""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        return str(error)
+    return ""
 
 
 def _file(place: str) -> ModuleType:
@@ -101,8 +172,8 @@ def _file(place: str) -> ModuleType:
     sys.modules[path.stem] = module  # dataclasses and pickling look their module up
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
-        raise MisuseError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise MisuseError(f"{place} cannot be imported: {said(error)}") from error
     return module
 
 
@@ -110,8 +181,8 @@ def _module(place: str) -> ModuleType:
     _add_to_path(Path.cwd())  # as `python -m module` does
     try:
         return importlib.import_module(place)
-    except Exception as error:
-        raise MisuseError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise MisuseError(f"{place} cannot be imported: {said(error)}") from error
 
 
 def _add_to_path(folder: Path) -> None:
@@ -138,7 +209,8 @@ def _target(name: str, made: Any) -> Target:
     args, kwargs = [*parts[1:], (), {}][:2] if len(parts) == 1 else [*parts[1:], {}][:2]
     if not isinstance(args, (tuple, list)) or not isinstance(kwargs, dict):
         raise MisuseError(
-            f"{name} returned {_kind(made)}; args is to be a tuple and kwargs a dict: it returns {SHAPES}"
+            f"{name} returned {_kind(made)}; args is to be a tuple and kwargs a dict, as in (fn, (x,)): "
+            f"a target returns {SHAPES}"
         )
     return Target(name, parts[0], tuple(cast("Any", args)), dict(cast("dict[str, Any]", kwargs)))
 
@@ -147,4 +219,5 @@ def _kind(made: Any) -> str:
     if isinstance(made, tuple):
         parts = cast("tuple[Any, ...]", made)
         return f"({', '.join(type(part).__name__ for part in parts)})"
-    return f"a {type(made).__name__}"
+    name = type(made).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
