@@ -84,12 +84,15 @@ contracts: $(INSTALLED)
 
 install: $(INSTALLED)
 
-# torch first, alone: a wrong build fails before anything else is downloaded.
+# torch first, alone: a wrong build fails before anything else is downloaded. torchvision's wheels need a CUDA
+# build, and break transformers beside another: only tests/packages.py puts that folder on the path.
+VISION := torchvision timm
 .venv/.installed: pyproject.toml constraints-cpu.txt
 	$(BASE_PY) -m venv .venv
 	.venv/bin/pip install -q -c constraints-cpu.txt torch numpy
 	@.venv/bin/python -c '$(CHECK_BUILD)'
 	.venv/bin/pip install -q -c constraints-cpu.txt -e '.[dev]'
+	.venv/bin/pip install -q -c constraints-cpu.txt --no-deps --upgrade --target .venv/vision $(VISION)
 	@touch $@
 
 define CHECK_BUILD

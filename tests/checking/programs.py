@@ -588,6 +588,81 @@ def compiled():
     return torch.compile(lambda x: x.sin() + 1), torch.randn(4)
 
 
+# ---------------------------------------------------------------------- host tensors of Python data
+
+
+@program
+def constants_moved_to_the_device():
+    def fn(x):
+        one = torch.tensor(1.0).to(x)  # RT121
+        weights = torch.as_tensor([1.0, 2.0]).to(x.device)  # RT121
+        return (x + one) * weights * torch.tensor(0.5)
+
+    return fn, torch.randn(2)
+
+
+@program
+def a_tensor_built_of_tensors():
+    def fn(x):
+        both = torch.tensor([x.sum(), x.max()], device=x.device)  # RT101 RT124
+        return x * both
+
+    return fn, torch.randn(2)
+
+
+@program
+def tensors_in_a_list_of_a_module():
+    class Anchors(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.sizes = [torch.ones(2), torch.ones(2)]  # .to() leaves them on the host
+
+        def forward(self, x):
+            return x + torch.stack(self.sizes).to(x.device).sum(0)  # RT121
+
+    return Anchors(), torch.randn(2)
+
+
+@program
+def a_list_made_anew():
+    class Cells(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.sizes, self.pyramid = [torch.ones(2)], None
+
+        def forward(self, x):
+            self.sizes = [size.to(x.device) for size in self.sizes]  # RT201, of no importance to the result
+            self.pyramid = [x * 2]  # RT201
+            return x + self.sizes[0] + self.pyramid[0]
+
+    return Cells(), torch.randn(2)
+
+
+# ---------------------------------------------------------------------- values that are known
+
+
+@program
+def lengths_of_images():
+    def fn(x, grid):
+        lengths = torch.repeat_interleave(grid[:, 1] * grid[:, 2], grid[:, 0])  # RT111
+        parts = torch.split(x, lengths.tolist())  # RT102
+        return torch.cat([part - part.mean(0) for part in parts])
+
+    return fn, torch.randn(10, 3), torch.tensor([[1, 2, 3], [1, 2, 2]])
+
+
+@program
+def a_position_that_is_searched():
+    timesteps = torch.linspace(999, 0, 8)
+
+    def fn(x, timestep):
+        position = (timesteps == timestep).nonzero().item()  # RT101 RT111
+        assert position == 0
+        return x * timesteps[position]
+
+    return fn, torch.randn(3), torch.tensor(999.0)
+
+
 @program
 def memory_that_was_pinned_is_given_to_another_tensor():
     def fn(x):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.checking import programs
+from tests.checking.afresh import check_or_skip
 from tests.checking.programs import PROGRAMS, Program
-
-from rote.checking.check import check_work
 
 
 def checked(program: Program):
@@ -15,7 +14,7 @@ def checked(program: Program):
         made = program.build()
         return made[0], made[1:], {}
 
-    return check_work(build, target=program.name, real=program.real)
+    return check_or_skip(build, target=program.name, real=program.real)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.name + ("-real" if each.real else ""))

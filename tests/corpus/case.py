@@ -12,13 +12,46 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 STOPS, WRONG = "stops", "wrong"
 _LABEL = re.compile(r"#.*?\b(stops|wrong)\b")
 
 Built = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+class Elsewhere(NamedTuple):
+    """A label in a file that is not ours.
+
+    Attributes:
+        file: The file, from the package's folder on: ``torchvision/ops/boxes.py``.
+        source: The line, without its indentation.
+        label: What happens there.
+    """
+
+    file: str
+    source: str
+    label: str = STOPS
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the installed version of the package has the line."""
+        package, _, rest = self.file.partition("/")
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:
+            return False
+        file = Path(spec.origin).parent / rest
+        return file.exists() and any(line.strip() == self.source for line in file.read_text().splitlines())
+
+
+def in_package(file: str, package: str | None) -> str:
+    """A file's name from the package's folder on; its last part if it is not in the package."""
+    parts = Path(file).parts
+    if package not in parts:
+        return parts[-1]
+    return "/".join(parts[len(parts) - 1 - parts[::-1].index(package) :])
 
 
 @dataclass(frozen=True)
@@ -27,12 +60,12 @@ class Case:
 
     Attributes:
         build: Takes a device and gives the callable and its arguments, always the same ones.
-        expected: Labels in files that are not ours (a library's model): file name and source line.
+        elsewhere: Labels in files that are not ours (a library's model).
         needs: A package without which the case is left out.
     """
 
     build: Callable[[Any], Built]
-    expected: tuple[tuple[str, str], ...] = ()
+    elsewhere: tuple[Elsewhere, ...] = ()
     needs: str | None = None
 
     @property
@@ -48,7 +81,12 @@ class Case:
     @property
     def file(self) -> str:
         """Where it stands."""
-        return str(Path(inspect.getfile(self.build)).resolve())
+        return str(Path(inspect.getfile(inspect.unwrap(self.build))).resolve())
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether it is a program of another suite."""
+        return inspect.unwrap(self.build) is not self.build
 
     @property
     def span(self) -> range:
@@ -61,6 +99,10 @@ class Case:
         lines, first = inspect.getsourcelines(self.build)
         found = {first + number: _LABEL.search(line) for number, line in enumerate(lines)}
         return {number: match.group(1) for number, match in found.items() if match}
+
+    def labels_elsewhere(self) -> list[Elsewhere]:
+        """Labels of lines that the installed version of the library has."""
+        return [label for label in self.elsewhere if label.is_there]
 
 
 class Group:
@@ -75,12 +117,19 @@ class Group:
         return build
 
     def library(
-        self, *expected: tuple[str, str], needs: str = "transformers"
+        self, *stops: tuple[str, str], wrong: tuple[tuple[str, str], ...] = (), needs: str = "transformers"
     ) -> Callable[[Callable[[Any], Built]], Callable[[Any], Built]]:
-        """Add a case whose hazards, if any, stand in a library's files."""
+        """Add a case whose hazards, if any, stand in a library's files.
+
+        Args:
+            stops: File and line of those that stop a capture.
+            wrong: Of those whose replay is wrong.
+            needs: The library.
+        """
+        labels = [Elsewhere(*each) for each in stops] + [Elsewhere(*each, WRONG) for each in wrong]
 
         def add(build: Callable[[Any], Built]) -> Callable[[Any], Built]:
-            self.cases.append(Case(build, expected, needs))
+            self.cases.append(Case(build, tuple(labels), needs))
             return build
 
         return add

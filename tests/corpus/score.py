@@ -10,16 +10,20 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
+
+from tests import packages
 
 import rote
 from rote.hazards.finding import Finding
 from rote.hazards.scan import scan
 
-from .case import Case
-from .suite import cases
+from .case import Case, in_package
+from .suite import cases, has, seed
 
 LEAST_RECALL, LEAST_PRECISION = 0.95, 0.90
 Line = tuple[str, str]
@@ -61,18 +65,22 @@ class Score:
 
 def _labelled(case: Case) -> list[Line]:
     name = Path(case.file).name
-    return [(name, str(number)) for number in case.labels()] + list(case.expected)
+    own = [(name, str(number)) for number in case.labels()]
+    return own + [(label.file, label.source) for label in case.labels_elsewhere()]
 
 
 def _line(case: Case, finding: Finding) -> Line:
     own = str(Path(finding.where.file).resolve()) == case.file
-    return Path(finding.where.file).name, str(finding.where.line) if own else finding.source
+    if own:
+        return Path(case.file).name, str(finding.where.line)
+    return in_package(finding.where.file, case.needs), finding.source
 
 
 def by_trial() -> Score:
     """Check every case."""
     score = Score()
     for case in cases():
+        seed()
         fn, args = case.build("cpu")
         score.add(case, rote.check(fn, *args))
     return score
@@ -81,10 +89,11 @@ def by_trial() -> Score:
 def by_source() -> Score:
     """Scan the files of the cases."""
     score = Score()
+    found_in = {file: scan([Path(file)]) for file in {case.file for case in cases() if not case.needs}}
     for case in cases():
-        if case.expected:
+        if case.needs:
             continue
-        found = [finding for finding in scan([Path(case.file)]) if finding.where.line in case.span]
+        found = [finding for finding in found_in[case.file] if finding.where.line in case.span]
         score.add(case, found)
     return score
 
@@ -97,6 +106,12 @@ def page(trial: Score, source: Score) -> str:
         f"{len(cases())} callables, every line labelled by what happens when it is captured on a GPU",
         "(`python -m tests.corpus.truth` captures all of them and compares). An error that is reported on",
         "a line without a label is false; a labelled line without an error is missed.",
+        "",
+        "| from | callables |",
+        "|---|---|",
+        *(f"| {name} | {count} |" for name, count in _sources()),
+        "",
+        used(),
         "",
         "| | labelled lines | recall | precision |",
         "|---|---|---|---|",
@@ -114,6 +129,19 @@ def page(trial: Score, source: Score) -> str:
         if not score.missed and not score.false:
             lines.append("None.")
     return "\n".join(lines) + "\n"
+
+
+def used() -> str:
+    """The versions that the lines of libraries are from."""
+    names = ("torch", "transformers", *packages.VISION)
+    found = [f"{name} {version(name).partition('+')[0]}" for name in names if has(name)]
+    return f"Scored with {', '.join(found)}."
+
+
+def _sources() -> list[tuple[str, int]]:
+    """Where the callables come from, and how many."""
+    groups = [case.needs or ("the footgun suite" if case.is_taken else "written for it") for case in cases()]
+    return sorted(Counter(groups).items(), key=lambda each: -each[1])
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+import random
 from importlib.util import find_spec
 
-from .case import Case
-from .cases import kept, models, shapes, state, values
+import numpy
+import torch
+from tests import packages
 
-GROUPS = (values, shapes, state, kept, models)
+from .case import Case
+from .cases import footguns, kept, models, shapes, state, timm, transformers, values, vision
+
+GROUPS = (values, shapes, state, kept, models, transformers, vision, timm, footguns)
 
 
 def cases() -> list[Case]:
     """Every case whose packages are here."""
-    found = [case for module in GROUPS for case in module.group.cases]
-    return [case for case in found if case.needs is None or find_spec(case.needs) is not None]
+    return [case for case in everything() if has(case.needs)]
+
+
+def everything() -> list[Case]:
+    """Every case."""
+    return [case for module in GROUPS for case in module.group.cases]
+
+
+def has(package: str | None) -> bool:
+    """Whether a package can be imported."""
+    if package in packages.VISION:
+        return not packages.missing()
+    return package is None or find_spec(package) is not None
+
+
+def seed() -> None:
+    """Every case begins with the same random numbers."""
+    torch.manual_seed(0)
+    random.seed(0)
+    numpy.random.seed(0)

@@ -44,7 +44,7 @@ class Case:
 
     A line of the program that ends in a comment with a code (``# RT204``) states that rote's report has to
     give this reason with this line, as a reason or as an island; ``# RT123 on cuda`` states it for one
-    backend.
+    backend. The words ``stops`` and ``wrong`` in a comment are labels for ``tests/corpus``.
 
     Attributes:
         program: Takes ``wrap`` and the device, yields what the user sees; the first line of its docstring is

@@ -14,12 +14,14 @@ import importlib.util
 import io
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests import packages
 
 import rote
 from rote.hazards.finding import Finding
@@ -55,6 +57,13 @@ class Fixture:
     def scan(self) -> list[Finding]:
         return scan([self.path])
 
+    def made(self, device: torch.device) -> Any:
+        """Run the program; what it returned."""
+        skip_without(self.needs)
+        with _loaded(self.path) as module:
+            torch.manual_seed(0)
+            return module.program(device)
+
     def run(self, device: torch.device) -> list[str]:
         """Run the program; what was told about it, one text each, without what changes from run to run."""
         skip_without(self.needs)
@@ -63,6 +72,13 @@ class Fixture:
 
 @functools.cache
 def _run(path: Path, device: torch.device) -> list[str]:
+    with _loaded(path) as module:
+        torch.manual_seed(0)
+        return told(module.program(device))
+
+
+@contextlib.contextmanager
+def _loaded(path: Path) -> Iterator[Any]:
     name = f"tests.hazards.fixtures.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -71,8 +87,7 @@ def _run(path: Path, device: torch.device) -> list[str]:
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             spec.loader.exec_module(module)
-            torch.manual_seed(0)
-            return told(module.program(device))
+            yield module
     finally:
         del sys.modules[name]
 
@@ -83,6 +98,9 @@ def skip_without(needs: str | None) -> None:
         pytest.skip("needs a GPU")
     elif needs == "multi_gpu" and torch.cuda.device_count() < 2:
         pytest.skip("needs two GPUs")
+    elif needs in packages.VISION:
+        if packages.missing():
+            pytest.skip(f"needs {packages.missing()}")
     elif needs not in (None, "cuda", "multi_gpu"):
         pytest.importorskip(needs)
 

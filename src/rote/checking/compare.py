@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
+
+import torch
 
 from ..base.location import Site
 from ..hazards import rules
+from ..hazards.finding import Severity
 from ..hazards.rules import Rule
 from ..recording.pinpoint import line_that_calls, line_that_changes
 from ..recording.run import HostRandom
-from ..signature.marks import TensorMark
-from ..signature.slots import Difference, differences, show
+from ..signature.marks import TensorMark, mark
+from ..signature.slots import Difference, differences, same, show
 from ..signature.state import ATTRIBUTE, ITEM, LENGTH, Entry, Snapshot
 from .iterators import Advanced, line_that_advances
 from .notes import Notes
@@ -24,8 +27,14 @@ from .standins import is_module_dict
 SHOWN = 24
 """Differences of the state that are reported."""
 
+PLACES = 256
+"""Operations whose operands differ of which the place is asked for."""
+
 EXPLAINING = frozenset({"RT201", "RT204", "RT205", "RT212", "RT413"})
 """Rules whose findings explain why operands differ."""
+
+COUNTING = frozenset({"RT411"})
+"""Rules whose findings explain why operands of one operation differ, at any line."""
 
 _NEXT = "Take the item outside (x = next(batches)), and pass it in as an argument."
 
@@ -52,6 +61,7 @@ def state(notes: Notes, before: Snapshot, after: Snapshot, codes: Iterable[CodeT
         text += "; a replay stores nothing, and overwrites its memory"
         notes.add(slot.rule or rule, text, evidence=slot.name, place=_place(slot.site, line))
     names = {after.name_of(entry) for entry in tensors} | _made_when_read(after)
+    made_anew = _made_anew(before, after)
     changed = {difference.name for difference in found}
     for difference in found:
         if difference.name in names or "a tensor at" in difference.now:
@@ -63,10 +73,18 @@ def state(notes: Notes, before: Snapshot, after: Snapshot, codes: Iterable[CodeT
             continue  # it has more items, so they have another order
         slot = slots.of(difference.name)
         text = f"{slot.name} is changed by every call, and by no replay"
+        severity = None
+        if difference.name in made_anew:
+            text = f"{slot.name} is made anew with the same content by every call, which rote runs eagerly"
+            severity = Severity.SPEED
         if slot.rule is not None:
             text += "; the default is one object for all calls"
         notes.add(
-            slot.rule or rules.STATE_CHANGES, text, evidence=_shown(difference), place=_place(slot.site, line)
+            slot.rule or rules.STATE_CHANGES,
+            text,
+            evidence=_shown(difference),
+            severity=severity,
+            place=_place(slot.site, line),
         )
 
 
@@ -125,6 +143,26 @@ def _new_tensors(before: Snapshot, after: Snapshot) -> list[Entry]:
     return found[:SHOWN]
 
 
+def _made_anew(before: Snapshot, after: Snapshot) -> set[str]:
+    """Slots with another list, tuple or dict than before, in which lies what lay there before."""
+    found: set[str] = set()
+    for address, entry in before.entries.items():
+        later = after.entries.get(address)
+        if later is not None and later.value is not entry.value and _same_content(entry.value, later.value):
+            found.add(before.name_of(entry))
+    return found
+
+
+def _same_content(was: Any, now: Any) -> bool:
+    if type(was) is not type(now) or not isinstance(was, (list, tuple, dict)):
+        return False
+    if isinstance(was, dict):
+        others = cast("dict[Any, Any]", now)
+        return list(was) == list(others) and _same_content(list(was.values()), list(others.values()))
+    pairs = zip(cast("list[Any]", was), cast("list[Any]", now), strict=False)
+    return len(was) == len(now) and all(same(mark(a), mark(b)) or _same_content(a, b) for a, b in pairs)
+
+
 def _made_when_read(after: Snapshot) -> set[str]:
     """Slots of tables that make a new value at each read (a subclass with its own ``__getitem__``)."""
     return {
@@ -154,7 +192,7 @@ def iterators(notes: Notes, moved: Iterable[Advanced], codes: Iterable[CodeType]
 
 
 def random_numbers(
-    notes: Notes, states: tuple[HostRandom, HostRandom], drawn: dict[str, Place], line: Place
+    notes: Notes, states: tuple[HostRandom, HostRandom], drawn: dict[str, list[Place]], line: Place
 ) -> None:
     """Python's or numpy's generators were used."""
     before, after = states
@@ -164,7 +202,8 @@ def random_numbers(
     ):
         if used:
             text = f"a number is drawn from {module}; replays use the first one for ever"
-            notes.add(rules.HOST_RANDOM, text, place=drawn.get(module, line))
+            for place in drawn.get(module, [line]):
+                notes.add(rules.HOST_RANDOM, text, place=place)
 
 
 def results(notes: Notes, earlier: list[Any], later: list[Any], line: Place) -> None:
@@ -176,14 +215,31 @@ def results(notes: Notes, earlier: list[Any], later: list[Any], line: Place) -> 
             return
 
 
-def first_difference(earlier: Trace, later: Trace) -> int | None:
-    """Position of the first operation that differs, None if none does."""
+def differing(earlier: Trace, later: Trace) -> list[int]:
+    """Positions of operations that differ: the first one, and those after it that get other plain operands.
+
+    What comes after an operation of another kind, or gets tensors of other shapes, follows from the first.
+    """
     if earlier == later:
-        return None
+        return []
+    found: list[int] = []
     for index, (was, now) in enumerate(zip(earlier, later, strict=False)):
-        if was != now:
-            return index
-    return min(len(earlier), len(later))
+        if was == now:
+            continue
+        if not found or (was[0] == now[0] and _plain_only(was[1], now[1])):
+            found.append(index)
+        if was[0] != now[0] or len(found) >= PLACES:
+            break
+    return found or [min(len(earlier), len(later))]
+
+
+def _plain_only(was: Any, now: Any) -> bool:
+    """Whether two operands are the same but for plain values in them."""
+    if not isinstance(was, tuple) or not isinstance(now, tuple):
+        return True
+    if was and isinstance(was[0], torch.dtype):  # a tensor
+        return was == now
+    return len(was) == len(now) and all(_plain_only(a, b) for a, b in zip(was, now, strict=True))
 
 
 def traces(notes: Notes, earlier: Trace, later: Trace, index: int, place: Place, explained: bool) -> None:

@@ -36,7 +36,7 @@ def without_masks(indices: Any) -> list[Any]:
 
 def largest(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The largest result that an operation can have."""
-    make = _LARGEST.get(func)
+    make = _LARGEST.get(func) or _OTHERS.get(func.name())
     if make is not None:
         return make(*args, **kwargs)
     tensors = tensors_in(args, kwargs)
@@ -108,3 +108,7 @@ _LARGEST: dict[Any, Callable[..., Any]] = {
     _aten._thnn_fused_gru_cell.default: _gru_cell,  # fixed shapes, but nobody wrote them for fake tensors
     _aten._thnn_fused_gru_cell_backward.default: _gru_cell_backward,
 }
+_OTHERS: dict[str, Callable[..., Any]] = {
+    "torchvision::nms": lambda boxes, scores, threshold: boxes.new_empty(boxes.shape[0], dtype=_long),
+}
+"""Operations of packages that need not be there."""

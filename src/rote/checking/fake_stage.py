@@ -64,6 +64,7 @@ class FakeStage(Observed):
         standins = self._standins
         standins.adopting = not _any_on_device([*held, *given])
         standins.replace_state(snapshot)
+        standins.meet(snapshot, leaves)
         found: list[Any] = []
         for leaf, name in zip(leaves, names, strict=True):
             if isinstance(leaf, torch.Tensor):
@@ -71,6 +72,10 @@ class FakeStage(Observed):
                 standins.name_argument(leaf, name)
             found.append(leaf)
         return found
+
+    def meet(self, snapshot: Snapshot) -> None:
+        """A run begins in this state."""
+        self._standins.meet(snapshot, [])
 
     def flip_last(self) -> bool:
         """Answer the last truth value that was invented otherwise from now on."""

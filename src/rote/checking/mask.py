@@ -123,10 +123,10 @@ class Mask(TorchFunctionMode):
     def _meant(self, device: Any) -> Any:
         """The device that the callable means.
 
-        Where all tensors are taken to have been moved, so is a ``torch.device`` that it got from somewhere;
-        the text ``"cpu"`` means the host.
+        Where all tensors are taken to have been moved, so is a ``torch.device`` that it keeps somewhere; the
+        text ``"cpu"`` means the host, and so does a device that the call makes of it.
         """
-        if isinstance(device, torch.device) and device.type == "cpu" and self._trial.standins.adopting:
+        if isinstance(device, torch.device) and self._trial.standins.has_moved(device):
             return self._trial.device
         return to_pretended(device)
 
@@ -149,12 +149,39 @@ class Mask(TorchFunctionMode):
         if isinstance(data, torch.Tensor):
             moved = {} if device is None else {"device": device}
             return func(*args, **kwargs, **moved)
+        data = self._read(data)
+        args, kwargs = (data, *args[1:]), {key: kwargs[key] for key in kwargs if key not in ("data", "obj")}
         target = device if device is not None else to_pretended(default_device())
         if target is None or torch.device(target).type != PRETENDED:
-            return func(*args, **kwargs, **({} if device is None else {"device": device}))
+            return self._on_host(func, *args, **kwargs, **({} if device is None else {"device": device}))
         with torch.device("cpu"), self._trial.aside():
             tensor = func(*args, **kwargs)
         return self._placed(func.__name__, tensor, isinstance(data, numpy.ndarray))
+
+    def _on_host(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """A host tensor of Python data, which belongs to the call and stays on the host."""
+        if self._trial.building or torch.device(kwargs.get("device") or "cpu").type != "cpu":
+            return func(*args, **kwargs)
+        with self._trial.aside():
+            made = func(*args, **kwargs)
+        self._trial.made.add(made)
+        return made
+
+    def _read(self, data: Any) -> Any:
+        """Python data with the tensors in it read, as PyTorch reads them to build a tensor."""
+        if isinstance(data, torch.Tensor):
+            if not self._lies_there(data) and not isinstance(data, FakeTensor):
+                return data
+            if data.dim():
+                return self._tolist(_Tensor.tolist, data)
+            if self._lies_there(data):
+                self._note(rules.HOST_READ, "the host reads a tensor, which waits for the device", data)
+            return self._trial.read_value(data)
+        if type(data) in (list, tuple) and any(
+            isinstance(item, (torch.Tensor, list, tuple)) for item in data
+        ):
+            return [self._read(item) for item in data]
+        return data
 
     def _new_tensor(self, func: Any, like: Any, data: Any, **kwargs: Any) -> Any:
         device = kwargs.pop("device", torch.device(PRETENDED, 0) if self._lies_there(like) else None)

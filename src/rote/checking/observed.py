@@ -16,9 +16,9 @@ class Watcher(Protocol):
     notes: Notes
     raised: Raised
     trace: list[tuple[str, Any]]
-    place: Place | None
+    places: dict[int, Place]
 
-    def begin(self, wanted: int = -1) -> None:
+    def begin(self, wanted: frozenset[int] = frozenset()) -> None:
         """A new run begins."""
         ...
 
@@ -39,8 +39,8 @@ class Observed:
         self._watcher = watcher
         self._draws = Draws()
 
-    def begin(self, wanted: int = -1) -> None:
-        """A new run begins; the place of one operation may be wanted."""
+    def begin(self, wanted: frozenset[int] = frozenset()) -> None:
+        """A new run begins; the places of some operations may be wanted."""
         self._draws.drawn.clear()
         self._watcher.begin(wanted)
 
@@ -59,11 +59,11 @@ class Observed:
         return self._watcher.trace
 
     @property
-    def place(self) -> Place | None:
-        """The place of the operation that was wanted."""
-        return self._watcher.place
+    def places(self) -> dict[int, Place]:
+        """The places of the operations that were wanted, by position."""
+        return self._watcher.places
 
     @property
-    def drawn(self) -> dict[str, Place]:
-        """Where host random numbers were drawn in the current run."""
-        return dict(self._draws.drawn)
+    def drawn(self) -> dict[str, list[Place]]:
+        """Where host random numbers were drawn in the current run, by module."""
+        return {module: list(places.values()) for module, places in self._draws.drawn.items()}

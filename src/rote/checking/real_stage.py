@@ -48,7 +48,7 @@ class RealTrial(DispatchMode):
         self.arguments: Storages[str] = Storages()
         self.begin()
 
-    def begin(self, wanted: int = -1) -> None:
+    def begin(self, wanted: frozenset[int] = frozenset()) -> None:
         """A new run begins."""
         self.notes = Notes()
         self.raised = Raised()
@@ -56,7 +56,7 @@ class RealTrial(DispatchMode):
         self.hosted = Memory()
         self.device_given = 0
         self.wanted = wanted
-        self.place: Place | None = None
+        self.places: dict[int, Place] = {}
 
     def lies_there(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor stands for one on the device."""
@@ -98,8 +98,8 @@ class RealTrial(DispatchMode):
         if facts.reads:
             self._note_read(tensors[0])
             return
-        if len(self.trace) == self.wanted:
-            self.place = here()
+        if len(self.trace) in self.wanted:
+            self.places[len(self.trace)] = here()
         self.trace.append((facts.name, (plain(args), plain(tuple(kwargs.items())))))
         masks = [index for index in args[1] if is_mask(index)] if facts.indexed else []
         if masks and not (facts.stores and args[2].numel() == 1 and args[2].dim() == 0):
@@ -228,6 +228,9 @@ class RealStage(Observed):
                 "--real runs on host tensors, and the callable has some on a GPU: build it on the host"
             )
         return leaves
+
+    def meet(self, snapshot: Snapshot) -> None:
+        """A run begins in this state; devices are as they are."""
 
     def flip_last(self) -> bool:
         """No value is invented here."""

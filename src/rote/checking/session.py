@@ -45,6 +45,9 @@ _AFTER_BACKWARD = (
 RETRIES = 6
 """Runs with other truth values when the callable raised after one was invented."""
 
+DRAWS = 5
+"""Runs of a callable that draws host random numbers, until they make a difference."""
+
 
 @dataclass
 class Outcome:
@@ -163,9 +166,11 @@ class Session:
         runs = [self._run(watching=self._executed), self._run()]
         if runs[0].trace != runs[1].trace:
             runs.append(self._run())
+        while self._stage.drawn and runs[-2].trace == runs[-1].trace and len(runs) < DRAWS:
+            runs.append(self._run())  # two numbers that are drawn may be the same
         return runs
 
-    def _run(self, watching: Any = None, wanted: int = -1) -> Run:
+    def _run(self, watching: Any = None, wanted: frozenset[int] = frozenset()) -> Run:
         for left in reversed(range(RETRIES + 1)):
             try:
                 return self._attempt(watching, wanted)
@@ -174,10 +179,11 @@ class Session:
                     raise FailedError from error
         raise AssertionError
 
-    def _attempt(self, watching: Any, wanted: int) -> Run:
+    def _attempt(self, watching: Any, wanted: frozenset[int]) -> Run:
         before = self._walk()
         ahead = positions(before, zip(self._names, self._leaves, strict=True))
         self._stage.begin(wanted)
+        self._stage.meet(before)
         self._noted.append(self._stage.notes)
         args, kwargs = unflatten(self._spec, iter(self._leaves))
         surroundings = Surroundings(self._spec, self._leaves, self._names)
@@ -225,17 +231,23 @@ class Session:
         for each in dict.fromkeys(effect for run in runs for effect in run.effects):
             notes.add(each.rule, each.text, place=line, severity=each.severity)
         compare.results(notes, earlier.value, last.value, line)
-        index = compare.first_difference(earlier.trace, last.trace)
-        if index is not None:
-            self._stage_difference(notes, earlier, last, index, line)
+        differing = compare.differing(earlier.trace, last.trace)
+        if differing:
+            self._stage_differences(notes, earlier, last, differing, line)
         return notes
 
-    def _stage_difference(self, notes: Notes, earlier: Run, last: Run, index: int, line: Place) -> None:
-        explained = any(note.rule.code in compare.EXPLAINING for note in notes.found.values())
+    def _stage_differences(
+        self, notes: Notes, earlier: Run, last: Run, differing: list[int], line: Place
+    ) -> None:
+        codes = {note.rule.code for note in notes.found.values()}
+        if codes & compare.COUNTING:
+            return
+        explained = bool(codes & compare.EXPLAINING)
         with contextlib.suppress(FailedError):
-            self._run(wanted=index)
-        place = self._stage.place or line
-        compare.traces(notes, earlier.trace, last.trace, index, place, explained)
+            self._run(wanted=frozenset(differing))
+        for index in differing:
+            place = self._stage.places.get(index, line)
+            compare.traces(notes, earlier.trace, last.trace, index, place, explained)
 
     def _line(self) -> Place:
         """Where the callable is defined."""

@@ -41,8 +41,10 @@ class StandIns:
         self._bases: dict[tuple[int, torch.dtype], Any] = {}
         self._staying = Memory()
         self._values: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
+        self._sharing: dict[int, set[int]] = {}
         self._arguments: Storages[str] = Storages()
         self._host_arguments = Memory()
+        self._devices: dict[int, torch.device] = {}
 
     # ------------------------------------------------------------------ tensors
 
@@ -72,6 +74,10 @@ class StandIns:
         """A tensor remains on the host."""
         self._staying.add(tensor)
 
+    def keep(self, made: Memory) -> None:
+        """Tensors in this memory remain on the host."""
+        self._staying.update(made)
+
     def _make(self, tensor: torch.Tensor) -> Any:
         key = (tensor.untyped_storage()._cdata, tensor.dtype)
         with torch.no_grad(), self.fake:
@@ -96,8 +102,26 @@ class StandIns:
 
     def know_value(self, fake: torch.Tensor, value: torch.Tensor) -> None:
         """Remember the values of a fake tensor, if it is small."""
-        if value.numel() <= KNOWN:
-            self._values[id(fake)] = (weakref.ref(fake), value)
+        if value.numel() > KNOWN or fake.layout is not torch.strided:
+            return
+        key, handle = id(fake), fake.untyped_storage()._cdata
+        sharing = self._sharing.setdefault(handle, set())
+        sharing.add(key)
+
+        def lost(_: Any) -> None:
+            sharing.discard(key)
+            self._values.pop(key, None)
+            if not sharing and self._sharing.get(handle) is sharing:
+                del self._sharing[handle]
+
+        self._values[key] = (weakref.ref(fake, lost), value)
+
+    def like(self, value: torch.Tensor) -> torch.Tensor:
+        """A tensor of the device with known values."""
+        with self.fake:
+            made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=self._device)
+        self.know_value(made, value)
+        return made
 
     def value_of(self, fake: torch.Tensor) -> torch.Tensor | None:
         """The values of a fake tensor, if they are known."""
@@ -106,13 +130,9 @@ class StandIns:
 
     def forget_value(self, fake: torch.Tensor) -> None:
         """A tensor is written: nobody knows its values from now on, nor those of tensors in its memory."""
-        if not self._values or fake.layout is not torch.strided:
-            return
-        handle = fake.untyped_storage()._cdata
-        for key, (reference, _) in list(self._values.items()):
-            other = reference()
-            if other is None or other.untyped_storage()._cdata == handle:
-                del self._values[key]
+        if fake.layout is torch.strided:
+            for key in self._sharing.pop(fake.untyped_storage()._cdata, ()):
+                self._values.pop(key, None)
 
     # ------------------------------------------------------------------ arguments
 
@@ -132,6 +152,15 @@ class StandIns:
         return tensor in self._host_arguments
 
     # ------------------------------------------------------------------ state
+
+    def meet(self, snapshot: Snapshot, leaves: list[Any]) -> None:
+        """Remember the devices that the callable reaches: with its tensors, they have moved."""
+        found = [entry.value for entry in snapshot.entries.values()] + leaves
+        self._devices.update((id(each), each) for each in found if isinstance(each, torch.device))
+
+    def has_moved(self, device: Any) -> bool:
+        """Whether a device is the host's and stands for the GPU: one that was there before the call."""
+        return self.adopting and device.type == "cpu" and id(device) in self._devices
 
     def replace_state(self, snapshot: Snapshot) -> None:
         """Put the stand-ins where the callable will look for its tensors."""
@@ -155,11 +184,18 @@ class StandIns:
 
 
 def _module_attributes(entries: list[Entry]) -> set[int]:
-    """Identities of the ``__dict__`` of modules, whose plain attributes ``.to()`` does not move."""
-    modules = {
-        id(entry.container) for entry in entries if entry.kind == ITEM and is_module_dict(entry.container)
-    }
-    return modules
+    """Identities of the ``__dict__`` of modules, whose plain attributes ``.to()`` does not move.
+
+    Neither does it move tensors in their lists, tuples and dicts.
+    """
+    owned: set[int] = set()
+    for entry in entries:  # breadth first: what holds a container comes before what it holds
+        if entry.kind != ITEM or not (is_module_dict(entry.container) or id(entry.container) in owned):
+            continue
+        owned.add(id(entry.container))
+        if isinstance(entry.value, (list, tuple, dict)):
+            owned.add(id(entry.value))
+    return owned
 
 
 def is_module_dict(container: Any) -> bool:

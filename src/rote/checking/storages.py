@@ -36,6 +36,10 @@ class Storages(Generic[T]):
     def __contains__(self, tensor: torch.Tensor) -> bool:
         return self.get(tensor) is not None
 
+    def update(self, others: Storages[T]) -> None:
+        """Take over what others know of memory that is still there."""
+        self._known.update((key, each) for key, each in others._known.items() if each[0]() is not None)
+
     def discard(self, tensor: torch.Tensor) -> None:
         """The memory of a tensor has no value from now on."""
         if tensor.layout is torch.strided:

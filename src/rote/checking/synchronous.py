@@ -21,7 +21,6 @@ WAITING = {
     "aten::to_sparse": "the number of elements that are not zero is read on the host",
     "aten::_to_sparse": "the number of elements that are not zero is read on the host",
     "aten::nested_tensor_from_mask": "the mask is read on the host",
-    "torchvision::nms": "the number of boxes that remain is read on the host",
 }
 """Name of the operation, with or without its overload, and why it waits."""
 

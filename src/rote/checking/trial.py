@@ -28,9 +28,10 @@ from ..signature.modes import DispatchMode
 from .compat import PRETENDED, FakeTensor, depends_on_data, lacks_fake
 from .dynamic import is_mask, largest, of_host_kernel, without_masks
 from .invented import LARGEST, Inventor, host_copy
+from .known import Known
 from .notes import Notes
 from .operands import plain, replaced, short, shown, tensors_in
-from .places import here
+from .places import Place, here
 from .raised import Raised
 from .standins import StandIns
 from .steps import is_step_count
@@ -57,8 +58,8 @@ class Trial(DispatchMode):
         made: Host memory that was allocated in the current run.
         pinned: Pinned memory.
         building: Tensors are being made for the callable: nothing is noted, and large host tensors are fake.
-        wanted: Position in the trace whose place is to be kept.
-        place: That place.
+        wanted: Positions in the trace whose places are to be kept.
+        places: Those places.
         inside: How deep in PyTorch the call is; 0 in the callable's own code, where devices are ``cuda``.
     """
 
@@ -69,22 +70,25 @@ class Trial(DispatchMode):
         self.fake = standins.fake
         self.device = torch.device(PRETENDED, 0)
         self.standins = standins
+        self.known = Known(standins)
         self.inventor = inventor
         self.building = False
         self.inside = 1
         self._aside = False
+        self.made = Memory()
         self.begin()
 
-    def begin(self, wanted: int = -1) -> None:
+    def begin(self, wanted: frozenset[int] = frozenset()) -> None:
         """A new run begins."""
         self.notes = Notes()
         self.raised = Raised()
         self.trace: list[tuple[str, Any]] = []
+        self.standins.keep(self.made)  # what an earlier run made on the host and left somewhere
         self.made = Memory()
         self.pinned = Memory()
         self._numbers = Memory()
         self.wanted = wanted
-        self.place: Any = None
+        self.places: dict[int, Place] = {}
         self.inventor.begin()
 
     def __torch_dispatch__(
@@ -201,22 +205,23 @@ class Trial(DispatchMode):
             return self._masked(facts, func, args, kwargs)
         if facts.dynamic and not facts.indexed and kwargs.get("output_size") is None:
             self._note_dynamic(facts, tensors)
-            with self.fake:
-                return largest(func, args, kwargs)
+            return self._largest(facts, func, args, kwargs)
         waits = why_it_waits(facts.name)
         if waits is not None:
             text = f"{short(facts.name)} waits for the device: {waits}"
             shapes = ", ".join(shown(tensor) for tensor in tensors[:2])
             self.notes.add(rules.REFUSED, text, evidence=shapes, severity=Severity.STOPS)
         out = self._faked(facts, func, args, kwargs)
+        if self.known.may_be(facts, tensors):
+            self.known.remember(facts, func, args, kwargs, out)
         self.inventor.meet(facts.name, tensors, out)
         if func is _aten.scalar_tensor.default:
             self._numbers.add(out)
         return out
 
     def _trace(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if len(self.trace) == self.wanted:
-            self.place = here()
+        if len(self.trace) in self.wanted:
+            self.places[len(self.trace)] = here()
         self.trace.append((facts.name, (plain(args), plain(tuple(kwargs.items())))))
 
     def _faked(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -228,11 +233,18 @@ class Trial(DispatchMode):
         except Exception as error:
             if depends_on_data(error):
                 self._note_dynamic(facts, tensors_in(args, kwargs))
-                with self.fake:
-                    return largest(func, args, kwargs)
+                return self._largest(facts, func, args, kwargs)
             if not lacks_fake(error):
                 raise
         return self._without_fake(facts, func, args, kwargs)
+
+    def _largest(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A result whose shape depends on values: the true one if they are known, else the largest."""
+        true = self.known.true(facts, func, args, kwargs)
+        if true is not None:
+            return true
+        with self.fake:
+            return largest(func, args, kwargs)
 
     def _without_fake(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Nobody said what an operator returns: ask its host kernel, or guess."""
@@ -368,6 +380,9 @@ class Trial(DispatchMode):
             with self.fake:
                 return args[0] if facts.mutable else args[0].clone()
         self._note_dynamic(facts, masks, "a mask selects elements, and the host has to know how many")
+        true = self.known.true(facts, func, args, kwargs)
+        if true is not None:
+            return true
         with self.fake:
             return func(args[0], without_masks(args[1]))
 

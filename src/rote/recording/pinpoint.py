@@ -30,9 +30,7 @@ def line_that_changes(name: str, codes: Iterable[CodeType]) -> Site | None:
     """
     for wanted in reversed(_parts(_LENGTH.sub("", name))):
         for code in codes:
-            site = _mention(code, wanted, _STORES) or (
-                _subscript(code, wanted) if "[" in name or "(" in name else None
-            )
+            site = _store(code, wanted) or (_subscript(code, wanted) if "[" in name or "(" in name else None)
             if site is not None:
                 return site
     return None
@@ -81,6 +79,15 @@ def _mention(code: CodeType, wanted: str, operations: frozenset[str]) -> Site | 
         if instruction.opname in operations and instruction.argval == wanted:
             return _site(code, instruction)
     return None
+
+
+def _store(code: CodeType, wanted: str) -> Site | None:
+    """The line that stores; one that reads as well (``self.n += 1``) before one that does not."""
+    instructions = [each for each in dis.get_instructions(code) if each.argval == wanted]
+    stores = [each for each in instructions if each.opname in _STORES]
+    reading = {_line(each) for each in instructions if each.opname in _LOADS}
+    best = next((each for each in stores if _line(each) in reading), stores[0] if stores else None)
+    return _site(code, best) if best is not None else None
 
 
 def _subscript(code: CodeType, wanted: str) -> Site | None:

@@ -615,7 +615,7 @@ def host_read_in_backward(wrap: Wrap, device: torch.device) -> Items:
 
         @staticmethod
         def backward(ctx, grad):
-            return grad * 3 if grad.sum() > 0 else grad * 2  # RT101
+            return grad * 3 if grad.sum() > 0 else grad * 2  # RT101 stops
 
     m = mlp(device)
     o = torch.optim.SGD(m.parameters(), lr=0.01)
@@ -708,7 +708,7 @@ def step_skipped_when_the_norm_is_large(wrap: Wrap, device: torch.device) -> Ite
         o.zero_grad()
         m(x).square().mean().backward()
         norm = nn.utils.clip_grad_norm_(m.parameters(), 1.0)
-        if norm < 0.35:  # RT101
+        if norm < 0.35:  # RT101 stops
             o.step()
         return norm
 
@@ -739,6 +739,6 @@ def loss_as_a_number(wrap: Wrap, device: torch.device) -> Items:
     """Every whole step returns its loss as a Python number, another one each time."""
     m = mlp(device)
     step = step_of(m, torch.optim.SGD(m.parameters(), lr=0.1))
-    g = wrap(lambda x: step(x).item())  # RT304
+    g = wrap(lambda x: step(x).item())  # RT304 stops
     for _ in range(30):
         yield g(batch(device)), m[0].weight

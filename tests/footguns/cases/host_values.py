@@ -20,7 +20,7 @@ def item_in_a_branch(wrap: Wrap, device: torch.device) -> Items:
     """``.item()`` decides which way the code goes."""
 
     def fn(x):
-        if x.sum().item() > 10:  # RT101
+        if x.sum().item() > 10:  # RT101 stops
             return x * 2
         return x - 1
 
@@ -32,7 +32,7 @@ def item_in_a_branch(wrap: Wrap, device: torch.device) -> Items:
 @case(Kind.REFUSED, replays=False)
 def item_in_a_number(wrap: Wrap, device: torch.device) -> Items:
     """``.item()`` becomes a factor, another one at every call."""
-    g = wrap(lambda x: x / x.sum().item())  # RT304
+    g = wrap(lambda x: x / x.sum().item())  # RT304 stops
     for i in range(40):
         yield g(ramp(i + 1, device))
 
@@ -42,7 +42,7 @@ def item_in_a_loop_bound(wrap: Wrap, device: torch.device) -> Items:
     """A tensor says how many steps a solver takes."""
 
     def fn(x, steps):
-        for _ in range(int(steps.item())):  # RT101
+        for _ in range(int(steps.item())):  # RT101 stops
             x = x - 0.1 * x.tanh()
         return x
 
@@ -56,7 +56,7 @@ def if_tensor(wrap: Wrap, device: torch.device) -> Items:
     """A tensor is used as a condition."""
 
     def fn(x):
-        if (x > 2).all():  # RT101
+        if (x > 2).all():  # RT101 stops
             return x * 2
         return x + 100
 
@@ -70,7 +70,7 @@ def early_exit(wrap: Wrap, device: torch.device) -> Items:
     """An iteration stops when the residual is small."""
 
     def fn(x):
-        while x.abs().max() > 1:  # RT101
+        while x.abs().max() > 1:  # RT101 stops
             x = x / 2
         return x
 
@@ -86,7 +86,7 @@ def check_that_raises(wrap: Wrap, device: torch.device) -> Items:
 
     def fn(x):
         seen.add_(1)
-        if x.isnan().any():  # RT101
+        if x.isnan().any():  # RT101 stops
             raise ValueError("the input has a NaN")
         return x * 2
 
@@ -98,7 +98,7 @@ def check_that_raises(wrap: Wrap, device: torch.device) -> Items:
 @case(Kind.REFUSED)
 def nonzero(wrap: Wrap, device: torch.device) -> Items:
     """The positions of the positive elements."""
-    g, held = wrap(lambda x: (x > 0).nonzero().sum(0) + x[0, 0]), []  # RT111
+    g, held = wrap(lambda x: (x > 0).nonzero().sum(0) + x[0, 0]), []  # RT111 stops
     for i in range(20):
         held.append(g(ramp(-(i % 4), device)))
         yield held[-1]
@@ -111,7 +111,7 @@ def mask_written(wrap: Wrap, device: torch.device) -> Items:
 
     def fn(x):
         y = x.clone()
-        y[x > 2] = x[x > 2] * 10  # RT111
+        y[x > 2] = x[x > 2] * 10  # RT111 stops
         return y
 
     g = wrap(fn)
@@ -122,7 +122,7 @@ def mask_written(wrap: Wrap, device: torch.device) -> Items:
 @case(Kind.REFUSED)
 def unique(wrap: Wrap, device: torch.device) -> Items:
     """The distinct elements and how often they occur."""
-    g = wrap(lambda x: x.unique(return_counts=True))  # RT111
+    g = wrap(lambda x: x.unique(return_counts=True))  # RT111 stops
     for i in range(20):
         yield g(torch.tensor([1.0, 2.0, 2.0, i % 3], device=device))
 
@@ -130,7 +130,7 @@ def unique(wrap: Wrap, device: torch.device) -> Items:
 @case(Kind.WRONG)
 def tolist(wrap: Wrap, device: torch.device) -> Items:
     """Lengths are turned into a Python list that splits a batch."""
-    g = wrap(lambda x, lengths: [part.sum() for part in x.split(lengths.tolist())])  # RT102
+    g = wrap(lambda x, lengths: [part.sum() for part in x.split(lengths.tolist())])  # RT102 stops
     for i in range(20):
         n = 1 + i % 3
         yield g(ramp(i, device, 6), torch.tensor([n, 6 - n], device=device))
@@ -141,8 +141,8 @@ def through_numpy(wrap: Wrap, device: torch.device) -> Items:
     """A step of the computation is done with numpy."""
 
     def fn(x):
-        array = numpy.sort((x * 2).cpu().numpy())
-        return torch.from_numpy(array.copy()).to(device) + x
+        array = numpy.sort((x * 2).cpu().numpy())  # stops
+        return torch.from_numpy(array.copy()).to(device) + x  # stops
 
     g = wrap(fn)
     for i in range(12):
@@ -156,7 +156,7 @@ def loss_logged(wrap: Wrap, device: torch.device) -> Items:
 
     def fn(x):
         loss = x.square().mean()
-        log.append(loss.item())  # RT201
+        log.append(loss.item())  # RT201 stops
         return loss * 2
 
     g = wrap(fn)
@@ -167,7 +167,7 @@ def loss_logged(wrap: Wrap, device: torch.device) -> Items:
 @case(Kind.REFUSED)
 def number_in_the_outputs(wrap: Wrap, device: torch.device) -> Items:
     """A count read from the device is returned as a Python number."""
-    g = wrap(lambda x: (x * 2, int((x > 2).sum())))  # RT101
+    g = wrap(lambda x: (x * 2, int((x > 2).sum())))  # RT101 stops
     for i in range(20):
         yield g(ramp(i % 4, device))
 
@@ -175,7 +175,7 @@ def number_in_the_outputs(wrap: Wrap, device: torch.device) -> Items:
 @case(Kind.WRONG, replays=False)
 def python_random(wrap: Wrap, device: torch.device) -> Items:
     """A factor is drawn with ``random``."""
-    g = wrap(lambda x: x * random.random())
+    g = wrap(lambda x: x * random.random())  # wrong
     for i in range(12):
         yield g(full(i + 1, device))  # RT204
 
@@ -185,8 +185,8 @@ def numpy_random(wrap: Wrap, device: torch.device) -> Items:
     """A crop is chosen with ``numpy.random``."""
 
     def fn(x):
-        start = int(numpy.random.randint(0, 3))
-        return x[start : start + 3] * 2
+        start = int(numpy.random.randint(0, 3))  # wrong
+        return x[start : start + 3] * 2  # wrong
 
     g = wrap(fn)
     for i in range(12):
@@ -197,7 +197,7 @@ def numpy_random(wrap: Wrap, device: torch.device) -> Items:
 def random_choice_of_a_branch(wrap: Wrap, device: torch.device) -> Items:
     """A layer is skipped with a probability, drawn on the host from a generator of its own."""
     o = types.SimpleNamespace(dice=random.Random(3))
-    g = wrap(lambda x: x * 2 if o.dice.random() < 0.7 else x)
+    g = wrap(lambda x: x * 2 if o.dice.random() < 0.7 else x)  # wrong
     for i in range(30):
         yield g(full(i + 1, device))  # RT201
 
@@ -205,7 +205,7 @@ def random_choice_of_a_branch(wrap: Wrap, device: torch.device) -> Items:
 @case(Kind.WRONG, replays=False)
 def clock(wrap: Wrap, device: torch.device) -> Items:
     """A time stamp is put into the result: it has to be later than that of the call before."""
-    g = wrap(lambda x: x.double() * 0 + time.perf_counter())  # RT202
+    g = wrap(lambda x: x.double() * 0 + time.perf_counter())  # RT202 wrong
     last = 0.0
     for _ in range(10):
         stamp = g(full(0, device))[0].item()
@@ -218,7 +218,7 @@ def constant_made_inside(wrap: Wrap, device: torch.device) -> Items:
     """A constant is built from Python numbers in the middle of the computation, and written to."""
 
     def fn(x):
-        weights = torch.tensor([1.0, 2.0, 3.0, 4.0], device=device)
+        weights = torch.tensor([1.0, 2.0, 3.0, 4.0], device=device)  # stops
         weights[0] = 5.0
         return weights.add_(x)
 
@@ -233,7 +233,7 @@ def constant_made_inside(wrap: Wrap, device: torch.device) -> Items:
 def constant_from_a_list_that_changes(wrap: Wrap, device: torch.device) -> Items:
     """The numbers a constant is built from are changed outside."""
     values = [1.0, 2.0, 3.0, 4.0]
-    g = wrap(lambda x: x * torch.tensor(values, device=device))
+    g = wrap(lambda x: x * torch.tensor(values, device=device))  # stops
     for i in range(18):
         if i % 6 == 5:
             values[1] += 10
@@ -261,9 +261,9 @@ def comparison_of_tensors(wrap: Wrap, device: torch.device) -> Items:
     target = torch.zeros(4, device=device)
 
     def fn(x):
-        if torch.equal(x, target):  # RT101
+        if torch.equal(x, target):  # RT101 stops
             return x + 100
-        return x * 2 if torch.allclose(x, x.mean()) else x * 3
+        return x * 2 if torch.allclose(x, x.mean()) else x * 3  # stops
 
     g = wrap(fn)
     for i in range(24):
@@ -273,7 +273,7 @@ def comparison_of_tensors(wrap: Wrap, device: torch.device) -> Items:
 @case(Kind.REFUSED)
 def tensor_in_a_text(wrap: Wrap, device: torch.device) -> Items:
     """A message with a tensor's value in it is returned."""
-    g = wrap(lambda x: (x * 2, f"the sum is {x.sum():.2f}"))  # RT101
+    g = wrap(lambda x: (x * 2, f"the sum is {x.sum():.2f}"))  # RT101 stops
     for i in range(18):
         yield g(full(i % 3, device))
 
@@ -281,7 +281,7 @@ def tensor_in_a_text(wrap: Wrap, device: torch.device) -> Items:
 @case(Kind.REFUSED)
 def tensor_iterated(wrap: Wrap, device: torch.device) -> Items:
     """A loop over the rows of a tensor takes some of them."""
-    g = wrap(lambda x: [row.sum() for row in x if row[0] > 1])  # RT101
+    g = wrap(lambda x: [row.sum() for row in x if row[0] > 1])  # RT101 stops
     for i in range(24):
         yield g(ramp(i % 3 - 1, device))
 
@@ -290,7 +290,7 @@ def tensor_iterated(wrap: Wrap, device: torch.device) -> Items:
 def table_looked_up(wrap: Wrap, device: torch.device) -> Items:
     """A tensor's value is the index into a Python list, which changes once."""
     table = [1.0, 5.0, 9.0]
-    g = wrap(lambda x: x * table[int(x[0])])  # RT101
+    g = wrap(lambda x: x * table[int(x[0])])  # RT101 stops
     for i in range(36):
         if i == 15:
             table[1] = -1.0
@@ -300,7 +300,7 @@ def table_looked_up(wrap: Wrap, device: torch.device) -> Items:
 @case(Kind.WRONG)
 def factorization_that_fails(wrap: Wrap, device: torch.device) -> Items:
     """A Cholesky factorization raises for some inputs, and the next call is right again."""
-    g, held = wrap(lambda x: torch.linalg.cholesky(x) * 2), []
+    g, held = wrap(lambda x: torch.linalg.cholesky(x) * 2), []  # stops
     for i in range(14):
         held.append(attempt(g, torch.eye(3, device=device) * (-1 if i % 5 == 4 else i + 1)))
         yield held[-1]
@@ -311,6 +311,6 @@ def factorization_that_fails(wrap: Wrap, device: torch.device) -> Items:
 def random_state_of_numpy(wrap: Wrap, device: torch.device) -> Items:
     """A rare branch is drawn from a ``numpy.random.RandomState`` of its own."""
     dice = numpy.random.RandomState(1)
-    g = wrap(lambda x: x * 2 if dice.rand() < 0.8 else x)
+    g = wrap(lambda x: x * 2 if dice.rand() < 0.8 else x)  # wrong
     for i in range(30):
         yield g(full(i + 1, device))  # RT201

@@ -160,7 +160,7 @@ def seeded_inside(wrap: Wrap, device: torch.device) -> Items:
     """The callable seeds, so that its noise is the same at every call; the caller's draws follow from it."""
 
     def fn(x):
-        torch.manual_seed(3)
+        torch.manual_seed(3)  # wrong
         return x + torch.randn(4, device=device)
 
     g = wrap(fn)

@@ -82,7 +82,7 @@ def moving_average_rebound_at_every_call(wrap: Wrap, device: torch.device) -> It
         value = torch.zeros(4, device=device)
 
         def forward(self, x):
-            self.value = 0.9 * self.value + 0.1 * x  # RT201
+            self.value = 0.9 * self.value + 0.1 * x  # RT201 wrong
             return x - self.value
 
     m, held = Average(), []
@@ -126,8 +126,8 @@ def python_counter_in_a_number(wrap: Wrap, device: torch.device) -> Items:
     o = types.SimpleNamespace(step=0)
 
     def fn(x):
-        o.step += 1  # RT201
-        return x * o.step
+        o.step += 1  # RT201 wrong
+        return x * o.step  # wrong
 
     g = wrap(fn)
     for i in range(12):
@@ -154,7 +154,7 @@ def growing_cache(wrap: Wrap, device: torch.device) -> Items:
     o = types.SimpleNamespace(keys=torch.zeros(0, 4, device=device))
 
     def fn(x):
-        o.keys = torch.cat([o.keys, x[None]])  # RT201
+        o.keys = torch.cat([o.keys, x[None]])  # RT201 wrong
         return o.keys.mean(0)
 
     g = wrap(fn)
@@ -198,8 +198,8 @@ def static_cache_with_a_python_position(wrap: Wrap, device: torch.device) -> Ite
     o = types.SimpleNamespace(cache=torch.zeros(12, 4, device=device), position=0)
 
     def fn(x):
-        o.cache[o.position] = x
-        o.position += 1  # RT201
+        o.cache[o.position] = x  # wrong
+        o.position += 1  # RT201 wrong
         return o.cache.sum(0)
 
     g = wrap(fn)
@@ -542,7 +542,7 @@ def buffers_swapped_inside(wrap: Wrap, device: torch.device) -> Items:
     o = types.SimpleNamespace(a=torch.zeros(4, device=device), b=torch.ones(4, device=device))
 
     def fn(x):
-        o.a, o.b = o.b, o.a  # RT201
+        o.a, o.b = o.b, o.a  # RT201 wrong
         o.a.add_(x)
         return o.a * 2
 
@@ -572,7 +572,7 @@ def window_of_the_last_inputs(wrap: Wrap, device: torch.device) -> Items:
     window: deque[torch.Tensor] = deque(maxlen=3)
 
     def fn(x):
-        window.append(x * 1)  # RT201
+        window.append(x * 1)  # RT201 wrong
         return torch.stack(list(window)).mean(0)
 
     g = wrap(fn)

@@ -235,6 +235,36 @@ MIXUP = Rule(
         return model(x), target
     """,
 )
+TIMM_OPTIMIZER = Rule(
+    "RT722",
+    "optimizer of timm that counts on the host",
+    "Use one that counts on the device (timm.optim.AdamW, NAdamW, Adopt with capturable=True) or not at all "
+    "(Lion, Lars, SGDW).",
+    Severity.WRONG,
+    Group.LIBRARIES,
+    Finder.SCAN,
+    """
+    ``step()`` of an optimizer of timm that has no ``capturable``: ``Lamb``, ``MADGRAD``, ``Adafactor``,
+    ``AdaBelief``, ``LaProp``, ``Mars`` and others.
+
+    Why: They count their steps in Python, or in a tensor on the host, and correct the bias with the number:
+    a graph repeats the step of its capture.
+
+    Limits: Found where the optimizer is made in the same file from timm's class; the trial run finds the
+    lines in timm for any of them (RT122, RT201, RT202, RT411).
+
+    Tried: With timm 1.0.31 the replays of a step with ``Lamb`` give other weights than eager; one with
+    ``Lion`` replays from one segment, and a check of ``NAdamW(capturable=True)`` finds nothing.
+
+    Bad::
+
+        optimizer = Lamb(model.parameters(), lr=0.1)
+
+    Good::
+
+        optimizer = Lion(model.parameters(), lr=0.1)
+    """,
+)
 BOXES_KEPT = Rule(
     "RT731",
     "detection boxes selected inside the call",
@@ -249,9 +279,9 @@ BOXES_KEPT = Rule(
 
     Limits: Detection models are found by their constructors only.
 
-    Tried: Not run, since it needs the compiled operators; read in torchvision 0.29.2, where ``rpn.py``,
-    ``roi_heads.py``, ``retinanet.py``, ``fcos.py`` and ``ssd.py`` select by ``torch.where`` and read counts
-    by ``item()``.
+    Tried: With torchvision 0.26.0 captures of ``nms``, Faster R-CNN, RetinaNet and SSD stop, each in at least
+    nine lines (``transform.py``, ``rpn.py``, ``roi_heads.py``, ``ssd.py``, ``boxes.py``); ``topk`` of the
+    scores replays from one segment, and so do ``roi_align`` and the backbones.
 
     Bad::
 
@@ -290,6 +320,35 @@ RANDOM_TRANSFORM = Rule(
     Good::
 
         return x[..., :4, :4]
+    """,
+)
+NORMALIZED = Rule(
+    "RT733",
+    "images normalised with Python lists",
+    "Register mean and deviation as buffers of shape (3, 1, 1) and write (x - self.mean) / self.std.",
+    Severity.STOPS,
+    Group.LIBRARIES,
+    Finder.SCAN,
+    """
+    ``torchvision.transforms.Normalize`` of both versions, and ``normalize`` of their functional modules,
+    inside the call.
+
+    Why: Mean and deviation are lists, of which a tensor is made on the host and copied to the device at every
+    call; rote keeps the two tensors (RT124).
+
+    Limits: A transform that is kept in an attribute is found where it is made in the same class; one inside
+    ``Compose`` is found by the trial run.
+
+    Tried: With torchvision 0.26.0 a capture stops at ``torch.as_tensor(mean, device=device)``; with buffers
+    it replays from one segment.
+
+    Bad::
+
+        return self.normalize(x)
+
+    Good::
+
+        return (x - self.mean) / self.std
     """,
 )
 COMPILED_INSIDE = Rule(

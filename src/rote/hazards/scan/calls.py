@@ -234,6 +234,10 @@ def _unknown(reader: Reader, node: ast.Call, values: list[Value]) -> Value:
     target = reader.value(node.func.id) if isinstance(node.func, ast.Name) else reader.evaluate(node.func)
     if target.kind is Kind.MODULE:
         return TENSOR
+    if target.kind is Kind.NORMALIZER:
+        text = f"{reader.says(node)} makes tensors of the mean and the deviation"
+        reader.found(rules.NORMALIZED, node, text)
+        return TENSOR
     if target.kind is Kind.MIXER:
         reader.found(rules.MIXUP, node, f"{reader.says(node)} draws with numpy")
         return MAYBE

@@ -18,6 +18,14 @@ _BOXES = frozenset({
     "torchvision.ops.boxes.nms", "torchvision.ops.boxes.batched_nms",
     "torchvision.ops.boxes.remove_small_boxes",
 })  # fmt: skip
+_NORMALIZING = frozenset({
+    "torchvision.transforms.functional.normalize", "torchvision.transforms.v2.functional.normalize",
+    "torchvision.transforms.v2.functional.normalize_image",
+})  # fmt: skip
+_COUNTERS = frozenset({
+    "AdaBelief", "Adafactor", "AdafactorBigVision", "Adan", "AdamP", "Lamb", "LaProp", "MADGRAD", "Mars",
+    "NAdam", "NvNovoGrad", "RAdam",
+})  # fmt: skip
 _AUGMENTS = ("Random", "ColorJitter", "AutoAugment", "RandAugment", "TrivialAugment", "AugMix", "ScaleJitter")
 
 
@@ -30,6 +38,8 @@ def library_call(reader: Reader, node: ast.Call, dotted: str) -> None:
             "masking_utils." in dotted and name.startswith("create_")
         ) or "modeling_attn_mask_utils." in dotted:
             reader.found(rules.MASK_INSIDE, node, f"{name}() asks on the host whether anything is masked")
+    elif dotted in _NORMALIZING:
+        reader.found(rules.NORMALIZED, node, f"{name}() makes tensors of the mean and the deviation")
     elif dotted in _BOXES:
         reader.found(rules.BOXES_KEPT, node, f"{name}() keeps as many boxes as the values say")
     _keywords(reader, node)
@@ -59,6 +69,10 @@ def made_by_library(dotted: str) -> Kind | None:
         return Kind.CACHE
     if dotted.startswith("timm.data.") and name == "Mixup":
         return Kind.MIXER
+    if dotted.startswith("timm.optim.") and name in _COUNTERS:
+        return Kind.COUNTER
+    if dotted.startswith("torchvision.transforms.") and name == "Normalize":
+        return Kind.NORMALIZER
     if dotted.startswith("torchvision.transforms.") and name.startswith(_AUGMENTS):
         return Kind.AUGMENT
     return None

@@ -266,6 +266,8 @@ def _stepped(reader: Reader, node: ast.Call, func: ast.Attribute, base: Value, v
     text, name = reader.says(node), last_name(func.value).lower()
     if base.kind is Kind.SCALER or name.endswith("scaler"):
         reader.found(rules.SCALER_INSIDE, node, f"{text} reads whether a gradient is infinite")
+    elif base.kind is Kind.COUNTER:
+        reader.found(rules.TIMM_OPTIMIZER, node, f"{text} counts its steps on the host")
     elif base.kind is Kind.SCHEDULER:
         reader.found(rules.SCHEDULER_INSIDE, node, f"{text} counts in Python")
     elif base.kind is Kind.OPTIMIZER and values:
@@ -280,6 +282,9 @@ def _of_self(reader: Reader, node: ast.Call, func: ast.Attribute, values: list[V
     name = self_attribute(func, reader.self_name)
     if name:
         known = reader.attributes.get(name)
+        if known is not None and known.kind is Kind.NORMALIZER:
+            text = f"{reader.says(node)} makes tensors of the mean and the deviation"
+            reader.found(rules.NORMALIZED, node, text)
         if known is not None and known.kind in (Kind.MIXER, Kind.AUGMENT):
             rule = rules.MIXUP if known.kind is Kind.MIXER else rules.RANDOM_TRANSFORM
             reader.found(rule, node, f"{reader.says(node)} draws on the host")

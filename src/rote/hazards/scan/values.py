@@ -34,6 +34,8 @@ class Kind(Enum):
     GRAPH = auto()
     MIXER = auto()
     AUGMENT = auto()
+    NORMALIZER = auto()
+    COUNTER = auto()
     CACHE = auto()
     ITERATOR = auto()
 
