@@ -96,7 +96,7 @@ def test_layers_with_one_input(sizes: tuple[int, ...], tile: Tile, bias: bool):
     x = cases.rows_of(17, 250, torch.float32)
     weights = [cases.weight_of(n, 256, 4)[1] for n in sizes]
     added = [torch.randn(n) if bias else None for n in sizes]
-    arguments = cases.group_arguments(change, Activation(), weights, added)
+    arguments = cases.group_arguments([change], [Activation()], weights, added)
     found = ops.linears_triton(x, *arguments, tile)
     for y, weight, one in zip(found, weights, added, strict=True):
         alone = ops.linear_triton(x, *cases.layer_arguments(change, Activation(), weight, one), tile)

@@ -112,7 +112,9 @@ class DuQuantLinear(FixedTypes):
             else None,
             "row_rotation": eye.repeat(rows // block, 1, 1) if config.row_rotation else None,
             "bias": torch.zeros(self.out_features, device=device, dtype=dtype) if bias else None,
-            "dense": torch.zeros(rows, width, device=device, dtype=dtype) if self._is_dense else None,
+            "dense": torch.zeros(self.out_features, width, device=device, dtype=dtype)
+            if self._is_dense
+            else None,
             "marker": torch.full((1, 1), torch.nan, device=device, dtype=dtype),
         }
 
@@ -144,7 +146,7 @@ class DuQuantLinear(FixedTypes):
     def _run(self, x: Tensor) -> Tensor:
         if self.path == "kernel":
             return torch.ops.rote_quant.linear(x, *self.operands())
-        if self._goes_fast(x):
+        if self.goes_fast(x):
             return self._run_fast(x)
         rows = pad_columns(x.reshape(-1, self.in_features), self.transform.width)
         if self.path == "reference":
@@ -154,13 +156,18 @@ class DuQuantLinear(FixedTypes):
             rows, weight = self.transform.chain().apply(rows), self.dense
             weight = self.weight_codes if weight is None else weight
         y = F.linear(self.on_grid(rows, codes=self.folds or self._absorbs).to(weight.dtype), weight)
-        y = restore_rows(y.to(rows.dtype), self.row_rotation, self.bias, self.out_features)
+        y = restore_rows(y.to(rows.dtype), self._turned_back, self.bias, self.out_features)
         return y.to(x.dtype).reshape(*x.shape[:-1], self.out_features)
 
-    def _goes_fast(self, x: Tensor) -> bool:
-        """Whether the fused path takes one launch for what is before the product, and one for what is behind.
+    @property
+    def _turned_back(self) -> Tensor | None:
+        """What restores the output of a product; the dense weight of the fused path has absorbed it."""
+        return self.row_rotation if self.path == "reference" or self.dense is None else None
 
-        Those are without a gradient, and their numbers are those of torch only for rotations in float32.
+    def goes_fast(self, x: Tensor) -> bool:
+        """Whether the fused path takes one launch for what is before the product.
+
+        That is without a gradient, and its numbers are those of torch only for rotations in float32.
         """
         wanted = self.path == "fused" and x.is_cuda and self.config.act_bits < UNQUANTIZED
         fits = x.dtype == self.marker.dtype and x.dtype in (torch.bfloat16, torch.float16)
@@ -168,16 +175,15 @@ class DuQuantLinear(FixedTypes):
             return False
         scaled = self.folds or self._absorbs or not self._per_channel
         stages, width = self.transform.stages, self.transform.width
-        return scaled and exact(stages) and not transform_obstacle(stages, width)
+        whole = self._turned_back is None
+        return scaled and whole and exact(stages) and not transform_obstacle(stages, width)
 
     def _run_fast(self, x: Tensor) -> Tensor:
-        rows = torch.ops.rote_quant.rounded_rows(x, *self.operands()[:8])
-        weight = self.weight_codes if self.dense is None else self.dense
-        if self.row_rotation is None:
-            y = F.linear(rows, weight, self.bias)
-        else:
-            y = F.linear(rows, weight)
-            y = torch.ops.rote_quant.restored_rows(y, self.row_rotation, self.bias, self.out_features)
+        return self.multiplied(torch.ops.rote_quant.rounded_rows(x, *self.operands()[:8]), x)
+
+    def multiplied(self, rows: Tensor, x: Tensor) -> Tensor:
+        """The fused path's output for an input from its rounded rows, of shape ``(rows, width)``."""
+        y = F.linear(rows, self.weight_codes if self.dense is None else self.dense, self.bias)
         return y.reshape(*x.shape[:-1], self.out_features)
 
     def on_grid(self, rows: Tensor, *, codes: bool = False) -> Tensor:
@@ -221,12 +227,12 @@ class DuQuantLinear(FixedTypes):
         return (
             turn.smooth, turn.stages, turn.width,
             config.act_bits, config.act_symmetric, config.act_clip, self.act_scale, self.act_zero,
-            self.weight_codes, self.weight_scale, self._zero, self.weight_sums,
+            self.weight_codes, self.weight_scale, self.zero, self.weight_sums,
             self.row_rotation, self.bias, self.out_features,
         )  # fmt: skip
 
     @property
-    def _zero(self) -> Tensor | None:
+    def zero(self) -> Tensor | None:
         """Zero points of the weight, or None where they are all 0 by configuration."""
         return None if self.config.weight_symmetric else self.weight_zero
 
@@ -248,7 +254,7 @@ class DuQuantLinear(FixedTypes):
         if self.weight_bits >= UNQUANTIZED:
             return self.weight_codes
         assert self.weight_scale is not None
-        return dense_weight(self.weight_codes, self.weight_scale, self._zero, self.transform.width)
+        return dense_weight(self.weight_codes, self.weight_scale, self.zero, self.transform.width)
 
     @torch.no_grad()
     def effective_weight(self) -> Tensor:
@@ -303,7 +309,10 @@ class DuQuantLinear(FixedTypes):
             weight = self.weight_values()
             if self._per_channel and not self.folds:
                 weight = weight * cast(Tensor, self.act_scale)
-            self.dense = weight.to(self.marker.dtype)
+            if self.row_rotation is not None:  # what restores the output is linear, too
+                columns = weight.double().T
+                weight = restore_rows(columns, self.row_rotation, None, self.out_features).T
+            self.dense = weight.to(self.marker.dtype, memory_format=torch.contiguous_format)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> DuQuantLinear:
         super()._apply(fn, recurse)

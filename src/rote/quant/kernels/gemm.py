@@ -36,6 +36,12 @@ class Factor:
     sums: Tensor
     bias: Tensor | None
     out: Tensor
+    turn: Tensor | None = None
+
+
+def restores(rotation: Tensor) -> bool:
+    """Whether the product can rotate its output back by itself."""
+    return 16 <= rotation.shape[-1] <= 64
 
 
 def tile_for(x: Tensor, tokens: int, rows: tuple[int, ...], k: int, bits: int, whole: bool) -> Tile:
@@ -61,6 +67,8 @@ def launch(
     factors: Sequence[Factor],
     work: Tensor | None,
     tile: Tile,
+    precision: str = "ieee",
+    following: bool = False,
 ) -> None:
     """Multiply.
 
@@ -75,32 +83,37 @@ def launch(
     """
     kernels = module("jit_gemm")
     asm = not interpreted(kernels.product)
-    tokens, columns = x.shape
+    separate = x.dim() == 3
+    tokens, columns = x.shape[-2:]
     first = factors[0]
-    rows = [factor.out.shape[1] for factor in factors]
+    rows = [factor.scale.shape[0] for factor in factors]
     common: dict[str, Any] = {
         "x": x, "x_scale": scale, "x_zero": zero, "x_sum": total, "work": work, "M": tokens, "K": columns,
-        "BITS": stored_bits(first.codes), "FLOAT": x.dtype != torch.int8,
+        "BITS": stored_bits(first.codes), "FLOAT": x.dtype != torch.int8, "X_SCALE": scale is not None,
         "X_ZERO": zero is not None and zero.numel() > 0, "W_ZERO": first.zero is not None,
         "BIAS": first.bias is not None, "RAW": first.out.dtype == torch.int32,
         "EVEN_K": columns % (BLOCK * tile.unroll) == 0, "BM": tile.bm, "BN": tile.bn, "UNROLL": tile.unroll,
         "SPLIT": tile.split > 1, "STAGES": tile.stages, "ASM": asm, "PDL": tile.pdl and asm,
+        "TURN": 0 if first.turn is None else first.turn.shape[-1], "PRECISION": precision,
+        "NEXT": following and asm,
         "num_warps": tile.warps, "num_stages": tile.stages, "launch_pdl": tile.pdl and asm,
     }  # fmt: skip
     grid = (tile.tiles(tokens, *rows), tile.split)
     if len(factors) == 1:
-        kernels.product[grid](**_named(first, ""), N=rows[0], **common)
+        kernels.product[grid](**_named(first, ""), N=rows[0], FEATURES=first.out.shape[1], **common)
         return
     for index in range(MOST_WEIGHTS):
         there = index < len(factors)
         common |= _named(factors[index] if there else None, f"_{index}")
         common[f"N_{index}"] = rows[index] if there else None
-    kernels.products[grid](COUNT=len(factors), **common)
+        common[f"FEATURES_{index}"] = factors[index].out.shape[1] if there else None
+    kernels.products[grid](COUNT=len(factors), SEPARATE=separate, **common)
 
 
 def _named(factor: Factor | None, end: str) -> dict[str, Any]:
     names = {
-        "weight": "codes", "w_scale": "scale", "w_zero": "zero", "w_sum": "sums", "bias": "bias", "out": "out"
+        "weight": "codes", "w_scale": "scale", "w_zero": "zero", "w_sum": "sums", "bias": "bias", "out": "out",
+        "turn": "turn",
     }  # fmt: skip
     return {
         f"{name}{end}": None if factor is None else getattr(factor, field) for name, field in names.items()

@@ -24,7 +24,7 @@ The interpreter knows no inline assembler and no bfloat16 arithmetic; ``ASM`` is
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_wait
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
@@ -55,13 +55,34 @@ def _prefetch(weight, first, last, column, N, BN: tl.constexpr, BYTES: tl.conste
 
 
 @triton.jit
+def _restore(y, turn, column, N, B: tl.constexpr, PRECISION: tl.constexpr):
+    """Each block of ``B`` columns of the output times its matrix. ``y`` is (columns, rows)."""
+    BN: tl.constexpr = y.shape[0]
+    BM: tl.constexpr = y.shape[1]
+    inner = tl.arange(0, B)
+    if BN == B:
+        block = column // B
+        matrix = tl.load(turn + block * (B * B) + inner[None, :] * B + inner[:, None])
+        y = tl.dot(matrix.to(tl.float32), y, input_precision=PRECISION, out_dtype=tl.float32)
+    else:
+        block = column // B + tl.arange(0, BN // B)
+        at = turn + block[:, None, None] * (B * B) + inner[None, None, :] * B + inner[None, :, None]
+        matrix = tl.load(at, mask=(block * B < N)[:, None, None], other=0.0).to(tl.float32)
+        y = tl.reshape(y, (BN // B, B, BM))
+        y = tl.reshape(tl.dot(matrix, y, input_precision=PRECISION, out_dtype=tl.float32), (BN, BM))
+    return y
+
+
+@triton.jit
 def _write(
-    acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, bias, rows, columns, inside, M, N, K,
-    BITS: tl.constexpr, FLOAT: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr, BIAS: tl.constexpr,
-    RAW: tl.constexpr,
+    acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, turn, bias, rows, columns, start, inside, M, N,
+    K, FEATURES,
+    BITS: tl.constexpr, X_SCALE: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr,
+    BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Sums to outputs. ``acc`` is (columns of the output, rows of the output)."""
-    place = out + rows.to(tl.int64)[None, :] * N + columns[:, None]
+    inside = inside & (columns < FEATURES)[:, None]
+    place = out + rows.to(tl.int64)[None, :] * FEATURES + columns[:, None]
     if RAW:
         tl.store(place, acc, mask=inside)
     else:
@@ -75,21 +96,24 @@ def _write(
                 total -= K * zero
             acc -= tl.load(w_zero + columns, mask=column, other=0).to(acc.dtype)[:, None] * total[None, :]
         y = acc.to(tl.float32)
-        if not FLOAT:
+        if X_SCALE:
             y = y * tl.load(x_scale + rows, mask=row, other=0.0)[None, :]
         y = y * tl.load(w_scale + columns, mask=column, other=0.0)[:, None]
+        if TURN > 0:
+            y = _restore(y, turn, start, N, TURN, PRECISION)
         if BIAS:
-            y += tl.load(bias + columns, mask=column, other=0.0).to(tl.float32)[:, None]
+            y += tl.load(bias + columns, mask=columns < FEATURES, other=0.0).to(tl.float32)[:, None]
         tl.store(place, y.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def _tile(
-    x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, counter, row, column, part,
-    parts, M, N, K,
-    BITS: tl.constexpr, FLOAT: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr, BIAS: tl.constexpr,
-    RAW: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
-    SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
+    x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, counter, row, column,
+    part, parts, M, N, K, FEATURES,
+    BITS: tl.constexpr, FLOAT: tl.constexpr, X_SCALE: tl.constexpr, X_ZERO: tl.constexpr,
+    W_ZERO: tl.constexpr, BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
+    PRECISION: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
+    SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr, NEXT: tl.constexpr,
 ):  # fmt: skip
     """A tile from ``row`` and ``column`` of the output on, over one of ``parts`` parts of K."""
     BYTES: tl.constexpr = 16 * BITS  # of a row in a block of 128 columns
@@ -102,6 +126,8 @@ def _tile(
     if PDL:
         _prefetch(weight, first * UNROLL, tl.minimum(last * UNROLL, tl.cdiv(K, 128)), column, N, BN, BYTES)
         gdc_wait()
+    if NEXT:
+        gdc_launch_dependents()
 
     length = tl.arange(0, BYTES)
     step = N.to(tl.int64) * BYTES
@@ -144,8 +170,8 @@ def _tile(
     inside = (columns < N)[:, None] & (rows < M)[None, :]
     if not SPLIT:
         _write(
-            acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, bias, rows, columns, inside, M, N, K,
-            BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW,
+            acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, turn, bias, rows, columns, column, inside,
+            M, N, K, FEATURES, BITS, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, PRECISION,
         )  # fmt: skip
     else:
         sums = work + rows.to(tl.int64)[None, :] * N + columns[:, None]
@@ -154,17 +180,18 @@ def _tile(
         if tl.atomic_add(counter, 1, sem="acq_rel") == parts - 1:
             acc = tl.load(sums, mask=inside, other=0, cache_modifier=".cg")
             _write(
-                acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, bias, rows, columns, inside, M, N,
-                K, BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW,
+                acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, turn, bias, rows, columns, column,
+                inside, M, N, K, FEATURES, BITS, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, PRECISION,
             )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["M"])
 def product(
-    x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, M, N, K,
-    BITS: tl.constexpr, FLOAT: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr, BIAS: tl.constexpr,
-    RAW: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
-    SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
+    x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, M, N, K, FEATURES,
+    BITS: tl.constexpr, FLOAT: tl.constexpr, X_SCALE: tl.constexpr, X_ZERO: tl.constexpr,
+    W_ZERO: tl.constexpr, BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
+    PRECISION: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
+    SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr, NEXT: tl.constexpr,
 ):  # fmt: skip
     """One weight: a program for each tile and part."""
     tile = tl.program_id(0)
@@ -173,27 +200,31 @@ def product(
     if SPLIT:
         counter = work + M.to(tl.int64) * N + tile
     _tile(
-        x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, counter,
+        x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, counter,
         (tile % tiles_m) * BM, (tile // tiles_m) * BN, tl.program_id(1), tl.num_programs(1),
-        M, N, K,
-        BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW, EVEN_K, BM, BN, UNROLL, SPLIT, STAGES, ASM, PDL,
+        M, N, K, FEATURES,
+        BITS, FLOAT, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, PRECISION, EVEN_K, BM, BN, UNROLL, SPLIT,
+        STAGES, ASM, PDL, NEXT,
     )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["M"])
 def products(
-    x, x_scale, x_zero, x_sum, weight_0, w_scale_0, w_zero_0, w_sum_0, bias_0, out_0, weight_1, w_scale_1,
-    w_zero_1, w_sum_1, bias_1, out_1, weight_2, w_scale_2, w_zero_2, w_sum_2, bias_2, out_2, work, M, N_0,
-    N_1, N_2, K, COUNT: tl.constexpr,
-    BITS: tl.constexpr, FLOAT: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr, BIAS: tl.constexpr,
-    RAW: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
-    SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
+    x, x_scale, x_zero, x_sum, weight_0, w_scale_0, w_zero_0, w_sum_0, turn_0, bias_0, out_0, weight_1,
+    w_scale_1, w_zero_1, w_sum_1, turn_1, bias_1, out_1, weight_2, w_scale_2, w_zero_2, w_sum_2, turn_2,
+    bias_2, out_2, work, M, N_0, N_1, N_2, K, FEATURES_0, FEATURES_1, FEATURES_2, COUNT: tl.constexpr,
+    SEPARATE: tl.constexpr,
+    BITS: tl.constexpr, FLOAT: tl.constexpr, X_SCALE: tl.constexpr, X_ZERO: tl.constexpr,
+    W_ZERO: tl.constexpr, BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
+    PRECISION: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
+    SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr, NEXT: tl.constexpr,
 ):  # fmt: skip
     """Two or three weights for the same rows: each program finds out whose tile it has."""
     tile = tl.program_id(0)
     tiles_m = tl.cdiv(M, BM)
     column = tile // tiles_m
     weight, w_scale, w_zero, w_sum, bias, out = weight_0, w_scale_0, w_zero_0, w_sum_0, bias_0, out_0
+    turn, FEATURES, member = turn_0, FEATURES_0, 0
     N, before, total, start = N_0, 0, N_0 + N_1, tl.cdiv(N_0, BN)
 
     here = column >= start
@@ -203,6 +234,9 @@ def products(
         w_zero = tl.where(here, w_zero_1, w_zero)
     if BIAS:
         bias = tl.where(here, bias_1, bias)
+    if TURN > 0:
+        turn = tl.where(here, turn_1, turn)
+    FEATURES, member = tl.where(here, FEATURES_1, FEATURES), tl.where(here, 1, member)
     N, before = tl.where(here, N_1, N), tl.where(here, N_0, 0)
     offset = tl.where(here, start, 0)
     if COUNT == 3:
@@ -214,16 +248,22 @@ def products(
             w_zero = tl.where(here, w_zero_2, w_zero)
         if BIAS:
             bias = tl.where(here, bias_2, bias)
+        if TURN > 0:
+            turn = tl.where(here, turn_2, turn)
+        FEATURES, member = tl.where(here, FEATURES_2, FEATURES), tl.where(here, 2, member)
         N, before = tl.where(here, N_2, N), tl.where(here, N_0 + N_1, before)
         offset = tl.where(here, start, offset)
         total += N_2
+    if SEPARATE:
+        x += member.to(tl.int64) * M * K
     counter = work
     if SPLIT:
         counter = work + M.to(tl.int64) * total + tile
         work += M.to(tl.int64) * before
     _tile(
-        x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, counter,
+        x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, counter,
         (tile % tiles_m) * BM, (column - offset) * BN, tl.program_id(1), tl.num_programs(1),
-        M, N, K,
-        BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW, EVEN_K, BM, BN, UNROLL, SPLIT, STAGES, ASM, PDL,
+        M, N, K, FEATURES,
+        BITS, FLOAT, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, PRECISION, EVEN_K, BM, BN, UNROLL, SPLIT,
+        STAGES, ASM, PDL, NEXT,
     )  # fmt: skip
