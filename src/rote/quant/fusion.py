@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from .config import UNQUANTIZED, DuQuantConfig
 from .kernels import turns
 from .kernels.gemm import MOST_WEIGHTS
-from .linear import DuQuantLinear
+from .linear import DuQuantLinear, wants_gradient
 
 Groups = tuple[tuple[str, ...], ...]
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -237,7 +237,8 @@ def together(layers: Sequence[DuQuantLinear], x: Tensor) -> list[Tensor]:
 
 def _outputs(layers: Sequence[DuQuantLinear], x: Tensor) -> list[Tensor]:
     if layers[0].path == "kernel":
-        return torch.ops.rote_quant.linears(x, *_operands(layers))
+        ops = torch.ops.rote_quant
+        return (ops.linears if wants_gradient(x) else ops.linears_forward)(x, *_operands(layers))
     if not all(layer.goes_fast(x) for layer in layers):
         return [layer(x) for layer in layers]
     config = layers[0].config

@@ -26,7 +26,6 @@ from .arithmetic import dense_weight, restore_rows, row_parameters
 from .buffers import FixedTypes, InputTransform
 from .config import UNQUANTIZED, DuQuantConfig
 from .grid import Grid
-from .kernels.transform import exact
 from .kernels.transform import obstacle as transform_obstacle
 from .packing import PACKED_BITS, codes_of, layout, layout_shape, pack, unpack
 from .paths import reference_rows
@@ -145,7 +144,8 @@ class DuQuantLinear(FixedTypes):
 
     def _run(self, x: Tensor) -> Tensor:
         if self.path == "kernel":
-            return torch.ops.rote_quant.linear(x, *self.operands())
+            ops = torch.ops.rote_quant
+            return (ops.linear if wants_gradient(x) else ops.linear_forward)(x, *self.operands())
         if self.goes_fast(x):
             return self._run_fast(x)
         rows = pad_columns(x.reshape(-1, self.in_features), self.transform.width)
@@ -171,12 +171,10 @@ class DuQuantLinear(FixedTypes):
         """
         wanted = self.path == "fused" and x.is_cuda and self.config.act_bits < UNQUANTIZED
         fits = x.dtype == self.marker.dtype and x.dtype in (torch.bfloat16, torch.float16)
-        if not (wanted and fits) or (torch.is_grad_enabled() and x.requires_grad):
+        if not (wanted and fits) or wants_gradient(x):
             return False
         scaled = self.folds or self._absorbs or not self._per_channel
-        stages, width = self.transform.stages, self.transform.width
-        whole = self._turned_back is None
-        return scaled and whole and exact(stages) and not transform_obstacle(stages, width)
+        return scaled and self._turned_back is None and self.transform.is_exact
 
     def _run_fast(self, x: Tensor) -> Tensor:
         return self.multiplied(torch.ops.rote_quant.rounded_rows(x, *self.operands()[:8]), x)
@@ -223,12 +221,12 @@ class DuQuantLinear(FixedTypes):
 
     def operands(self) -> tuple[Any, ...]:
         """What ``torch.ops.rote_quant.linear`` takes behind the input."""
-        turn, config = self.transform, self.config
+        turn, config, held = self.transform, self.config, self._buffers  # attributes take a microsecond each
         return (
             turn.smooth, turn.stages, turn.width,
-            config.act_bits, config.act_symmetric, config.act_clip, self.act_scale, self.act_zero,
-            self.weight_codes, self.weight_scale, self.zero, self.weight_sums,
-            self.row_rotation, self.bias, self.out_features,
+            config.act_bits, config.act_symmetric, config.act_clip, held["act_scale"], held["act_zero"],
+            held["weight_codes"], held["weight_scale"], self.zero, held["weight_sums"],
+            held["row_rotation"], held["bias"], self.out_features,
         )  # fmt: skip
 
     @property
@@ -379,6 +377,11 @@ class DuQuantLinear(FixedTypes):
         bits = f"W{self.weight_bits}A{self.config.act_bits}"
         has_bias = self.bias is not None
         return f"{self.in_features}, {self.out_features}, bias={has_bias}, {bits}, path={self.path!r}"
+
+
+def wants_gradient(x: Tensor) -> bool:
+    """Whether something may ask for the gradient of an input."""
+    return torch.is_grad_enabled() and x.requires_grad
 
 
 def _refresh(module: torch.nn.Module, keys: object) -> None:

@@ -83,7 +83,7 @@ def product_triton(
     work = x.new_zeros(room, dtype=torch.int32) if room else None
     rows = transform.aligned(x)
     with torch.cuda.device_of(x):
-        factor = gemm.Factor(codes, w_scale, w_zero, w_sum, bias, out)
+        factor = gemm.Factor(codes, w_scale, w_zero, w_sum, None, bias, out)
         gemm.launch(rows, scale, zero, total, [factor], work, tile)
     return out
 
@@ -114,8 +114,8 @@ def linear_triton(
     out = x.new_empty(x.numel() // x.shape[-1], features, dtype=x.dtype)
     if not inside:
         out = x.new_empty(len(out), w_scale.shape[0], dtype=torch.float32)
-    last = (bias, out, row_rotation) if inside else (None, out)
-    factor = gemm.Factor(codes, w_scale, w_zero, w_sum, *last)
+    last = (row_rotation, bias) if inside else (None, None)
+    factor = gemm.Factor(codes, w_scale, w_zero, w_sum, *last, out)
     _multiply(x, smooth, [(stages, act_scale)], width, grid, [factor], tile)
     if not inside:
         out = _restored(out, row_rotation, bias, features, x.dtype)
@@ -155,7 +155,7 @@ def linears_triton(
         ]
     tokens = x.numel() // x.shape[-1]
     factors = [
-        gemm.Factor(*weight[:4], weight[5], x.new_empty(tokens, weight[6]), weight[4]) for weight in weights
+        gemm.Factor(*weight[:6], x.new_empty(tokens, weight[6])) for weight in weights
     ]
     grid = (*before, every[0][1], act_zero)
     _multiply(x, smooth, every if len(act_scale) > 1 else every[:1], width, grid, factors, tile)

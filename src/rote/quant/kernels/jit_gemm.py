@@ -24,7 +24,7 @@ The interpreter knows no inline assembler and no bfloat16 arithmetic; ``ASM`` is
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+from triton.language.extra.cuda import gdc_wait
 
 
 @triton.jit
@@ -43,7 +43,20 @@ def _halves(packed, ASM: tl.constexpr):
 
 @triton.jit
 def _prefetch(weight, first, last, column, N, BN: tl.constexpr, BYTES: tl.constexpr):
-    """Ask for a program's part of the weight in L2, line by line."""
+    """Ask for a program's part of the weight in L2: one instruction of one thread for each block."""
+    step = N.to(tl.int64) * BYTES
+    size = tl.minimum(N - column, BN) * BYTES
+    for block in range(first, last):
+        tl.inline_asm_elementwise(
+            "{ .reg .pred p; .reg .u32 t; mov.u32 t, %tid.x; setp.eq.u32 p, t, 0; "
+            "@p cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0; }",
+            "=r,l,r", [weight + block * step + column.to(tl.int64) * BYTES, size], dtype=tl.int32,
+            is_pure=False, pack=1,
+        )  # fmt: skip
+
+
+@triton.jit
+def _prefetch_lines(weight, first, last, column, N, BN: tl.constexpr, BYTES: tl.constexpr):
     step = N.to(tl.int64) * BYTES
     lines = tl.minimum(column.to(tl.int64) * BYTES + tl.arange(0, BN * BYTES // 128) * 128, step - 1)
     for block in range(first, last):
@@ -55,28 +68,37 @@ def _prefetch(weight, first, last, column, N, BN: tl.constexpr, BYTES: tl.conste
 
 
 @triton.jit
-def _restore(y, turn, column, N, B: tl.constexpr, PRECISION: tl.constexpr):
+def _matrices(turn, start, N, B: tl.constexpr, BN: tl.constexpr):
+    """The transposed matrices of a tile's blocks of ``B`` columns."""
+    inner = tl.arange(0, B)
+    if BN == B:
+        found = tl.load(turn + start // B * (B * B) + inner[None, :] * B + inner[:, None])
+    else:
+        block = start // B + tl.arange(0, BN // B)
+        at = turn + block[:, None, None] * (B * B) + inner[None, None, :] * B + inner[None, :, None]
+        found = tl.load(at, mask=(block * B < N)[:, None, None], other=0.0)
+    return found
+
+
+@triton.jit
+def _restore(y, matrices, B: tl.constexpr, PRECISION: tl.constexpr):
     """Each block of ``B`` columns of the output times its matrix. ``y`` is (columns, rows)."""
     BN: tl.constexpr = y.shape[0]
     BM: tl.constexpr = y.shape[1]
-    inner = tl.arange(0, B)
+    matrices = matrices.to(tl.float32)
     if BN == B:
-        block = column // B
-        matrix = tl.load(turn + block * (B * B) + inner[None, :] * B + inner[:, None])
-        y = tl.dot(matrix.to(tl.float32), y, input_precision=PRECISION, out_dtype=tl.float32)
+        y = tl.dot(matrices, y, input_precision=PRECISION, out_dtype=tl.float32)
     else:
-        block = column // B + tl.arange(0, BN // B)
-        at = turn + block[:, None, None] * (B * B) + inner[None, None, :] * B + inner[None, :, None]
-        matrix = tl.load(at, mask=(block * B < N)[:, None, None], other=0.0).to(tl.float32)
         y = tl.reshape(y, (BN // B, B, BM))
-        y = tl.reshape(tl.dot(matrix, y, input_precision=PRECISION, out_dtype=tl.float32), (BN, BM))
+        y = tl.dot(matrices, y, input_precision=PRECISION, out_dtype=tl.float32)
+        y = tl.reshape(y, (BN, BM))
     return y
 
 
 @triton.jit
 def _write(
-    acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, turn, bias, rows, columns, start, inside, M, N,
-    K, FEATURES,
+    acc, out, x_scale, x_zero, x_sum, factor, w_zero, w_sum, matrices, bias, rows, columns, inside, M, N, K,
+    FEATURES,
     BITS: tl.constexpr, X_SCALE: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr,
     BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -98,9 +120,9 @@ def _write(
         y = acc.to(tl.float32)
         if X_SCALE:
             y = y * tl.load(x_scale + rows, mask=row, other=0.0)[None, :]
-        y = y * tl.load(w_scale + columns, mask=column, other=0.0)[:, None]
+        y = y * factor[:, None]
         if TURN > 0:
-            y = _restore(y, turn, start, N, TURN, PRECISION)
+            y = _restore(y, matrices, TURN, PRECISION)
         if BIAS:
             y += tl.load(bias + columns, mask=columns < FEATURES, other=0.0).to(tl.float32)[:, None]
         tl.store(place, y.to(out.dtype.element_ty), mask=inside)
@@ -123,11 +145,17 @@ def _tile(
     share = tl.cdiv(steps, parts)
     first = part * share
     last = tl.minimum(first + share, steps)
-    if PDL:
+    if PDL and NEXT == 0:
         _prefetch(weight, first * UNROLL, tl.minimum(last * UNROLL, tl.cdiv(K, 128)), column, N, BN, BYTES)
+    if PDL and NEXT == 1:
+        _prefetch_lines(weight, first * UNROLL, tl.minimum(last * UNROLL, tl.cdiv(K, 128)), column, N, BN, BYTES)
+    # Early, so that nothing waits for them in the end.
+    factor = tl.load(w_scale + columns, mask=columns < N, other=0.0)
+    matrices = factor
+    if TURN > 0:
+        matrices = _matrices(turn, column, N, TURN, BN)
+    if PDL:
         gdc_wait()
-    if NEXT:
-        gdc_launch_dependents()
 
     length = tl.arange(0, BYTES)
     step = N.to(tl.int64) * BYTES
@@ -170,8 +198,8 @@ def _tile(
     inside = (columns < N)[:, None] & (rows < M)[None, :]
     if not SPLIT:
         _write(
-            acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, turn, bias, rows, columns, column, inside,
-            M, N, K, FEATURES, BITS, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, PRECISION,
+            acc, out, x_scale, x_zero, x_sum, factor, w_zero, w_sum, matrices, bias, rows, columns, inside, M, N,
+            K, FEATURES, BITS, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, PRECISION,
         )  # fmt: skip
     else:
         sums = work + rows.to(tl.int64)[None, :] * N + columns[:, None]
@@ -180,8 +208,8 @@ def _tile(
         if tl.atomic_add(counter, 1, sem="acq_rel") == parts - 1:
             acc = tl.load(sums, mask=inside, other=0, cache_modifier=".cg")
             _write(
-                acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, turn, bias, rows, columns, column,
-                inside, M, N, K, FEATURES, BITS, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, PRECISION,
+                acc, out, x_scale, x_zero, x_sum, factor, w_zero, w_sum, matrices, bias, rows, columns, inside,
+                M, N, K, FEATURES, BITS, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, PRECISION,
             )  # fmt: skip
 
 

@@ -4,7 +4,9 @@ They are registered by ``Library.define``, which costs a call a third of what ``
 allocates what it returns and what it works in, writes nothing else, reads nothing back to the host, and can
 be captured into a graph once its kernels are compiled (see ``warmup``). ``rote_quant::linear`` is a layer's
 whole work, ``rote_quant::linears`` that of some layers with the same input, in as many launches; both have a
-gradient (see :mod:`~rote.quant.gradients`). The parts are there for tests and measurements.
+gradient (see :mod:`~rote.quant.gradients`), which costs each call as much as half a launch even where none is
+wanted, so ``linear_forward`` and ``linears_forward`` are the same without one. The parts are there for tests
+and measurements.
 
 ``linear`` is one operator and not two also because its first kernel writes the zeros that its second one adds
 to. What the kernels do not do is done by torch inside of it: scales for groups of columns, which leave no
@@ -147,8 +149,10 @@ library.define(
     "-> Tensor"
 )
 library.define(f"linear(Tensor x, {LAYER}) -> Tensor")
+library.define(f"linear_forward(Tensor x, {LAYER}) -> Tensor")
 library.define(f"rounded_rows(Tensor x, {TRANSFORM}, {GRID}) -> Tensor")
 library.define(f"linears(Tensor x, {GROUP}) -> Tensor[]")
+library.define(f"linears_forward(Tensor x, {GROUP}) -> Tensor[]")
 library.define(
     "rounded_apart(Tensor x, Tensor[] stages, int width, int act_bits, bool act_symmetric, "
     "Tensor[] act_scale) -> Tensor"
@@ -199,7 +203,9 @@ for _name, _torch, _triton, _fake in (
     ("rounded_rows", rounded_torch, rounded_triton, _fake_rounded),
     ("product", product_torch, product_triton, _fake_product),
     ("linear", linear_torch, linear_triton, _fake_linear),
+    ("linear_forward", linear_torch, linear_triton, _fake_linear),
     ("linears", linears_torch, linears_triton, _fake_linears),
+    ("linears_forward", linears_torch, linears_triton, _fake_linears),
     ("rounded_apart", rounded_apart_torch, rounded_apart_triton, _fake_apart),
 ):
     library.impl(_name, _torch, "CPU")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..grid import Grid
 from .gemm import MOST_WEIGHTS
 from .jit import interpreted, module
+from .jit import launch as jit_launch
 
 Turn = tuple[Sequence[Tensor], Tensor | None]
 """A layer's stages, and the static scale of its input."""
@@ -30,9 +29,8 @@ def suits(smooth: Tensor | None, stages: Sequence[Tensor], scale: Tensor | None,
 
 
 def launch(
-    x: Tensor, every: Sequence[Turn], out: Tensor, work: Tensor | None, grid: Grid, pdl: bool,
-    early: int = 0, bm: int = 16, warps: int = 1,
-) -> None:  # fmt: skip
+    x: Tensor, every: Sequence[Turn], out: Tensor, work: Tensor | None, grid: Grid, pdl: bool
+) -> None:
     """Transform and quantize rows for up to three layers.
 
     Args:
@@ -43,19 +41,19 @@ def launch(
         grid: Of the codes.
         pdl: The next launch may start early.
     """
-    kernels = module("jit_turns")
-    real = not interpreted(kernels.turn)
+    kernel = module("jit_turns").turn
+    pdl = pdl and not interpreted(kernel)
     tokens, width = x.shape[0], out.shape[-1]
-    size = every[0][0][-1].shape[-1]
-    named: dict[str, Any] = {}
-    for index in range(MOST_WEIGHTS):
-        stages, scale = every[index] if index < len(every) else ((None, None), None)
-        named |= {f"order_{index}": stages[0], f"matrices_{index}": stages[-1], f"divisor_{index}": scale}
+    matrices, moved = every[0][0][-1], len(every[0][0]) > 1
+    size = matrices.shape[-1]
+    bm, warps = (16, 1) if tokens <= 16 else (32, 2)
+    members: list[Tensor | None] = []
+    for stages, scale in every:
+        members += [stages[0] if moved else None, stages[-1], scale]
+    members += [None] * (3 * MOST_WEIGHTS - len(members))
+    count = 0 if work is None else work.numel()
+    constants = (len(every), moved, count > 0, size, bm, grid.low, grid.high, pdl)
+    key = (x.device.index, x.dtype, matrices.dtype, out.dtype, x.shape[1], width, warps, *constants)
     programs = (width // size, -(-tokens // bm), len(every))
-    kernels.turn[programs](
-        x=x, **named, q=out, scale=None, work=out if work is None else work, M=tokens,
-        COUNT=0 if work is None else work.numel(), WIDTH=x.shape[1], K=width,
-        MEMBERS=len(every), ORDER=len(every[0][0]) > 1, B=size, BM=bm, CHANNELS=size, LOW=grid.low,
-        HIGH=grid.high, EARLY=early if real else 0, PDL=pdl and real, num_warps=warps,
-        launch_pdl=bool(early) and real,
-    )  # fmt: skip
+    values = (x, *members, out, work, tokens, count, x.shape[1], width, *constants)
+    jit_launch(kernel, programs, values, key, {"num_warps": warps})
