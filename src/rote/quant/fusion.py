@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from types import MethodType
 from typing import Any, cast
 
@@ -243,7 +243,7 @@ def _outputs(layers: Sequence[DuQuantLinear], x: Tensor) -> list[Tensor]:
         return [layer(x) for layer in layers]
     config = layers[0].config
     stages = [stage for layer in layers for stage in layer.transform.stages]
-    scales = [layer.act_scale for layer in layers]
+    scales = [layer._buffers["act_scale"] for layer in layers]
     rows = torch.ops.rote_quant.rounded_apart(
         x, stages, layers[0].transform.width, config.act_bits, config.act_symmetric, scales
     )
@@ -252,19 +252,19 @@ def _outputs(layers: Sequence[DuQuantLinear], x: Tensor) -> list[Tensor]:
 
 def _operands(layers: Sequence[DuQuantLinear]) -> tuple[Any, ...]:
     """What ``torch.ops.rote_quant.linears`` takes behind the input."""
-    first, apart = layers[0], _has_own(layers[0])
+    first, held = layers[0], [layer._buffers for layer in layers]  # attributes take a microsecond each
     turn, config = first.transform, first.config
-    leading = layers if apart else layers[:1]
+    leading = layers if layers[1].transform is not turn else layers[:1]
+    zeros = [] if config.weight_symmetric else [each["weight_zero"] for each in held]
     return (
         turn.smooth, [stage for layer in leading for stage in layer.transform.stages], turn.width,
         config.act_bits, config.act_symmetric, config.act_clip,
-        _there(layer.act_scale for layer in leading), first.act_zero,
-        [layer.weight_codes for layer in layers], _there(layer.weight_scale for layer in layers),
-        _there(layer.zero for layer in layers), _there(layer.weight_sums for layer in layers),
-        _there(layer.row_rotation for layer in layers), _there(layer.bias for layer in layers),
-        [layer.out_features for layer in layers],
+        _there("act_scale", held[: len(leading)]), held[0]["act_zero"],
+        _there("weight_codes", held), _there("weight_scale", held), zeros, _there("weight_sums", held),
+        _there("row_rotation", held), _there("bias", held), [layer.out_features for layer in layers],
     )  # fmt: skip
 
 
-def _there(tensors: Iterable[Tensor | None]) -> list[Tensor]:
-    return [tensor for tensor in tensors if tensor is not None]
+def _there(name: str, held: Sequence[dict[str, Tensor | None]]) -> list[Tensor]:
+    """A buffer of each layer; none if they have none."""
+    return [tensor for tensor in (each[name] for each in held) if tensor is not None]

@@ -34,6 +34,9 @@ from .transforms import pad_columns
 from .weights import QuantizedWeight
 
 PATHS = ("reference", "fused", "kernel")
+KERNEL_FLOATS = (torch.bfloat16, torch.float16)
+"""What kernels multiply as it is: there is no product of float32 among them."""
+
 _DERIVED = ("dense", "marker", "weight_sums")
 
 
@@ -170,7 +173,7 @@ class DuQuantLinear(FixedTypes):
         That is without a gradient, and its numbers are those of torch only for rotations in float32.
         """
         wanted = self.path == "fused" and x.is_cuda and self.config.act_bits < UNQUANTIZED
-        fits = x.dtype == self.marker.dtype and x.dtype in (torch.bfloat16, torch.float16)
+        fits = x.dtype == self.marker.dtype and x.dtype in KERNEL_FLOATS
         if not (wanted and fits) or wants_gradient(x):
             return False
         scaled = self.folds or self._absorbs or not self._per_channel
@@ -365,6 +368,8 @@ class DuQuantLinear(FixedTypes):
             return ""
         if self.weight_scale is not None and self.weight_scale.shape[1] > 1:
             return "all through torch: scales for groups of columns leave no single integer sum"
+        if self.config.act_bits >= UNQUANTIZED and self.marker.dtype not in KERNEL_FLOATS:
+            return f"all through torch: kernels take no {self.marker.dtype} that is not quantized"
         obstacle = transform_obstacle(self.transform.stages, self.transform.width)
         parts = [f"transform ({obstacle})"] if obstacle else []
         if self.row_rotation is not None:

@@ -205,7 +205,7 @@ def _multiply(
     if tokens == 0 or sum(sizes) == 0:
         return
     whole = bits >= UNQUANTIZED
-    tile = tile or gemm.tile_for(x, tokens, sizes, width, stored_bits(factors[0].codes), whole)
+    tile = tile or gemm.tile_for(x, tokens, sizes, width, stored_bits(factors[0].codes), whole, apart)
     room = tile.workspace(tokens, *sizes)
     work = x.new_empty(room, dtype=torch.int32) if room else None
     with torch.cuda.device_of(x):

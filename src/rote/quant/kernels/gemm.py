@@ -46,7 +46,9 @@ def restores(rotation: Tensor) -> bool:
     return 16 <= rotation.shape[-1] <= 64
 
 
-def tile_for(x: Tensor, tokens: int, rows: tuple[int, ...], k: int, bits: int, whole: bool) -> Tile:
+def tile_for(
+    x: Tensor, tokens: int, rows: tuple[int, ...], k: int, bits: int, whole: bool, static: bool = False
+) -> Tile:
     """The tiles of a product of some rows with weights.
 
     Args:
@@ -56,9 +58,11 @@ def tile_for(x: Tensor, tokens: int, rows: tuple[int, ...], k: int, bits: int, w
         k: Columns of the weights.
         bits: 4 or 8, of a weight.
         whole: Whether activations are not quantized.
+        static: Whether their scales are static, so that the transform before the product is a short one.
     """
     name, units = gpu(x.device.index if x.is_cuda else None)
-    return choose(name, units, f"w{bits}a{16 if whole else 8}", bucket(tokens), rows, k)
+    kind = f"w{bits}a{16 if whole else 8}{' static' if static else ''}"
+    return choose(name, units, kind, bucket(tokens), rows, k)
 
 
 def launch(
