@@ -29,6 +29,7 @@ from torch import Tensor
 
 from benchmarks import w4a8_peers
 from benchmarks.common import device_name, first_line, machine_state, versions
+from rote.quant import arithmetic
 from rote.quant.kernels import Activation, PackedWeight, Transform, ops, pack_weight
 from rote.quant.kernels.table import ADDITIONS, Tile, bucket, rule, slug
 
@@ -57,6 +58,23 @@ class Layer:
     weight: PackedWeight
     dense: Tensor
     codes: list[Tensor]
+    turn: Tensor | None = None
+
+    @classmethod
+    def policy(cls, n: int, k: int) -> Layer:
+        """One under the policy variant: small blocks with a matrix each, static scales, rotated rows."""
+        layer = cls.random(n, k)
+        generator = torch.Generator("cuda").manual_seed(1)
+        shape = {"device": "cuda", "generator": generator}
+        matrices, layer.turn = (
+            torch.linalg.qr(torch.randn(size // 16, 16, 16, **shape))[0].bfloat16().contiguous()
+            for size in (k, n)
+        )
+        order = torch.randperm(k, **shape).to(torch.int32)
+        layer.change = layer.exact = Transform(None, (order, matrices), k)
+        layer.grid = Activation(symmetric=True, scale=torch.rand(k, **shape) * 0.02 + 0.01)
+        layer.weight = replace(layer.weight, zero=None)
+        return layer
 
     @classmethod
     def random(cls, n: int, k: int, bits: int = 4) -> Layer:
@@ -82,9 +100,10 @@ class Layer:
     def call(self, x: Tensor, change: Transform, tile: Tile | None = None) -> Call:
         grid = self.grid
         both = (
-            change.smooth, change.stages, change.width, grid.bits, grid.symmetric, grid.clip, None, None,
+            change.smooth, change.stages, change.width, grid.bits, grid.symmetric, grid.clip, grid.scale,
+            grid.zero,
         )  # fmt: skip
-        rest = (self.weight.scale, self.weight.zero, self.weight.sums, None, None, self.n)
+        rest = (self.weight.scale, self.weight.zero, self.weight.sums, self.turn, None, self.n)
         return lambda i: ops.linear_triton(x, *both, self.codes[i % len(self.codes)], *rest, tile)
 
     def product(self, x: Tensor) -> Call:
@@ -101,7 +120,8 @@ class Layer:
         """The output by torch, from the codes that the kernel makes."""
         rows = ops.quantize_rows(x, self.change, self.grid)
         w = self.weight
-        return ops.product_torch(*rows, w.codes, w.scale, w.zero, w.sums, None, torch.bfloat16)
+        y = ops.product_torch(*rows, w.codes, w.scale, w.zero, w.sums, None, torch.float32)
+        return arithmetic.restore_rows(y, self.turn, None, self.n).bfloat16()
 
 
 def copies_of(weight: Tensor) -> int:

@@ -120,6 +120,20 @@ def group_arguments(
     )  # fmt: skip
 
 
+def apart_of(
+    sizes: tuple[int, ...], k: int, block: int, dtype: torch.dtype, *, rotated: bool, bias: bool
+) -> tuple[Any, ...]:
+    """Layers with transforms, static scales and row rotations of their own, as operators take them."""
+    width = -(-k // block) * block
+    changes = [transform_of("permute rotate each", k, width, block, smooth=False) for _ in sizes]
+    grids = [grid_of("channels", width) for _ in sizes]
+    rows = [-(-n // block) * block if rotated else n for n in sizes]
+    weights = [weight_of(n, width, 4, zero=False)[1] for n in rows]
+    turns = [rotations(n // block, block).to(dtype) for n in rows] if rotated else None
+    added: list[Tensor | None] = [torch.randn(n) if bias else None for n in sizes]
+    return group_arguments(changes, grids, weights, added, turns, list(sizes))
+
+
 def assert_same_codes(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> None:
     """Codes are equal but for near ties, which the order of float32 additions decides."""
     codes, scale, zero, total = found

@@ -118,24 +118,14 @@ def test_rows_that_are_rounded_and_stay_numbers(grid: str):
 APART = [((48, 32, 16), 256, 16), ((40, 70), 100, 16), ((64, 130), 128, 32), ((64, 30, 10), 192, 64)]
 
 
-def apart_of(sizes: tuple[int, ...], k: int, block: int, dtype: torch.dtype, *, rotated: bool, bias: bool):
-    """Layers with transforms, static scales and row rotations of their own, as operators take them."""
-    width = -(-k // block) * block
-    changes = [cases.transform_of("permute rotate each", k, width, block, smooth=False) for _ in sizes]
-    grids = [cases.grid_of("channels", width) for _ in sizes]
-    rows = [-(-n // block) * block if rotated else n for n in sizes]
-    weights = [cases.weight_of(n, width, 4, zero=False)[1] for n in rows]
-    turns = [cases.rotations(n // block, block).to(dtype) for n in rows] if rotated else None
-    added = [torch.randn(n) if bias else None for n in sizes]
-    return cases.group_arguments(changes, grids, weights, added, turns, list(sizes))
-
-
 @pytest.mark.parametrize(("sizes", "k", "block"), APART, ids=str)
 @pytest.mark.parametrize("tile", [None, Tile(16, 64, split=2), Tile(8, 32)], ids=str)
-@pytest.mark.parametrize(("rotated", "bias", "tokens"), [(True, True, 17), (True, False, 1), (False, True, 5)])
+@pytest.mark.parametrize(
+    ("rotated", "bias", "tokens"), [(True, True, 17), (True, False, 1), (False, True, 5)]
+)
 def test_layers_with_one_input_and_transforms_of_their_own(sizes, k, block, tile, rotated, bias, tokens):
     """The numbers of one after the other, and those of torch."""
-    arguments = apart_of(sizes, k, block, torch.float32, rotated=rotated, bias=bias)
+    arguments = cases.apart_of(sizes, k, block, torch.float32, rotated=rotated, bias=bias)
     x = cases.rows_of(tokens, k, torch.float32)
     found, expected = ops.linears_triton(x, *arguments, tile), ops.linears_torch(x, *arguments)
     for y, wanted, features in zip(found, expected, sizes, strict=True):
@@ -143,25 +133,24 @@ def test_layers_with_one_input_and_transforms_of_their_own(sizes, k, block, tile
         off = (y - wanted).abs() > 1e-5 * (1 + wanted.abs().max())
         assert off.any(1).sum() <= 1, "a row may have a tie"
     if tile is not None:
+        members = by_torch.members(*arguments[8:])
         alone = [
-            ops.linear_triton(
-                x, None, stages, *arguments[2:6], scale, None, codes, w_scale, None, sums, turn, added, n, tile
+            ops.linear_triton(x, None, stages, *arguments[2:6], scale, None, *weight, tile)
+            for (stages, scale), weight in zip(
+                by_torch.turns_of(arguments[1], arguments[6], len(sizes)), members, strict=True
             )
-            for (stages, scale), codes, w_scale, sums, turn, added, n in zip(
-                by_torch.turns_of(arguments[1], arguments[6], len(sizes)), *arguments[8:10], arguments[11],
-                arguments[12] or [None] * 3, arguments[13] or [None] * 3, sizes, strict=False,
-            )
-        ]  # fmt: skip
+        ]
         assert all(torch.equal(*pair) for pair in zip(found, alone, strict=True))
 
 
 @pytest.mark.parametrize(("sizes", "k", "block"), APART, ids=str)
 def test_rows_that_are_rounded_for_several_layers(sizes, k, block):
-    arguments = apart_of(sizes, k, block, torch.float32, rotated=False, bias=False)
+    arguments = cases.apart_of(sizes, k, block, torch.float32, rotated=False, bias=False)
     call = (cases.rows_of(19, k, torch.float16), arguments[1], arguments[2], 8, True, arguments[6])
     found, wanted = ops.rounded_apart_triton(*call), ops.rounded_apart_torch(*call)
     assert found.shape == (len(sizes), 19, arguments[2])
     apart = (found - wanted).abs()
     assert apart.max() <= 1 and (apart > 0).float().mean() < 0.01
-    alone = ops.rounded_triton(call[0], None, arguments[1][:2], arguments[2], 8, True, 1.0, arguments[6][0], None)
+    own = (arguments[1][:2], arguments[2], 8, True, 1.0, arguments[6][0], None)
+    alone = ops.rounded_triton(call[0], None, *own)
     assert torch.equal(found[0], alone)

@@ -154,9 +154,7 @@ def linears_triton(
             for (own, scale), weight in zip(every, weights, strict=True)
         ]
     tokens = x.numel() // x.shape[-1]
-    factors = [
-        gemm.Factor(*weight[:6], x.new_empty(tokens, weight[6])) for weight in weights
-    ]
+    factors = [gemm.Factor(*weight[:6], x.new_empty(tokens, weight[6])) for weight in weights]
     grid = (*before, every[0][1], act_zero)
     _multiply(x, smooth, every if len(act_scale) > 1 else every[:1], width, grid, factors, tile)
     return [factor.out.reshape(*x.shape[:-1], factor.out.shape[1]) for factor in factors]

@@ -148,7 +148,9 @@ def _tile(
     if PDL and NEXT == 0:
         _prefetch(weight, first * UNROLL, tl.minimum(last * UNROLL, tl.cdiv(K, 128)), column, N, BN, BYTES)
     if PDL and NEXT == 1:
-        _prefetch_lines(weight, first * UNROLL, tl.minimum(last * UNROLL, tl.cdiv(K, 128)), column, N, BN, BYTES)
+        _prefetch_lines(
+            weight, first * UNROLL, tl.minimum(last * UNROLL, tl.cdiv(K, 128)), column, N, BN, BYTES
+        )
     # Early, so that nothing waits for them in the end.
     factor = tl.load(w_scale + columns, mask=columns < N, other=0.0)
     matrices = factor

@@ -28,9 +28,7 @@ def suits(smooth: Tensor | None, stages: Sequence[Tensor], scale: Tensor | None,
     return each and SMALLEST <= size <= LARGEST and all(stage.dim() == 1 for stage in before)
 
 
-def launch(
-    x: Tensor, every: Sequence[Turn], out: Tensor, work: Tensor | None, grid: Grid, pdl: bool
-) -> None:
+def launch(x: Tensor, every: Sequence[Turn], out: Tensor, work: Tensor | None, grid: Grid, pdl: bool) -> None:
     """Transform and quantize rows for up to three layers.
 
     Args:
