@@ -29,7 +29,7 @@ class Factor(NamedTuple):
         turn: Matrices that each block of columns of the product is multiplied by, of shape
             ``(rows / size, size, size)``, or None.
         bias: Of shape ``(features,)``, or None.
-        out: Of shape ``(tokens, features)``, with as many features as rows or fewer; int32 gets the bare sums.
+        out: Of shape ``(tokens, features)``, features being rows or less; int32 gets the bare sums.
     """
 
     codes: Tensor
@@ -73,8 +73,6 @@ def launch(
     factors: Sequence[Factor],
     work: Tensor | None,
     tile: Tile,
-    precision: str = "ieee",
-    following: int = 0,
 ) -> None:
     """Multiply.
 
@@ -103,8 +101,8 @@ def launch(
     constants = (
         stored_bits(first.codes), x.dtype != torch.int8, scale is not None,
         zero is not None and zero.numel() > 0, first.zero is not None, first.bias is not None,
-        first.out.dtype == torch.int32, turn, precision, columns % (BLOCK * tile.unroll) == 0, tile.bm,
-        tile.bn, tile.unroll, tile.split > 1, tile.stages, asm, pdl, following,
+        first.out.dtype == torch.int32, turn, columns % (BLOCK * tile.unroll) == 0, tile.bm,
+        tile.bn, tile.unroll, tile.split > 1, tile.stages, asm, pdl,
     )  # fmt: skip
     kinds = [None if tensor is None else tensor.dtype for tensor in (x, total, *first)]
     biases = [None if factor.bias is None else factor.bias.dtype for factor in factors]

@@ -17,7 +17,10 @@ activations writes them.
 
 With ``PDL`` the launch may start before its predecessor is done. Only weights are touched before the wait:
 they are fetched into L2, which hides the transform of few rows behind the traffic that this kernel waits for
-anyway.
+anyway. That pays behind a transform that takes ten microseconds and costs behind one that takes three.
+
+Rows of the output that are to be rotated back are, before they are written: a tile has whole blocks of them,
+each of which is multiplied by its matrix in float32. Matrices and scales are asked for before the sum.
 
 The interpreter knows no inline assembler and no bfloat16 arithmetic; ``ASM`` is off there.
 """
@@ -56,18 +59,6 @@ def _prefetch(weight, first, last, column, N, BN: tl.constexpr, BYTES: tl.conste
 
 
 @triton.jit
-def _prefetch_lines(weight, first, last, column, N, BN: tl.constexpr, BYTES: tl.constexpr):
-    step = N.to(tl.int64) * BYTES
-    lines = tl.minimum(column.to(tl.int64) * BYTES + tl.arange(0, BN * BYTES // 128) * 128, step - 1)
-    for block in range(first, last):
-        tl.inline_asm_elementwise(
-            "prefetch.global.L2 [$1]; mov.u32 $0, 0;",
-            "=r,l", [weight + block * step + lines], dtype=tl.int32,
-            is_pure=False, pack=1,
-        )  # fmt: skip
-
-
-@triton.jit
 def _matrices(turn, start, N, B: tl.constexpr, BN: tl.constexpr):
     """The transposed matrices of a tile's blocks of ``B`` columns."""
     inner = tl.arange(0, B)
@@ -81,16 +72,16 @@ def _matrices(turn, start, N, B: tl.constexpr, BN: tl.constexpr):
 
 
 @triton.jit
-def _restore(y, matrices, B: tl.constexpr, PRECISION: tl.constexpr):
+def _restore(y, matrices, B: tl.constexpr):
     """Each block of ``B`` columns of the output times its matrix. ``y`` is (columns, rows)."""
     BN: tl.constexpr = y.shape[0]
     BM: tl.constexpr = y.shape[1]
     matrices = matrices.to(tl.float32)
     if BN == B:
-        y = tl.dot(matrices, y, input_precision=PRECISION, out_dtype=tl.float32)
+        y = tl.dot(matrices, y, input_precision="ieee", out_dtype=tl.float32)
     else:
         y = tl.reshape(y, (BN // B, B, BM))
-        y = tl.dot(matrices, y, input_precision=PRECISION, out_dtype=tl.float32)
+        y = tl.dot(matrices, y, input_precision="ieee", out_dtype=tl.float32)
         y = tl.reshape(y, (BN, BM))
     return y
 
@@ -100,7 +91,7 @@ def _write(
     acc, out, x_scale, x_zero, x_sum, factor, w_zero, w_sum, matrices, bias, rows, columns, inside, M, N, K,
     FEATURES,
     BITS: tl.constexpr, X_SCALE: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr,
-    BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr, PRECISION: tl.constexpr,
+    BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
 ):  # fmt: skip
     """Sums to outputs. ``acc`` is (columns of the output, rows of the output)."""
     inside = inside & (columns < FEATURES)[:, None]
@@ -122,7 +113,7 @@ def _write(
             y = y * tl.load(x_scale + rows, mask=row, other=0.0)[None, :]
         y = y * factor[:, None]
         if TURN > 0:
-            y = _restore(y, matrices, TURN, PRECISION)
+            y = _restore(y, matrices, TURN)
         if BIAS:
             y += tl.load(bias + columns, mask=columns < FEATURES, other=0.0).to(tl.float32)[:, None]
         tl.store(place, y.to(out.dtype.element_ty), mask=inside)
@@ -134,8 +125,8 @@ def _tile(
     part, parts, M, N, K, FEATURES,
     BITS: tl.constexpr, FLOAT: tl.constexpr, X_SCALE: tl.constexpr, X_ZERO: tl.constexpr,
     W_ZERO: tl.constexpr, BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
-    PRECISION: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
-    SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr, NEXT: tl.constexpr,
+    EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
+    SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """A tile from ``row`` and ``column`` of the output on, over one of ``parts`` parts of K."""
     BYTES: tl.constexpr = 16 * BITS  # of a row in a block of 128 columns
@@ -145,12 +136,8 @@ def _tile(
     share = tl.cdiv(steps, parts)
     first = part * share
     last = tl.minimum(first + share, steps)
-    if PDL and NEXT == 0:
+    if PDL:
         _prefetch(weight, first * UNROLL, tl.minimum(last * UNROLL, tl.cdiv(K, 128)), column, N, BN, BYTES)
-    if PDL and NEXT == 1:
-        _prefetch_lines(
-            weight, first * UNROLL, tl.minimum(last * UNROLL, tl.cdiv(K, 128)), column, N, BN, BYTES
-        )
     # Early, so that nothing waits for them in the end.
     factor = tl.load(w_scale + columns, mask=columns < N, other=0.0)
     matrices = factor
@@ -200,8 +187,8 @@ def _tile(
     inside = (columns < N)[:, None] & (rows < M)[None, :]
     if not SPLIT:
         _write(
-            acc, out, x_scale, x_zero, x_sum, factor, w_zero, w_sum, matrices, bias, rows, columns, inside, M, N,
-            K, FEATURES, BITS, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, PRECISION,
+            acc, out, x_scale, x_zero, x_sum, factor, w_zero, w_sum, matrices, bias, rows, columns, inside,
+            M, N, K, FEATURES, BITS, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN,
         )  # fmt: skip
     else:
         sums = work + rows.to(tl.int64)[None, :] * N + columns[:, None]
@@ -210,8 +197,8 @@ def _tile(
         if tl.atomic_add(counter, 1, sem="acq_rel") == parts - 1:
             acc = tl.load(sums, mask=inside, other=0, cache_modifier=".cg")
             _write(
-                acc, out, x_scale, x_zero, x_sum, factor, w_zero, w_sum, matrices, bias, rows, columns, inside,
-                M, N, K, FEATURES, BITS, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, PRECISION,
+                acc, out, x_scale, x_zero, x_sum, factor, w_zero, w_sum, matrices, bias, rows, columns,
+                inside, M, N, K, FEATURES, BITS, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN,
             )  # fmt: skip
 
 
@@ -220,8 +207,8 @@ def product(
     x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, M, N, K, FEATURES,
     BITS: tl.constexpr, FLOAT: tl.constexpr, X_SCALE: tl.constexpr, X_ZERO: tl.constexpr,
     W_ZERO: tl.constexpr, BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
-    PRECISION: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
-    SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr, NEXT: tl.constexpr,
+    EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
+    SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """One weight: a program for each tile and part."""
     tile = tl.program_id(0)
@@ -233,8 +220,8 @@ def product(
         x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, counter,
         (tile % tiles_m) * BM, (tile // tiles_m) * BN, tl.program_id(1), tl.num_programs(1),
         M, N, K, FEATURES,
-        BITS, FLOAT, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, PRECISION, EVEN_K, BM, BN, UNROLL, SPLIT,
-        STAGES, ASM, PDL, NEXT,
+        BITS, FLOAT, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, EVEN_K, BM, BN, UNROLL, SPLIT,
+        STAGES, ASM, PDL,
     )  # fmt: skip
 
 
@@ -246,8 +233,8 @@ def products(
     SEPARATE: tl.constexpr,
     BITS: tl.constexpr, FLOAT: tl.constexpr, X_SCALE: tl.constexpr, X_ZERO: tl.constexpr,
     W_ZERO: tl.constexpr, BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
-    PRECISION: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
-    SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr, NEXT: tl.constexpr,
+    EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
+    SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Two or three weights for the same rows: each program finds out whose tile it has."""
     tile = tl.program_id(0)
@@ -294,6 +281,6 @@ def products(
         x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, counter,
         (tile % tiles_m) * BM, (column - offset) * BN, tl.program_id(1), tl.num_programs(1),
         M, N, K, FEATURES,
-        BITS, FLOAT, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, PRECISION, EVEN_K, BM, BN, UNROLL, SPLIT,
-        STAGES, ASM, PDL, NEXT,
+        BITS, FLOAT, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, EVEN_K, BM, BN, UNROLL, SPLIT,
+        STAGES, ASM, PDL,
     )  # fmt: skip
