@@ -172,19 +172,24 @@ class DuQuantLinear(FixedTypes):
 
         That is without a gradient, and its numbers are those of torch only for rotations in float32.
         """
-        wanted = self.path == "fused" and x.is_cuda and self.config.act_bits < UNQUANTIZED
-        fits = x.dtype == self.marker.dtype and x.dtype in KERNEL_FLOATS
-        if not (wanted and fits) or wants_gradient(x):
+        if self.path != "fused" or not x.is_cuda or self.config.act_bits >= UNQUANTIZED or wants_gradient(x):
             return False
-        scaled = self.folds or self._absorbs or not self._per_channel
-        return scaled and self._turned_back is None and self.transform.is_exact
+        held = self._buffers  # attributes take a microsecond each, and this is before every call
+        dense, kind = held["dense"], cast(Tensor, held["marker"]).dtype
+        if x.dtype != kind or kind not in KERNEL_FLOATS:
+            return False
+        restored = dense is not None or held["row_rotation"] is None
+        scaled = dense is not None or self.folds or not self._per_channel
+        return restored and scaled and self.transform.is_exact
 
     def _run_fast(self, x: Tensor) -> Tensor:
         return self.multiplied(torch.ops.rote_quant.rounded_rows(x, *self.operands()[:8]), x)
 
     def multiplied(self, rows: Tensor, x: Tensor) -> Tensor:
         """The fused path's output for an input from its rounded rows, of shape ``(rows, width)``."""
-        y = F.linear(rows, self.weight_codes if self.dense is None else self.dense, self.bias)
+        held = self._buffers
+        dense = held["dense"]
+        y = F.linear(rows, cast(Tensor, held["weight_codes"] if dense is None else dense), held["bias"])
         return y.reshape(*x.shape[:-1], self.out_features)
 
     def on_grid(self, rows: Tensor, *, codes: bool = False) -> Tensor:
