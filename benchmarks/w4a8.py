@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import json
 import math
 import statistics
@@ -29,6 +30,7 @@ from torch import Tensor
 
 from benchmarks import w4a8_peers
 from benchmarks.common import device_name, first_line, machine_state, versions
+from rote.quant import arithmetic
 from rote.quant.kernels import Activation, PackedWeight, Transform, ops, pack_weight
 from rote.quant.kernels.table import ADDITIONS, Tile, bucket, rule, slug
 
@@ -37,6 +39,9 @@ EXPERT = [(8192, 1024), (2560, 1024), (1024, 2048), (1024, 4096)]
 """Of PI0's action expert: gate and up, q and k and v, o, down."""
 
 ROWS = (1, 16, 51, 800)
+BOTH = ("w4a8", "w4a8 static")
+"""Kinds of products that are tuned: behind a transform with scales of the tokens, and with static ones."""
+
 BANDWIDTH = 4.3e12
 """Bytes per second that copies reach on an H200."""
 
@@ -57,6 +62,23 @@ class Layer:
     weight: PackedWeight
     dense: Tensor
     codes: list[Tensor]
+    turn: Tensor | None = None
+
+    @classmethod
+    def policy(cls, n: int, k: int) -> Layer:
+        """One under the policy variant: small blocks with a matrix each, static scales, rotated rows."""
+        layer = cls.random(n, k)
+        generator = torch.Generator("cuda").manual_seed(1)
+        shape = {"device": "cuda", "generator": generator}
+        matrices, layer.turn = (
+            torch.linalg.qr(torch.randn(size // 16, 16, 16, **shape))[0].bfloat16().contiguous()
+            for size in (k, n)
+        )
+        order = torch.randperm(k, **shape).to(torch.int32)
+        layer.change = layer.exact = Transform(None, (order, matrices), k)
+        layer.grid = Activation(symmetric=True, scale=torch.rand(k, **shape) * 0.02 + 0.01)
+        layer.weight = replace(layer.weight, zero=None)
+        return layer
 
     @classmethod
     def random(cls, n: int, k: int, bits: int = 4) -> Layer:
@@ -82,9 +104,10 @@ class Layer:
     def call(self, x: Tensor, change: Transform, tile: Tile | None = None) -> Call:
         grid = self.grid
         both = (
-            change.smooth, change.stages, change.width, grid.bits, grid.symmetric, grid.clip, None, None,
+            change.smooth, change.stages, change.width, grid.bits, grid.symmetric, grid.clip, grid.scale,
+            grid.zero,
         )  # fmt: skip
-        rest = (self.weight.scale, self.weight.zero, self.weight.sums, None, None, self.n)
+        rest = (self.weight.scale, self.weight.zero, self.weight.sums, self.turn, None, self.n)
         return lambda i: ops.linear_triton(x, *both, self.codes[i % len(self.codes)], *rest, tile)
 
     def product(self, x: Tensor) -> Call:
@@ -101,7 +124,8 @@ class Layer:
         """The output by torch, from the codes that the kernel makes."""
         rows = ops.quantize_rows(x, self.change, self.grid)
         w = self.weight
-        return ops.product_torch(*rows, w.codes, w.scale, w.zero, w.sums, None, torch.bfloat16)
+        y = ops.product_torch(*rows, w.codes, w.scale, w.zero, w.sums, None, torch.float32)
+        return arithmetic.restore_rows(y, self.turn, None, self.n).bfloat16()
 
 
 def copies_of(weight: Tensor) -> int:
@@ -152,10 +176,18 @@ def measure(ways: Mapping[str, tuple[Call, int]], rounds: int) -> dict[str, dict
 # --- Tuning ------------------------------------------------------------------------------------------------
 
 
-def candidates(m: int, n: int, k: int, units: int) -> Iterator[Tile]:
+def candidates(kind: str, m: int, n: int, k: int, units: int) -> Iterator[Tile]:
     """Tiles worth trying; without early launch, which is tried on the best of them."""
-    yield rule(units, "w4a8", bucket(m), n, k)
+    yield rule(units, kind, bucket(m), n, k)
     steps = -(-k // 128)
+    if kind.endswith("static") and m <= 64:  # all about latency: few steps, with everything in flight
+        rows = {1: (8, 16), 16: (16,)}.get(bucket(m), (32, 64))
+        for bm, bn, unroll, split in itertools.product(rows, (16, 32, 64, 128), (1, 2, 4), (1, 2, 4, 8)):
+            tile = Tile(bm, bn, unroll, split, min(4, max(1, steps // (unroll * split))), 4)
+            programs = tile.tiles(m, n) * split
+            if steps >= unroll * split and 0.45 * units <= programs <= 2.5 * units:
+                yield tile
+        return
     if m > 64:
         for bm, bn, stages, warps in (
             (64, 128, 4, 4), (64, 128, 4, 8), (64, 64, 4, 4), (128, 64, 4, 4), (128, 128, 3, 8),
@@ -186,25 +218,31 @@ def tune(out: Path, deadline: float) -> dict[str, Any]:
     device = torch.cuda.get_device_properties(0)
     tiles: dict[str, dict[str, Any]] = {}
     log: list[dict[str, Any]] = []
-    result = {"gpu": device.name, "slug": slug(device.name), "tiles": {"w4a8": tiles}}
-    most_wanted = ((EXPERT, (51,)), (WIDE, (51, 800, 16, 1)))
-    for shapes, sizes in (*most_wanted, (EXPERT, (1, 16, 800)), (WIDE + EXPERT, (256, 2048))):
-        for n, k in shapes:
-            layer = Layer.random(n, k)
+    result = {"gpu": device.name, "slug": slug(device.name), "tiles": tiles}
+    every = (
+        (BOTH, EXPERT, (51,)), (BOTH[:1], WIDE, (51, 800, 16, 1)), (BOTH, EXPERT, (1, 16, 800)),
+        (BOTH[:1], WIDE + EXPERT, (256, 2048)),
+    )  # fmt: skip
+    for kinds, shapes, sizes in every:
+        for kind, (n, k) in itertools.product(kinds, shapes):
+            layer = Layer.random(n, k) if kind == BOTH[0] else Layer.policy(n, k)
             for m in sizes:
                 if time.monotonic() > deadline:
                     print("out of time: the rest goes by the rule of thumb", flush=True)
                     return result | {"log": log}
-                found = tune_one(layer, m, device.multi_processor_count, deadline, log)
+                found = tune_one(kind, layer, m, device.multi_processor_count, deadline, log)
                 if found is not None:
-                    tiles.setdefault(f"{n}x{k}", {})[str(bucket(m))] = found.to_dict()
+                    sizes_of = tiles.setdefault(kind, {}).setdefault(f"{n}x{k}", {})
+                    sizes_of[str(bucket(m))] = found.to_dict()
                     write(out, result)
             del layer
             torch.cuda.empty_cache()
     return result | {"log": log}
 
 
-def tune_one(layer: Layer, m: int, units: int, deadline: float, log: list[dict[str, Any]]) -> Tile | None:
+def tune_one(
+    kind: str, layer: Layer, m: int, units: int, deadline: float, log: list[dict[str, Any]]
+) -> Tile | None:
     """The fastest right tile for one shape and number of rows."""
     x = layer.rows(m)
     wanted = layer.wanted(x)
@@ -220,19 +258,22 @@ def tune_one(layer: Layer, m: int, units: int, deadline: float, log: list[dict[s
         except Exception as error:  # out of shared memory, a compiler's failure, a wrong result
             print(f"  {tile}: {first_line(error)}", flush=True)
 
-    for tile in candidates(m, layer.n, layer.k, units):
+    for tile in candidates(kind, m, layer.n, layer.k, units):
         attempt(tile)
     for tile in sorted(times, key=times.__getitem__)[:4]:
         attempt(replace(tile, pdl=True))
     if not times:
         return None
     ranked = sorted(times, key=times.__getitem__)
-    log += [{"n": layer.n, "k": layer.k, "m": m, "us": times[tile], **tile.to_dict()} for tile in ranked[:5]]
+    log += [
+        {"kind": kind, "n": layer.n, "k": layer.k, "m": m, "us": times[tile], **tile.to_dict()}
+        for tile in ranked[:5]
+    ]
     best, late = ranked[0], next((tile for tile in ranked if not tile.pdl), ranked[0])
-    guess = times.get(rule(units, "w4a8", bucket(m), layer.n, layer.k), math.nan)
+    guess = times.get(rule(units, kind, bucket(m), layer.n, layer.k), math.nan)
     print(
-        f"N={layer.n} K={layer.k} M={m}: {times[best]:.2f} us, {best}; without pdl {times[late]:.2f} us; "
-        f"by the rule {guess:.2f} us; {len(times)} tried",
+        f"{kind} N={layer.n} K={layer.k} M={m}: {times[best]:.2f} us, {best}; "
+        f"without pdl {times[late]:.2f} us; by the rule {guess:.2f} us; {len(times)} tried",
         flush=True,
     )
     return best

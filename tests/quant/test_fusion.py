@@ -56,8 +56,11 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
+POLICY = DuQuantConfig.vla(calib_batches=2, sample_rows=32, fuse_groups=False)
 VARIANTS = {
     "default": CONFIG,
+    "policy": POLICY,
+    "policy in integers": POLICY.replace(path="kernel", fold_act_scale=True),
     "static": CONFIG.replace(act_scaling="static", act_granularity="tensor"),
     "folded": CONFIG.replace(act_scaling="static", act_granularity="channel", act_symmetric=True),
     "eight bits": CONFIG.replace(weight_bits=8, weight_symmetric=True),
@@ -66,9 +69,10 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_the_same_bits_as_apart(name, device, launches):
-    model = quantized(VARIANTS[name], device)
-    inputs = [x.to(device) for x in batches(3, seed=1)]
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_same_bits_as_apart(name, dtype, device, launches):
+    model = quantized(VARIANTS[name], device).to(dtype)
+    inputs = [x.to(device, dtype) for x in batches(3, seed=1)]
     with torch.no_grad():
         expected = [model(x) for x in inputs]
         assert fuse_(model) == GROUPS and not launches
@@ -78,8 +82,9 @@ def test_the_same_bits_as_apart(name, device, launches):
     assert fuse_(model) == GROUPS, "fusing again changes nothing"
 
 
-def test_the_gradient_is_the_sum(device, launches):
-    model = quantized(device=device)
+@pytest.mark.parametrize("name", ["default", "policy", "policy in integers"])
+def test_the_gradient_is_the_sum(name, device, launches):
+    model = quantized(VARIANTS[name], device)
     x = batches(1, seed=2)[0].to(device)
     found = []
     for _ in range(2):
@@ -178,6 +183,35 @@ def test_who_is_left_alone():
     assert fuse_(model) == []
 
 
+def test_transforms_of_their_own_go_by_what_calibration_saw(launches):
+    class Across(torch.nn.Module):
+        """Keys and values are of something else."""
+
+        def __init__(self):
+            super().__init__()
+            self.q_proj, self.k_proj, self.v_proj = (torch.nn.Linear(32, 32) for _ in range(3))
+
+        def forward(self, x, y):
+            return self.q_proj(x) + self.k_proj(y) * self.v_proj(y)
+
+    inputs = torch.randn(2, 5, 32)
+    config = POLICY.replace(path="kernel", fold_act_scale=True, calib_batches=1)
+    plain = Across()
+    known, named = copy.deepcopy(plain), copy.deepcopy(plain)
+    with calibrate(plain, config) as stats, torch.no_grad():
+        plain(*inputs)
+    for model in (plain, named):
+        quantize_(model, config, stats)
+    with torch.no_grad():
+        expected = plain(*inputs)
+        report = quantize_(known, config.replace(fuse_groups=True), stats)
+        assert [row.note for row in report] == ["", "one launch with v_proj", "one launch with k_proj"]
+        assert torch.equal(known(*inputs), expected) and launches == [2]
+        assert fuse_(named) == [("q_proj", "k_proj", "v_proj")], "names are all there is"
+        launches.clear()
+        assert torch.equal(named(*inputs), expected) and launches == [3], "and nothing is done a third time"
+
+
 def test_checkpoints(tmp_path):
     model = quantized(CONFIG.replace(fuse_groups=True))
     assert isinstance(model.layers[0].mlp, Fused)
@@ -189,8 +223,9 @@ def test_checkpoints(tmp_path):
         assert torch.equal(fresh(x), model(x))
 
 
-def test_in_one_graph(device):
-    model = quantized(device=device)
+@pytest.mark.parametrize("name", ["default", "policy", "policy in integers"])
+def test_in_one_graph(name, device):
+    model = quantized(VARIANTS[name], device)
     fuse_(model)
     torch._dynamo.reset()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
@@ -204,8 +239,9 @@ def test_in_one_graph(device):
     torch._dynamo.reset()
 
 
-def test_replayed(device):
-    model = quantized(device=device).eval()
+@pytest.mark.parametrize("name", ["default", "policy", "policy in integers"])
+def test_replayed(name, device):
+    model = quantized(VARIANTS[name], device).eval()
     fuse_(model)
     warmup(model, [32])
     with torch.no_grad():

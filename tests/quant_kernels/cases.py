@@ -105,14 +105,33 @@ def layer_arguments(
 
 
 def group_arguments(
-    change: Transform, grid: Activation, weights: list[PackedWeight], bias: list[Tensor | None]
-) -> tuple[Any, ...]:
-    """As the operator of layers with one input takes them."""
+    changes: list[Transform], grids: list[Activation], weights: list[PackedWeight],
+    bias: list[Tensor | None], rotations: list[Tensor] | None = None, features: list[int] | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    """As the operator of layers with one input takes them; one transform is shared."""
     zeros = [weight.zero for weight in weights if weight.zero is not None]
+    smooth, _, width, *rest, _, zero = transform_arguments(changes[0], grids[0])
     return (
-        *transform_arguments(change, grid), [w.codes for w in weights], [w.scale for w in weights], zeros,
-        [w.sums for w in weights], [b for b in bias if b is not None],
+        smooth, [stage for change in changes for stage in change.stages], width, *rest,
+        [grid.scale for grid in grids if grid.scale is not None], zero,
+        [w.codes for w in weights], [w.scale for w in weights], zeros,
+        [w.sums for w in weights], rotations or [], [b for b in bias if b is not None],
+        features or [w.rows for w in weights],
     )  # fmt: skip
+
+
+def apart_of(
+    sizes: tuple[int, ...], k: int, block: int, dtype: torch.dtype, *, rotated: bool, bias: bool
+) -> tuple[Any, ...]:
+    """Layers with transforms, static scales and row rotations of their own, as operators take them."""
+    width = -(-k // block) * block
+    changes = [transform_of("permute rotate each", k, width, block, smooth=False) for _ in sizes]
+    grids = [grid_of("channels", width) for _ in sizes]
+    rows = [-(-n // block) * block if rotated else n for n in sizes]
+    weights = [weight_of(n, width, 4, zero=False)[1] for n in rows]
+    turns = [rotations(n // block, block).to(dtype) for n in rows] if rotated else None
+    added: list[Tensor | None] = [torch.randn(n) if bias else None for n in sizes]
+    return group_arguments(changes, grids, weights, added, turns, list(sizes))
 
 
 def assert_same_codes(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> None:

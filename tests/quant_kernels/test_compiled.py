@@ -23,14 +23,15 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from rote.quant.kernels import jit_gemm
 
-def compiled(bm, bn, warps):
+def compiled(bm, bn, warps, turn=0):
     types = dict(
         x="*i8", x_scale="*fp32", x_zero="*i32", x_sum="*i32", weight="*i8", w_scale="*fp32", w_zero="*i8",
-        w_sum="*i32", bias="*bf16", out="*bf16", work="*i32", M="i32", N="i32", K="i32",
+        w_sum="*i32", turn="*bf16", bias="*bf16", out="*bf16", work="*i32", M="i32", N="i32", K="i32",
+        FEATURES="i32",
     )
     values = dict(
-        BITS=4, FLOAT=False, X_ZERO=True, W_ZERO=True, BIAS=False, RAW=False, EVEN_K=True, BM=bm, BN=bn,
-        UNROLL=1, SPLIT=False, STAGES=4, ASM=True, PDL=False,
+        BITS=4, FLOAT=False, X_SCALE=True, X_ZERO=True, W_ZERO=True, BIAS=False, RAW=False, TURN=turn,
+        EVEN_K=True, BM=bm, BN=bn, UNROLL=1, SPLIT=False, STAGES=4, ASM=True, PDL=turn > 0,
     )
     names = jit_gemm.product.arg_names
     source = ASTSource(
@@ -73,3 +74,11 @@ def test_unpacking_needs_no_shuffles_of_bytes():
     (text,) = assembly("16x64x4")
     assert text.count("0xF0F0F0F0") >= 2
     assert text.count("prmt") <= 8
+
+
+def test_rows_are_rotated_back_and_weights_are_asked_for_early():
+    """Also compiles what the interpreter leaves out: the wait for the launch before, and what goes ahead."""
+    (text,) = assembly("32x64x4x16")
+    early, late = text.split("griddepcontrol.wait", 1)
+    assert "cp.async.bulk.prefetch.L2" in early and "ld.global" in early
+    assert "wgmma" in late and late.count("fma.rn.f32") >= 64

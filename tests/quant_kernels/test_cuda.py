@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from tests.quant_kernels import cases
@@ -127,6 +129,40 @@ def test_activations_that_are_not_quantized(m: int):
     )
 
 
+POLICY = [
+    (51, (2048, 256, 256), 1024, 16, None), (51, (4096, 4096), 1024, 16, None), (51, (1024,), 4096, 16, None),
+    (1, (100, 48), 200, 16, None), (17, (64, 130, 40), 320, 32, None), (300, (128, 64), 256, 64, None),
+    *((51, (192, 100), 1024, 16, tile) for tile in (Tile(64, 16, unroll=2, split=2), Tile(32, 64, pdl=True))),
+]  # fmt: skip
+
+
+def moved(arguments: tuple[Any, ...]) -> list[Any]:
+    """Arguments of an operator on the GPU."""
+    return [
+        [item.cuda() if isinstance(item, torch.Tensor) else item for item in value]
+        if isinstance(value, list)
+        else value
+        for value in arguments
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize(("m", "sizes", "k", "block", "tile"), POLICY, ids=str)
+def test_layers_with_transforms_of_their_own(dtype, m: int, sizes: tuple[int, ...], k, block, tile):
+    arguments = moved(cases.apart_of(sizes, k, block, torch.float32, rotated=True, bias=True))
+    x = cases.rows_of(m, k, dtype).cuda()
+    found, wanted = ops.linears_triton(x, *arguments, tile), ops.linears_torch(x, *arguments)
+    grain = 2**-7 if dtype == torch.bfloat16 else 1e-5
+    for y, expected in zip(found, wanted, strict=True):
+        off = (y - expected).abs() > grain * (1 + expected.abs().max())
+        assert off.any(1).float().mean() < 0.1, "rows may have a tie"
+    for _ in range(3):
+        assert all(map(torch.equal, found, ops.linears_triton(x, *arguments, tile)))
+    call = (x, arguments[1], arguments[2], 8, True, arguments[6])
+    apart = (ops.rounded_apart_triton(*call) - ops.rounded_apart_torch(*call)).abs()
+    assert apart.max() <= 1 and (apart > 0).float().mean() < 1e-3
+
+
 @pytest.mark.parametrize(("m", "k"), [(1, 16384), (51, 16384), (800, 2048)])
 def test_graphs_follow_their_inputs(m: int, k: int):
     change, grid = cases.to(
@@ -162,12 +198,18 @@ def test_ten_runs_are_the_same(tile: Tile | None):
 
 def compiled() -> int:
     """How many kernels Triton holds."""
-    kernels = [jit.module("jit_gemm").product, jit.module("jit_transform").shared]
+    kernels = [
+        jit.module("jit_gemm").product, jit.module("jit_gemm").products, jit.module("jit_transform").shared,
+        jit.module("jit_turns").turn,
+    ]  # fmt: skip
     return sum(len(caches[0]) for kernel in kernels for caches in kernel.device_caches.values())
 
 
-def test_nothing_is_compiled_after_the_warmup():
+@pytest.mark.parametrize("path", ["kernel", "fused", "policy"])
+def test_nothing_is_compiled_after_the_warmup(path: str):
     config = DuQuantConfig(rotation="hadamard", permutation="zigzag", smooth_alpha=None)
+    if path != "kernel":
+        config = DuQuantConfig.vla(path="fused" if path == "fused" else "kernel")
     layer = build_layer(torch.nn.Linear(512, 256).bfloat16(), config, torch.randn(8, 512)).cuda()
     warmup(torch.nn.Sequential(layer), [1, 16, 800])
     before = compiled()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.quant_kernels import cases
 
-from rote.quant.kernels import Activation, ops
+from rote.quant.kernels import Activation, by_torch, ops
 from rote.quant.kernels.table import Tile
 
 pytestmark = [pytest.mark.usefixtures("interpreter"), pytest.mark.slow]
@@ -96,7 +96,7 @@ def test_layers_with_one_input(sizes: tuple[int, ...], tile: Tile, bias: bool):
     x = cases.rows_of(17, 250, torch.float32)
     weights = [cases.weight_of(n, 256, 4)[1] for n in sizes]
     added = [torch.randn(n) if bias else None for n in sizes]
-    arguments = cases.group_arguments(change, Activation(), weights, added)
+    arguments = cases.group_arguments([change], [Activation()], weights, added)
     found = ops.linears_triton(x, *arguments, tile)
     for y, weight, one in zip(found, weights, added, strict=True):
         alone = ops.linear_triton(x, *cases.layer_arguments(change, Activation(), weight, one), tile)
@@ -115,8 +115,42 @@ def test_rows_that_are_rounded_and_stay_numbers(grid: str):
     assert found.dtype == x.dtype and apart.float().mean() < 0.01, "ties at most"
 
 
-@pytest.mark.parametrize("bias", [True, False])
-def test_rows_that_are_rotated_back(bias: bool):
-    y, rotation = torch.randn(5, 48), cases.rotations(3, 16)
-    arguments = (y, rotation, torch.randn(40) if bias else None, 40)
-    torch.testing.assert_close(ops.restored_triton(*arguments), ops.restored_torch(*arguments))
+APART = [((48, 32, 16), 256, 16), ((40, 70), 100, 16), ((64, 130), 128, 32), ((64, 30, 10), 192, 64)]
+
+
+@pytest.mark.parametrize(("sizes", "k", "block"), APART, ids=str)
+@pytest.mark.parametrize("tile", [None, Tile(16, 64, split=2), Tile(8, 32)], ids=str)
+@pytest.mark.parametrize(
+    ("rotated", "bias", "tokens"), [(True, True, 17), (True, False, 1), (False, True, 5)]
+)
+def test_layers_with_one_input_and_transforms_of_their_own(sizes, k, block, tile, rotated, bias, tokens):
+    """The numbers of one after the other, and those of torch."""
+    arguments = cases.apart_of(sizes, k, block, torch.float32, rotated=rotated, bias=bias)
+    x = cases.rows_of(tokens, k, torch.float32)
+    found, expected = ops.linears_triton(x, *arguments, tile), ops.linears_torch(x, *arguments)
+    for y, wanted, features in zip(found, expected, sizes, strict=True):
+        assert y.shape == (tokens, features)
+        off = (y - wanted).abs() > 1e-5 * (1 + wanted.abs().max())
+        assert off.any(1).sum() <= 1, "a row may have a tie"
+    if tile is not None:
+        members = by_torch.members(*arguments[8:])
+        alone = [
+            ops.linear_triton(x, None, stages, *arguments[2:6], scale, None, *weight, tile)
+            for (stages, scale), weight in zip(
+                by_torch.turns_of(arguments[1], arguments[6], len(sizes)), members, strict=True
+            )
+        ]
+        assert all(torch.equal(*pair) for pair in zip(found, alone, strict=True))
+
+
+@pytest.mark.parametrize(("sizes", "k", "block"), APART, ids=str)
+def test_rows_that_are_rounded_for_several_layers(sizes, k, block):
+    arguments = cases.apart_of(sizes, k, block, torch.float32, rotated=False, bias=False)
+    call = (cases.rows_of(19, k, torch.float16), arguments[1], arguments[2], 8, True, arguments[6])
+    found, wanted = ops.rounded_apart_triton(*call), ops.rounded_apart_torch(*call)
+    assert found.shape == (len(sizes), 19, arguments[2])
+    apart = (found - wanted).abs()
+    assert apart.max() <= 1 and (apart > 0).float().mean() < 0.01
+    own = (arguments[1][:2], arguments[2], 8, True, 1.0, arguments[6][0], None)
+    alone = ops.rounded_triton(call[0], None, *own)
+    assert torch.equal(found[0], alone)

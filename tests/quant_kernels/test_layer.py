@@ -33,6 +33,7 @@ NOTES = {
     "large row blocks": "through torch: row rotation (rotations of 256 channels)",
     "groups": "all through torch: scales for groups of columns leave no single integer sum",
     "large blocks": "through torch: transform (rotations of 256 channels)",
+    "weights only": "all through torch: kernels take no torch.float32 that is not quantized",
 }
 
 
@@ -83,7 +84,10 @@ def test_a_gpu_gives_what_a_cpu_gives(name: str):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_what_torch_does_is_said(name: str):
-    assert layer_of(name).note == NOTES.get(name, "")
+    layer = layer_of(name)
+    assert layer.note == NOTES.get(name, "")
+    if name == "weights only":
+        assert layer.bfloat16().note == ""
 
 
 def test_warmup_runs_what_kernels_calculate(monkeypatch: pytest.MonkeyPatch):
@@ -109,17 +113,12 @@ def test_the_fused_path_in_few_launches(config: DuQuantConfig):
     layer = build_layer(torch.nn.Linear(40, 24).half(), config, torch.randn(64, 40))
     x = torch.randn(2, 3, 40).half()
     expected = layer(x)
-    assert not layer._goes_fast(x), "on a CPU torch does it"
+    assert not layer.goes_fast(x), "on a CPU torch does it"
     operands = layer.operands()
     rows = ops.rounded_triton(x, *operands[:8])
-    y = torch.nn.functional.linear(rows, layer.dense)
-    found = ops.restored_triton(y, layer.row_rotation, layer.bias, 24).reshape(2, 3, 24)
-    torch.testing.assert_close(found, expected, rtol=2**-8, atol=2**-8)
-    found = torch.ops.rote_quant.restored_rows(
-        torch.nn.functional.linear(torch.ops.rote_quant.rounded_rows(x, *operands[:8]), layer.dense),
-        layer.row_rotation, layer.bias, 24,
-    )  # fmt: skip
-    torch.testing.assert_close(found.reshape(2, 3, 24), expected, rtol=2**-8, atol=2**-8)
+    for found in (rows, torch.ops.rote_quant.rounded_rows(x, *operands[:8])):
+        y = torch.nn.functional.linear(found, layer.dense, layer.bias).reshape(2, 3, 24)
+        torch.testing.assert_close(y, expected, rtol=2**-8, atol=2**-8)
 
 
 @pytest.mark.cuda
@@ -131,5 +130,5 @@ def test_the_fused_path_on_a_gpu(bias: bool):
     )
     moved = copy.deepcopy(layer).cuda()
     x = torch.randn(2, 3, 40).bfloat16()
-    assert moved._goes_fast(x.cuda()) and not moved._goes_fast(x.cuda().requires_grad_())
+    assert moved.goes_fast(x.cuda()) and not moved.goes_fast(x.cuda().requires_grad_())
     torch.testing.assert_close(moved(x.cuda()).cpu(), layer(x), rtol=2**-6, atol=2**-5)

@@ -77,8 +77,8 @@ def operators():
     rows = quantize_rows(x, change, grid)
     both, packed = cases.transform_arguments(change, grid), cases.weight_arguments(weight, None)
     names = torch.ops.rote_quant
-    group = cases.group_arguments(change, grid, [weight, weight], [None, None])
-    y = torch.randn(3, 64)
+    group = cases.group_arguments([change], [grid], [weight, weight], [None, None])
+    scales = [torch.rand(64) for _ in range(2)]
     return [
         pytest.param(names.transform_rows, (x, *both[:3], torch.float32), id="transform_rows"),
         pytest.param(names.quantize_rows, (x, *both), id="quantize_rows"),
@@ -86,8 +86,7 @@ def operators():
         pytest.param(names.linear, (x, *cases.layer_arguments(change, grid, weight)), id="linear"),
         pytest.param(names.linears, (x, *group), id="linears"),
         pytest.param(names.rounded_rows, (x, *both), id="rounded_rows"),
-        pytest.param(names.restored_rows, (y, cases.rotations(2, 32), torch.randn(50), 50), id="restored"),
-        pytest.param(names.restored_rows, (y, None, None, 64), id="nothing to restore"),
+        pytest.param(names.rounded_apart, (x, [change.stages[1]] * 2, 64, 8, True, scales), id="apart"),
     ]
 
 
@@ -133,7 +132,7 @@ def test_a_layer_is_one_node_of_a_graph():
 def test_the_group_and_its_gradient_pass_the_checks_of_torch():
     change, grid = cases.transform_of("rotate permute rotate", 60, 64, 32, smooth=True), Activation()
     weights = [cases.weight_of(n, 64, 4)[1] for n in (10, 7)]
-    arguments = cases.group_arguments(change, grid, weights, [torch.randn(10), torch.randn(7)])
+    arguments = cases.group_arguments([change], [grid], weights, [torch.randn(10), torch.randn(7)])
     arguments = tuple(list(item) if isinstance(item, tuple) else item for item in arguments)
     x = torch.randn(2, 3, 60, requires_grad=True)
     torch.library.opcheck(torch.ops.rote_quant.linears.default, (x, *arguments))

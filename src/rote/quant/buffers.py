@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import zip_longest
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from .config import DuQuantConfig
+from .kernels.transform import exact, obstacle
 from .stages import chain_of, padded, rotation_dtype, stage_counts
 from .transforms import Chain, Permutation, Rotation, Smoothing
 
@@ -50,6 +51,8 @@ class InputTransform(FixedTypes):
     """
 
     smooth: Tensor | None
+    is_exact: bool
+    """Whether kernels do all of it, and multiply in float32."""
 
     def __init__(self, features: int, config: DuQuantConfig, device: torch.device | None = None) -> None:
         super().__init__()
@@ -69,6 +72,11 @@ class InputTransform(FixedTypes):
         for i in range(self.moves):
             order = torch.arange(self.width, device=device, dtype=torch.int32)
             self.register_buffer(f"order_{i}", order)
+        turns = [f"rotation_{i}" for i in range(self.turns)]
+        moves = [f"order_{i}" for i in range(self.moves)]
+        first, second = (moves, turns) if self.permute_first else (turns, moves)
+        self._names = [name for pair in zip_longest(first, second) for name in pair if name is not None]
+        self.is_exact = exact(self.stages) and not obstacle(self.stages, self.width)
 
     @property
     def rotations(self) -> list[Tensor]:
@@ -83,8 +91,8 @@ class InputTransform(FixedTypes):
     @property
     def stages(self) -> list[Tensor]:
         """Rotations and permutations, as they follow each other."""
-        first, second = (self.orders, self.rotations) if self.permute_first else (self.rotations, self.orders)
-        return [stage for pair in zip_longest(first, second) for stage in pair if stage is not None]
+        held = self._buffers  # getattr takes a microsecond each
+        return [cast(Tensor, held[name]) for name in self._names]
 
     def chain(self) -> Chain:
         """The transform as a value."""

@@ -62,7 +62,8 @@ class DuQuantConfig:
         sample_rows: Input rows per layer kept from calibration for searches and the report.
         share_groups: Layers of a group (q, k, v; gate, up) share one transform.
         fuse_groups: Layers of a group are also calculated in one launch, where ``path="kernel"`` and the
-            model calls them with the same tensor (see :func:`~rote.quant.fuse_`).
+            model calls them with the same tensor (see :func:`~rote.quant.fuse_`). With ``path="fused"``
+            they are transformed in one launch, if each has its own transform and static scales.
         groups: The last names of layers that form groups when they are siblings.
         path: How layers are calculated: ``"reference"`` (readable), ``"fused"`` (floating point, fast),
             ``"kernel"`` (integers).

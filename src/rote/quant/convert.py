@@ -19,7 +19,7 @@ from .build import Seen, fill_layer, find_transform
 from .config import DuQuantConfig
 from .folding import Fold, find_fold, source_of
 from .fusion import fuse_
-from .groups import share, share_by_name
+from .groups import seen_together, share, share_by_name
 from .layers import Candidate, Patterns, candidates, replace
 from .linear import DuQuantLinear
 from .measure import clipped_share, output_errors, stage_reports, weight_error
@@ -85,11 +85,12 @@ def quantize_(
     for name, layer in layers.items():
         replace(model, wanted[name].module, layer)
     if config.fuse_groups:
-        for group in fuse_(model):
+        for group in fuse_(model, None if stats is None else seen_together(list(wanted), stats)):
             for name in group:
                 if name in rows:
                     others = ", ".join(other.rpartition(".")[2] for other in group if other != name)
-                    parts = [f"one launch with {others}", rows[name].note]
+                    what = "launch" if layers[name].path == "kernel" else "transform"
+                    parts = [f"one {what} with {others}", rows[name].note]
                     rows[name] = changed(rows[name], note="; ".join(filter(None, parts)))
     return QuantReport(tuple(rows[item.name] for item in found))
 

@@ -1,5 +1,9 @@
 """Layers with the same input, called together: one transform and one product for q, k and v, or gate and up.
 
+Layers that share their transform belong together whatever they are called. Layers that have one each, as in
+the policy variant, do so by the names in ``config.groups``; one launch then transforms the input for all of
+them. On the fused path the transform is all that is shared, and the products stay with cuBLAS.
+
 :func:`fuse_` leaves modules, names and state as they are, and changes how the module that holds such layers
 is called. Its ``forward`` runs on a stand-in that lives for that one call. The stand-in has the module's
 attributes, but calling a layer of a group with some tensor calculates the whole group, and the next layer of
@@ -25,29 +29,35 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from .config import UNQUANTIZED, DuQuantConfig
+from .kernels import turns
 from .kernels.gemm import MOST_WEIGHTS
-from .linear import DuQuantLinear
+from .linear import DuQuantLinear, wants_gradient
 
 Groups = tuple[tuple[str, ...], ...]
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def fuse_(model: nn.Module) -> list[tuple[str, ...]]:
-    """Call sibling layers that share a transform together, wherever they are called with the same tensor.
+def fuse_(model: nn.Module, among: Sequence[Sequence[str]] | None = None) -> list[tuple[str, ...]]:
+    """Call sibling layers with the same input together, wherever they are called with the same tensor.
 
-    The integers are those of the separate layers. Only layers with ``path="kernel"`` are fused, and not those
-    with row rotations or scales for groups of columns.
+    The numbers are those of the separate layers. On ``path="kernel"`` layers with scales for groups of
+    columns are not fused; on ``path="fused"`` those that have a transform and a static scale per channel each
+    are.
 
     Args:
         model: With layers that :func:`~rote.quant.quantize_` made. The classes of modules that hold groups
             are replaced by subclasses of the same name.
+        among: Groups of names of layers that are known to get the same input; None leaves that to
+            ``config.groups``. Layers that share a transform do.
 
     Returns:
         The names of the layers of each group. Fusing what is fused already changes nothing.
     """
     found: list[tuple[str, ...]] = []
+    known = None if among is None else {name: index for index, names in enumerate(among) for name in names}
     for name, module in model.named_modules():
-        groups = () if isinstance(module, DuQuantLinear) else _groups(module)
+        groups = () if isinstance(module, DuQuantLinear) else _groups(module, name, known)
         if not groups or not (isinstance(module, Fused) or _can_stand_in(module)):
             continue
         if not isinstance(module, Fused):
@@ -103,28 +113,49 @@ def _uses_super(function: Any) -> bool:
     return code is None or "__class__" in code.co_freevars
 
 
-def _groups(module: nn.Module) -> Groups:
+def _groups(module: nn.Module, prefix: str, known: dict[str, int] | None) -> Groups:
     """The groups among a module's children."""
     children: dict[object, list[str]] = {}
     for name, child in module.named_children():
         if isinstance(child, DuQuantLinear) and _suits(child):
-            key = (id(child.transform), child.config, child.weight_bits <= 4, child.bias is None)
-            children.setdefault(key, []).append(name)
+            key = (child.path, child.config, child.weight_bits <= 4, child.bias is None, child.in_features)
+            if _has_own(child):
+                place = f"{prefix}.{name}" if prefix else name
+                peers = _named(name, child.config) if known is None else known.get(place, place)
+                children.setdefault((peers, *key), []).append(name)
+            elif child.path == "kernel":
+                children.setdefault((id(child.transform), *key), []).append(name)
     whole: list[tuple[str, ...]] = []
     for names in children.values():
         parts = [names[i : i + MOST_WEIGHTS] for i in range(0, len(names), MOST_WEIGHTS)]
-        whole += [tuple(part) for part in parts if len(part) > 1 and _same_scales(module, part)]
+        whole += [tuple(part) for part in parts if len(part) > 1 and _agree(module, part)]
     return tuple(whole)
 
 
 def _suits(layer: DuQuantLinear) -> bool:
     one = layer.weight_scale is not None and layer.weight_scale.shape[1] == 1
-    return layer.path == "kernel" and one and layer.row_rotation is None
+    return one and layer.path in ("kernel", "fused")
 
 
-def _same_scales(module: nn.Module, names: Sequence[str]) -> bool:
-    """Whether static scales of activations, which each layer has for itself, agree."""
+def _has_own(layer: DuQuantLinear) -> bool:
+    """Whether a layer has a transform for itself, of the kind that is done for several layers at once."""
+    turn = layer.transform
+    alone = not layer.config.share_groups and not layer.config.act_bits >= UNQUANTIZED
+    return alone and turns.suits(turn.smooth, turn.stages, layer.act_scale, turn.width)
+
+
+def _named(name: str, config: DuQuantConfig) -> object:
+    """The group of a name, which is its own if it is in none."""
+    return next((index for index, group in enumerate(config.groups) if name in group), name)
+
+
+def _agree(module: nn.Module, names: Sequence[str]) -> bool:
+    """Whether static scales of activations, which each layer has for itself, agree where a group has one."""
     first, *others = (cast(DuQuantLinear, module.get_submodule(name)) for name in names)
+    return _has_own(first) or _same_scales(first, others)
+
+
+def _same_scales(first: DuQuantLinear, others: Sequence[DuQuantLinear]) -> bool:
     for other in others:
         for mine, its in ((first.act_scale, other.act_scale), (first.act_zero, other.act_zero)):
             if mine is not None and (its is None or not torch.equal(mine, its)):
@@ -178,7 +209,8 @@ class _Member:
         version = _version(x)
         if at is None or at[0] is not x or at[1] != version:
             layers = self.layers()
-            if not all(_plain(layer) for layer in layers):
+            again = at is not None and _has_own(layers[0])  # names were wrong, as in attention across inputs
+            if again or not all(_plain(layer) for layer in layers):
                 return layers[self.index](x)
             at = found[self.group] = (x, version, together(layers, x))
         return at[2][self.index]
@@ -194,24 +226,45 @@ def _version(x: Tensor) -> int:
 
 def _plain(layer: Any) -> bool:
     """Whether calling a layer is calling its forward, by kernels."""
-    return (
-        type(layer) is DuQuantLinear and layer.path == "kernel" and not any(getattr(layer, h) for h in _HOOKS)
-    )
+    fast = type(layer) is DuQuantLinear and layer.path in ("kernel", "fused")
+    return fast and not any(getattr(layer, hooks) for hooks in _HOOKS)
 
 
 def together(layers: Sequence[DuQuantLinear], x: Tensor) -> list[Tensor]:
     """The outputs of layers of one group for the same input, of shape ``(..., in_features)``."""
-    first = layers[0]
-    return first.outside_autocast(x, lambda x: torch.ops.rote_quant.linears(x, *_operands(layers)))
+    return layers[0].outside_autocast(x, lambda x: _outputs(layers, x))
+
+
+def _outputs(layers: Sequence[DuQuantLinear], x: Tensor) -> list[Tensor]:
+    if layers[0].path == "kernel":
+        ops = torch.ops.rote_quant
+        return (ops.linears if wants_gradient(x) else ops.linears_forward)(x, *_operands(layers))
+    if not all(layer.goes_fast(x) for layer in layers):
+        return [layer(x) for layer in layers]
+    config = layers[0].config
+    stages = [stage for layer in layers for stage in layer.transform.stages]
+    scales = [layer._buffers["act_scale"] for layer in layers]
+    rows = torch.ops.rote_quant.rounded_apart(
+        x, stages, layers[0].transform.width, config.act_bits, config.act_symmetric, scales
+    )
+    return [layer.multiplied(mine, x) for layer, mine in zip(layers, rows.unbind(), strict=True)]
 
 
 def _operands(layers: Sequence[DuQuantLinear]) -> tuple[Any, ...]:
     """What ``torch.ops.rote_quant.linears`` takes behind the input."""
-    every = [layer.operands() for layer in layers]
-    shared = every[0][:_SHARED]
-    lists = [[row[i] for row in every if row[i] is not None] for i in range(_SHARED, _SHARED + 4)]
-    return *shared, *lists, [layer.bias for layer in layers if layer.bias is not None]
+    first, held = layers[0], [layer._buffers for layer in layers]  # attributes take a microsecond each
+    turn, config = first.transform, first.config
+    leading = layers if layers[1].transform is not turn else layers[:1]
+    zeros = [] if config.weight_symmetric else [each["weight_zero"] for each in held]
+    return (
+        turn.smooth, [stage for layer in leading for stage in layer.transform.stages], turn.width,
+        config.act_bits, config.act_symmetric, config.act_clip,
+        _there("act_scale", held[: len(leading)]), held[0]["act_zero"],
+        _there("weight_codes", held), _there("weight_scale", held), zeros, _there("weight_sums", held),
+        _there("row_rotation", held), _there("bias", held), [layer.out_features for layer in layers],
+    )  # fmt: skip
 
 
-_SHARED = 8
-"""Operands of a layer that a group shares: its transform, and how its input is quantized."""
+def _there(name: str, held: Sequence[dict[str, Tensor | None]]) -> list[Tensor]:
+    """A buffer of each layer; none if they have none."""
+    return [tensor for tensor in (each[name] for each in held) if tensor is not None]

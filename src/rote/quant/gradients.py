@@ -17,6 +17,7 @@ from torch import Tensor
 from .arithmetic import dense_weight, row_parameters, transform_rows
 from .config import UNQUANTIZED
 from .grid import Grid
+from .kernels.by_torch import members, turns_of
 from .kernels.ops import GROUP, LAYER, NAMESPACE, library
 from .stages import chain_of
 from .transforms import multiply_blocks, pad_columns
@@ -49,17 +50,17 @@ def linear_backward(
 
 def linears_backward(
     grads: Sequence[Tensor], x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
-    act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Any, act_zero: Any,
+    act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Sequence[Tensor], act_zero: Any,
     codes: Sequence[Tensor], w_scale: Sequence[Tensor], w_zero: Sequence[Tensor], w_sum: Sequence[Tensor],
-    bias: Sequence[Tensor],
+    row_rotation: Sequence[Tensor], bias: Sequence[Tensor], features: Sequence[int],
 ) -> Tensor:  # fmt: skip
     """The gradient of an input that several layers share: the sum of what each gives."""
-    before = (x, smooth, stages, width, act_bits, act_symmetric, act_clip, act_scale, act_zero)
     total: Tensor | None = None
-    for index, grad in enumerate(grads):
-        zero = w_zero[index] if w_zero else None
-        weight = (codes[index], w_scale[index], zero, w_sum[index])
-        mine = linear_backward(grad, *before, *weight, None, None, grad.shape[-1])
+    weights = members(codes, w_scale, w_zero, w_sum, row_rotation, bias, features)
+    turns = turns_of(stages, act_scale, len(codes))
+    for grad, (own, scale), weight in zip(grads, turns, weights, strict=True):
+        grid = (act_bits, act_symmetric, act_clip, scale, act_zero)
+        mine = linear_backward(grad, x, smooth, own, width, *grid, *weight)
         total = mine if total is None else total + mine
     assert total is not None
     return total
@@ -73,7 +74,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         if isinstance(item, Tensor):
             kept.append(item)
             ctx.places.append(_ONE)
-        elif isinstance(item, list | tuple):
+        elif isinstance(item, list | tuple) and all(isinstance(part, Tensor) for part in cast(Any, item)):
             found = cast(Sequence[Tensor], item)
             kept += found
             ctx.places.append(_Several(len(found)))

@@ -39,6 +39,11 @@ def share(names: Sequence[str], config: DuQuantConfig, stats: CalibrationStats |
     """
     if stats is None or not config.share_groups:
         return share_by_name(names, config)
+    return seen_together(names, stats)
+
+
+def seen_together(names: Sequence[str], stats: CalibrationStats) -> list[list[str]]:
+    """The groups of siblings that calibration saw with the very same input in every call."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for name in names:
         groups.setdefault(_evidence(name, stats), []).append(name)

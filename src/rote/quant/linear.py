@@ -26,7 +26,6 @@ from .arithmetic import dense_weight, restore_rows, row_parameters
 from .buffers import FixedTypes, InputTransform
 from .config import UNQUANTIZED, DuQuantConfig
 from .grid import Grid
-from .kernels.transform import exact
 from .kernels.transform import obstacle as transform_obstacle
 from .packing import PACKED_BITS, codes_of, layout, layout_shape, pack, unpack
 from .paths import reference_rows
@@ -35,6 +34,9 @@ from .transforms import pad_columns
 from .weights import QuantizedWeight
 
 PATHS = ("reference", "fused", "kernel")
+KERNEL_FLOATS = (torch.bfloat16, torch.float16)
+"""What kernels multiply as it is: there is no product of float32 among them."""
+
 _DERIVED = ("dense", "marker", "weight_sums")
 
 
@@ -112,7 +114,9 @@ class DuQuantLinear(FixedTypes):
             else None,
             "row_rotation": eye.repeat(rows // block, 1, 1) if config.row_rotation else None,
             "bias": torch.zeros(self.out_features, device=device, dtype=dtype) if bias else None,
-            "dense": torch.zeros(rows, width, device=device, dtype=dtype) if self._is_dense else None,
+            "dense": torch.zeros(self.out_features, width, device=device, dtype=dtype)
+            if self._is_dense
+            else None,
             "marker": torch.full((1, 1), torch.nan, device=device, dtype=dtype),
         }
 
@@ -143,8 +147,9 @@ class DuQuantLinear(FixedTypes):
 
     def _run(self, x: Tensor) -> Tensor:
         if self.path == "kernel":
-            return torch.ops.rote_quant.linear(x, *self.operands())
-        if self._goes_fast(x):
+            ops = torch.ops.rote_quant
+            return (ops.linear if wants_gradient(x) else ops.linear_forward)(x, *self.operands())
+        if self.goes_fast(x):
             return self._run_fast(x)
         rows = pad_columns(x.reshape(-1, self.in_features), self.transform.width)
         if self.path == "reference":
@@ -154,30 +159,37 @@ class DuQuantLinear(FixedTypes):
             rows, weight = self.transform.chain().apply(rows), self.dense
             weight = self.weight_codes if weight is None else weight
         y = F.linear(self.on_grid(rows, codes=self.folds or self._absorbs).to(weight.dtype), weight)
-        y = restore_rows(y.to(rows.dtype), self.row_rotation, self.bias, self.out_features)
+        y = restore_rows(y.to(rows.dtype), self._turned_back, self.bias, self.out_features)
         return y.to(x.dtype).reshape(*x.shape[:-1], self.out_features)
 
-    def _goes_fast(self, x: Tensor) -> bool:
-        """Whether the fused path takes one launch for what is before the product, and one for what is behind.
+    @property
+    def _turned_back(self) -> Tensor | None:
+        """What restores the output of a product; the dense weight of the fused path has absorbed it."""
+        return self.row_rotation if self.path == "reference" or self.dense is None else None
 
-        Those are without a gradient, and their numbers are those of torch only for rotations in float32.
+    def goes_fast(self, x: Tensor) -> bool:
+        """Whether the fused path takes one launch for what is before the product.
+
+        That is without a gradient, and its numbers are those of torch only for rotations in float32.
         """
-        wanted = self.path == "fused" and x.is_cuda and self.config.act_bits < UNQUANTIZED
-        fits = x.dtype == self.marker.dtype and x.dtype in (torch.bfloat16, torch.float16)
-        if not (wanted and fits) or (torch.is_grad_enabled() and x.requires_grad):
+        if self.path != "fused" or not x.is_cuda or self.config.act_bits >= UNQUANTIZED or wants_gradient(x):
             return False
-        scaled = self.folds or self._absorbs or not self._per_channel
-        stages, width = self.transform.stages, self.transform.width
-        return scaled and exact(stages) and not transform_obstacle(stages, width)
+        held = self._buffers  # attributes take a microsecond each, and this is before every call
+        dense, kind = held["dense"], cast(Tensor, held["marker"]).dtype
+        if x.dtype != kind or kind not in KERNEL_FLOATS:
+            return False
+        restored = dense is not None or held["row_rotation"] is None
+        scaled = dense is not None or self.folds or not self._per_channel
+        return restored and scaled and self.transform.is_exact
 
     def _run_fast(self, x: Tensor) -> Tensor:
-        rows = torch.ops.rote_quant.rounded_rows(x, *self.operands()[:8])
-        weight = self.weight_codes if self.dense is None else self.dense
-        if self.row_rotation is None:
-            y = F.linear(rows, weight, self.bias)
-        else:
-            y = F.linear(rows, weight)
-            y = torch.ops.rote_quant.restored_rows(y, self.row_rotation, self.bias, self.out_features)
+        return self.multiplied(torch.ops.rote_quant.rounded_rows(x, *self.operands()[:8]), x)
+
+    def multiplied(self, rows: Tensor, x: Tensor) -> Tensor:
+        """The fused path's output for an input from its rounded rows, of shape ``(rows, width)``."""
+        held = self._buffers
+        dense = held["dense"]
+        y = F.linear(rows, cast(Tensor, held["weight_codes"] if dense is None else dense), held["bias"])
         return y.reshape(*x.shape[:-1], self.out_features)
 
     def on_grid(self, rows: Tensor, *, codes: bool = False) -> Tensor:
@@ -217,16 +229,16 @@ class DuQuantLinear(FixedTypes):
 
     def operands(self) -> tuple[Any, ...]:
         """What ``torch.ops.rote_quant.linear`` takes behind the input."""
-        turn, config = self.transform, self.config
+        turn, config, held = self.transform, self.config, self._buffers  # attributes take a microsecond each
         return (
             turn.smooth, turn.stages, turn.width,
-            config.act_bits, config.act_symmetric, config.act_clip, self.act_scale, self.act_zero,
-            self.weight_codes, self.weight_scale, self._zero, self.weight_sums,
-            self.row_rotation, self.bias, self.out_features,
+            config.act_bits, config.act_symmetric, config.act_clip, held["act_scale"], held["act_zero"],
+            held["weight_codes"], held["weight_scale"], self.zero, held["weight_sums"],
+            held["row_rotation"], held["bias"], self.out_features,
         )  # fmt: skip
 
     @property
-    def _zero(self) -> Tensor | None:
+    def zero(self) -> Tensor | None:
         """Zero points of the weight, or None where they are all 0 by configuration."""
         return None if self.config.weight_symmetric else self.weight_zero
 
@@ -248,7 +260,7 @@ class DuQuantLinear(FixedTypes):
         if self.weight_bits >= UNQUANTIZED:
             return self.weight_codes
         assert self.weight_scale is not None
-        return dense_weight(self.weight_codes, self.weight_scale, self._zero, self.transform.width)
+        return dense_weight(self.weight_codes, self.weight_scale, self.zero, self.transform.width)
 
     @torch.no_grad()
     def effective_weight(self) -> Tensor:
@@ -303,7 +315,10 @@ class DuQuantLinear(FixedTypes):
             weight = self.weight_values()
             if self._per_channel and not self.folds:
                 weight = weight * cast(Tensor, self.act_scale)
-            self.dense = weight.to(self.marker.dtype)
+            if self.row_rotation is not None:  # what restores the output is linear, too
+                columns = weight.double().T
+                weight = restore_rows(columns, self.row_rotation, None, self.out_features).T
+            self.dense = weight.to(self.marker.dtype, memory_format=torch.contiguous_format)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> DuQuantLinear:
         super()._apply(fn, recurse)
@@ -358,6 +373,8 @@ class DuQuantLinear(FixedTypes):
             return ""
         if self.weight_scale is not None and self.weight_scale.shape[1] > 1:
             return "all through torch: scales for groups of columns leave no single integer sum"
+        if self.config.act_bits >= UNQUANTIZED and self.marker.dtype not in KERNEL_FLOATS:
+            return f"all through torch: kernels take no {self.marker.dtype} that is not quantized"
         obstacle = transform_obstacle(self.transform.stages, self.transform.width)
         parts = [f"transform ({obstacle})"] if obstacle else []
         if self.row_rotation is not None:
@@ -370,6 +387,11 @@ class DuQuantLinear(FixedTypes):
         bits = f"W{self.weight_bits}A{self.config.act_bits}"
         has_bias = self.bias is not None
         return f"{self.in_features}, {self.out_features}, bias={has_bias}, {bits}, path={self.path!r}"
+
+
+def wants_gradient(x: Tensor) -> bool:
+    """Whether something may ask for the gradient of an input."""
+    return torch.is_grad_enabled() and x.requires_grad
 
 
 def _refresh(module: torch.nn.Module, keys: object) -> None:

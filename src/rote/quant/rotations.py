@@ -148,14 +148,15 @@ def block_basis(rows: Tensor, size: int) -> Tensor:
         size: Columns in a block.
 
     Returns:
-        Float64 on the CPU, of shape ``(ceil(width / size), size, size)``.
+        Float64 on the device of the rows, of shape ``(ceil(width / size), size, size)``.
     """
     missing = -rows.shape[1] % size
-    columns = pad_columns(rows.double().cpu(), rows.shape[1] + missing)
+    columns = pad_columns(rows.double(), rows.shape[1] + missing)
     columns = columns.reshape(rows.shape[0], -1, size).permute(1, 2, 0)
     gram = torch.bmm(columns, columns.mT)
     if missing:  # negative eigenvalues, which no Gram matrix has: the padding's directions come last, unmixed
-        gram[-1].diagonal()[-missing:] = -torch.arange(1, missing + 1) * (1 + gram[-1].abs().max())
+        ranks = torch.arange(1, missing + 1, device=gram.device)
+        gram[-1].diagonal()[-missing:] = -ranks * (1 + gram[-1].abs().max())
     _, vectors = torch.linalg.eigh(gram)
     return fixed_signs(vectors.flip(-1))
 

@@ -19,7 +19,8 @@ def warmup(model: nn.Module, sizes: Iterable[int], *, dtype: torch.dtype | None 
 
     Kernels differ by the bucket of the number of rows, by the shapes and options of a layer and by the type
     of its input. Layers of one kind share them, and the second costs a launch; fused groups have their own.
-    Layers whose path is not ``"kernel"`` have nothing to prepare. On a CPU this only runs the layers.
+    Layers that launch no kernel of this package have nothing to prepare. On a CPU this only runs those with
+    ``path="kernel"``.
 
     Args:
         model: With layers that :func:`~rote.quant.quantize_` made.
@@ -40,6 +41,8 @@ def warmup(model: nn.Module, sizes: Iterable[int], *, dtype: torch.dtype | None 
         for size in wanted:
             kind = dtype or first.marker.dtype
             x = torch.zeros(size, first.in_features, device=first.marker.device, dtype=kind)
+            if not all(layer.path == "kernel" or layer.goes_fast(x) for layer in layers):
+                continue
             if len(layers) == 1:
                 first(x)
             else:
@@ -50,12 +53,10 @@ def warmup(model: nn.Module, sizes: Iterable[int], *, dtype: torch.dtype | None 
 
 
 def _called(model: nn.Module) -> Iterator[list[DuQuantLinear]]:
-    """The layers with kernels, and those that are called together."""
+    """The layers, and those that are called together."""
     for module in model.modules():
-        if isinstance(module, DuQuantLinear) and module.path == "kernel":
+        if isinstance(module, DuQuantLinear):
             yield [module]
         if isinstance(module, Fused):
             for group in module.fused_groups:
-                layers = [getattr(module, name) for name in group]
-                if all(layer.path == "kernel" for layer in layers):
-                    yield layers
+                yield [getattr(module, name) for name in group]

@@ -39,12 +39,6 @@ def rounded_torch(
     return ((codes.float() - origin) * scale[:, None]).to(x.dtype)
 
 
-def restored_torch(y: Tensor, row_rotation: Any, bias: Any, features: int) -> Tensor:
-    """The output of a layer from that of its transformed weight, by torch."""
-    wide = y.to(torch.promote_types(y.dtype, torch.float32))
-    return arithmetic.restore_rows(wide, row_rotation, bias, features).to(y.dtype, copy=True).contiguous()
-
-
 def product_torch(
     x: Tensor, scale: Tensor, zero: Tensor, total: Tensor,
     codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor, bias: Any, dtype: torch.dtype,
@@ -75,30 +69,61 @@ def linear_torch(
 
 def linears_torch(
     x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
-    act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Any, act_zero: Any,
+    act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Sequence[Tensor], act_zero: Any,
     codes: Sequence[Tensor], w_scale: Sequence[Tensor], w_zero: Sequence[Tensor], w_sum: Sequence[Tensor],
-    bias: Sequence[Tensor],
+    row_rotation: Sequence[Tensor], bias: Sequence[Tensor], features: Sequence[int],
 ) -> list[Tensor]:  # fmt: skip
-    """Layers with the same input, by torch: the transform once, then one product after the other."""
-    rows = arithmetic.transform_rows(x, smooth, stages, width)
+    """Layers with the same input, by torch: a shared transform once, then one product after the other."""
     found: list[Tensor] = []
+    rows: Tensor | None = None
     quantized: Quantized | None = None
-    if act_bits < UNQUANTIZED:
-        quantized = arithmetic.quantize_rows(rows, act_bits, act_symmetric, act_clip, act_scale, act_zero)
-    for packed, scale, zero, sums, added in members(codes, w_scale, w_zero, w_sum, bias):
+    apart = len(act_scale) > 1
+    weights = members(codes, w_scale, w_zero, w_sum, row_rotation, bias, features)
+    for (mine, scale), weight in zip(turns_of(stages, act_scale, len(codes)), weights, strict=True):
+        packed, w_factor, zero, sums, turn, added, size = weight
+        if rows is None or apart:
+            rows = arithmetic.transform_rows(x, smooth, mine, width)
+            if act_bits < UNQUANTIZED:
+                quantized = arithmetic.quantize_rows(rows, act_bits, act_symmetric, act_clip, scale, act_zero)
         if quantized is None:
-            y = arithmetic.float_product(rows.to(x.dtype), packed, scale, zero)
+            y = arithmetic.float_product(rows.to(x.dtype), packed, w_factor, zero)
         else:
-            y = arithmetic.integer_product(quantized, packed, scale, zero, sums)
-        y = arithmetic.restore_rows(y, None, added, len(scale)).to(x.dtype).contiguous()
-        found.append(y.reshape(*x.shape[:-1], len(scale)))
+            y = arithmetic.integer_product(quantized, packed, w_factor, zero, sums)
+        y = arithmetic.restore_rows(y, turn, added, size).to(x.dtype).contiguous()
+        found.append(y.reshape(*x.shape[:-1], size))
     return found
+
+
+def rounded_apart_torch(
+    x: Tensor, stages: Sequence[Tensor], width: int, act_bits: int, act_symmetric: bool,
+    act_scale: Sequence[Tensor],
+) -> Tensor:  # fmt: skip
+    """What codes of rows stand for, which layers transform each in its own way, by torch."""
+    every = turns_of(stages, act_scale, len(act_scale))
+    grid = (act_bits, act_symmetric, 1.0)
+    return torch.stack([rounded_torch(x, None, mine, width, *grid, scale, None) for mine, scale in every])
+
+
+Member = tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None, Tensor | None, int]
+"""Codes, scale, zero points, sums, row rotation and bias of a layer, and the width of its output."""
 
 
 def members(
     codes: Sequence[Tensor], w_scale: Sequence[Tensor], w_zero: Sequence[Tensor], w_sum: Sequence[Tensor],
-    bias: Sequence[Tensor],
-) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]]:  # fmt: skip
-    """Codes, scale, zero points, sums and bias of each layer."""
+    row_rotation: Sequence[Tensor], bias: Sequence[Tensor], features: Sequence[int],
+) -> Iterator[Member]:  # fmt: skip
+    """The layers of a group."""
     none = [None] * len(codes)
-    return zip(codes, w_scale, w_zero or none, w_sum, bias or none, strict=True)
+    return zip(
+        codes, w_scale, w_zero or none, w_sum, row_rotation or none, bias or none, features, strict=True
+    )
+
+
+def turns_of(
+    stages: Sequence[Tensor], scales: Sequence[Tensor], count: int
+) -> list[tuple[Sequence[Tensor], Tensor | None]]:
+    """The stages and the static scale of each of some layers: its own if there are as many scales."""
+    if len(scales) < 2:
+        return [(stages, scales[0] if scales else None)] * count
+    size = len(stages) // count
+    return [(stages[i * size : (i + 1) * size], scale) for i, scale in enumerate(scales)]

@@ -11,10 +11,21 @@ from torch import Tensor
 from .. import arithmetic
 from ..arithmetic import Quantized
 from ..config import UNQUANTIZED
+from ..grid import Grid
 from ..packing import stored_bits
-from . import gemm, transform
-from .by_torch import linear_torch, linears_torch, members, quantize_torch, rounded_torch, transform_torch
+from . import gemm, transform, turns
+from .by_torch import (
+    linear_torch,
+    linears_torch,
+    members,
+    quantize_torch,
+    rounded_apart_torch,
+    rounded_torch,
+    transform_torch,
+    turns_of,
+)
 from .table import Tile
+from .turns import Turn
 
 
 def transform_triton(
@@ -44,6 +55,9 @@ def quantize_triton(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int
 
 def rounded_triton(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any) -> Tensor:
     """What codes of transformed rows stand for, by Triton."""
+    if turns.suits(smooth, stages, grid[3], width):
+        rows = x.reshape(-1, x.shape[-1])
+        return _turned(rows, [(stages, grid[3])], width, Grid(*grid[:2]), x.dtype, None, False)[0]
     if not transform.holds(width):
         return rounded_torch(x, smooth, stages, width, *grid)
     rows, smooth, stages = _left(x, smooth, stages, width)
@@ -52,12 +66,6 @@ def rounded_triton(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
         with torch.cuda.device_of(x):
             transform.launch(rows, smooth, stages, target, None, False)
     return target.rows
-
-
-def restored_triton(y: Tensor, row_rotation: Any, bias: Any, features: int) -> Tensor:
-    """The output of a layer from that of its transformed weight, by Triton."""
-    found = _restored(y, row_rotation, bias, features, y.dtype)
-    return found.clone() if found.data_ptr() == y.data_ptr() else found
 
 
 def product_triton(
@@ -75,7 +83,7 @@ def product_triton(
     work = x.new_zeros(room, dtype=torch.int32) if room else None
     rows = transform.aligned(x)
     with torch.cuda.device_of(x):
-        factor = gemm.Factor(codes, w_scale, w_zero, w_sum, bias, out)
+        factor = gemm.Factor(codes, w_scale, w_zero, w_sum, None, bias, out)
         gemm.launch(rows, scale, zero, total, [factor], work, tile)
     return out
 
@@ -102,11 +110,14 @@ def linear_triton(
         return linear_torch(
             x, smooth, stages, width, *grid, codes, w_scale, w_zero, w_sum, row_rotation, bias, features
         )
-    whole = row_rotation is None and w_scale.shape[0] == features
-    out = x.new_empty(x.numel() // x.shape[-1], w_scale.shape[0], dtype=x.dtype if whole else torch.float32)
-    factor = gemm.Factor(codes, w_scale, w_zero, w_sum, bias if whole else None, out)
-    _multiply(x, smooth, stages, width, grid, [factor], tile)
-    if not whole:
+    inside = row_rotation is None or gemm.restores(row_rotation)
+    out = x.new_empty(x.numel() // x.shape[-1], features, dtype=x.dtype)
+    if not inside:
+        out = x.new_empty(len(out), w_scale.shape[0], dtype=torch.float32)
+    last = (row_rotation, bias) if inside else (None, None)
+    factor = gemm.Factor(codes, w_scale, w_zero, w_sum, *last, out)
+    _multiply(x, smooth, [(stages, act_scale)], width, grid, [factor], tile)
+    if not inside:
         out = _restored(out, row_rotation, bias, features, x.dtype)
     return out.reshape(*x.shape[:-1], features)
 
@@ -123,22 +134,54 @@ def _restored(y: Tensor, rotation: Any, bias: Any, features: int, dtype: torch.d
 
 def linears_triton(
     x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
-    act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Any, act_zero: Any,
+    act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Sequence[Tensor], act_zero: Any,
     codes: Sequence[Tensor], w_scale: Sequence[Tensor], w_zero: Sequence[Tensor], w_sum: Sequence[Tensor],
-    bias: Sequence[Tensor],
+    row_rotation: Sequence[Tensor], bias: Sequence[Tensor], features: Sequence[int],
     tile: Any = None,
 ) -> list[Tensor]:  # fmt: skip
     """Layers with the same input, by Triton: one transform and one product for all."""
-    grid = (act_bits, act_symmetric, act_clip, act_scale, act_zero)
+    before = (act_bits, act_symmetric, act_clip)
+    rest = (codes, w_scale, w_zero, w_sum, row_rotation, bias, features)
     if not _possible(x, width, act_bits):
-        return linears_torch(x, smooth, stages, width, *grid, codes, w_scale, w_zero, w_sum, bias)
+        return linears_torch(x, smooth, stages, width, *before, act_scale, act_zero, *rest)
+    every, weights = turns_of(stages, act_scale, len(codes)), list(members(*rest))
+    together = all(map(gemm.restores, row_rotation))
+    if len(act_scale) > 1:
+        together = together and not w_zero and all(turns.suits(smooth, *mine, width) for mine in every)
+    if not together:
+        return [
+            linear_triton(x, smooth, own, width, *before, scale, act_zero, *weight)
+            for (own, scale), weight in zip(every, weights, strict=True)
+        ]
     tokens = x.numel() // x.shape[-1]
-    factors = [
-        gemm.Factor(*member, x.new_empty(tokens, len(member[1])))
-        for member in members(codes, w_scale, w_zero, w_sum, bias)
-    ]
-    _multiply(x, smooth, stages, width, grid, factors, tile)
+    factors = [gemm.Factor(*weight[:6], x.new_empty(tokens, weight[6])) for weight in weights]
+    grid = (*before, every[0][1], act_zero)
+    _multiply(x, smooth, every if len(act_scale) > 1 else every[:1], width, grid, factors, tile)
     return [factor.out.reshape(*x.shape[:-1], factor.out.shape[1]) for factor in factors]
+
+
+def rounded_apart_triton(
+    x: Tensor, stages: Sequence[Tensor], width: int, act_bits: int, act_symmetric: bool,
+    act_scale: Sequence[Tensor],
+) -> Tensor:  # fmt: skip
+    """What codes of rows stand for, which layers transform each in its own way, by Triton."""
+    every = turns_of(stages, act_scale, len(act_scale))
+    if not all(turns.suits(None, *mine, width) for mine in every):
+        return rounded_apart_torch(x, stages, width, act_bits, act_symmetric, act_scale)
+    rows = x.reshape(-1, x.shape[-1])
+    return _turned(rows, every, width, Grid(act_bits, act_symmetric), x.dtype, None, False)
+
+
+def _turned(
+    rows: Tensor, every: Sequence[Turn], width: int, grid: Grid, dtype: torch.dtype, work: Tensor | None,
+    pdl: bool,
+) -> Tensor:  # fmt: skip
+    """Rows by each of some layers' stages and scales, of shape ``(layers, tokens, width)``."""
+    found = rows.new_empty(len(every), rows.shape[0], width, dtype=dtype)
+    if rows.shape[0]:
+        with torch.cuda.device_of(rows):
+            turns.launch(transform.aligned(rows), every, found, work, grid, pdl)
+    return found
 
 
 def _possible(x: Tensor, width: int, act_bits: int) -> bool:
@@ -148,20 +191,28 @@ def _possible(x: Tensor, width: int, act_bits: int) -> bool:
 
 
 def _multiply(
-    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, grid: tuple[Any, ...],
+    x: Tensor, smooth: Any, every: Sequence[Turn], width: int, grid: tuple[Any, ...],
     factors: Sequence[gemm.Factor], tile: Tile | None,
 ) -> None:  # fmt: skip
     """Transform, quantize, and multiply with weights."""
+    stages, scale = every[0]
+    bits, symmetric = grid[:2]
+    apart = factors[0].zero is None and turns.suits(smooth, stages, scale, width)
     rows, smooth, stages = _left(x, smooth, stages, width)
-    tokens, sizes = rows.shape[0], tuple(factor.out.shape[1] for factor in factors)
+    tokens, sizes = rows.shape[0], tuple(len(factor.scale) for factor in factors)
     if tokens == 0 or sum(sizes) == 0:
         return
-    whole = grid[0] >= UNQUANTIZED
-    tile = tile or gemm.tile_for(x, tokens, sizes, width, stored_bits(factors[0].codes), whole)
-    to = transform.floating(rows, width, x.dtype) if whole else transform.quantizing(rows, width, *grid)
+    whole = bits >= UNQUANTIZED
+    tile = tile or gemm.tile_for(x, tokens, sizes, width, stored_bits(factors[0].codes), whole, apart)
     room = tile.workspace(tokens, *sizes)
     work = x.new_empty(room, dtype=torch.int32) if room else None
-    scale, zero = (None, None) if whole else (to.scale, to.zero)
     with torch.cuda.device_of(x):
+        if apart:
+            found = _turned(rows, every, width, Grid(bits, symmetric), torch.int8, work, tile.pdl)
+            found = found if len(every) > 1 else found[0]
+            gemm.launch(found, None, None, None, factors, work, tile)
+            return
+        to = transform.floating(rows, width, x.dtype) if whole else transform.quantizing(rows, width, *grid)
         transform.launch(rows, smooth, stages, to, work, tile.pdl)
-        gemm.launch(to.rows, scale, zero, to.total, factors, work, tile)
+        scales = (None, None) if whole else (to.scale, to.zero)
+        gemm.launch(to.rows, *scales, to.total, factors, work, tile)

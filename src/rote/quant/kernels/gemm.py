@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..packing import BLOCK, stored_bits
 from .jit import gpu, interpreted, module
+from .jit import launch as jit_launch
 from .table import Tile, bucket, choose
 
 MOST_WEIGHTS = 3
 """Weights that one launch multiplies the same rows with."""
 
 
-@dataclass(frozen=True)
-class Factor:
+class Factor(NamedTuple):
     """A weight, and where its product goes.
 
     Attributes:
@@ -26,19 +26,29 @@ class Factor:
         scale: float32, of shape ``(rows, 1)``.
         zero: int8, of that shape, or None.
         sums: int32, of that shape.
-        bias: Of shape ``(rows,)``, or None.
-        out: Of shape ``(tokens, rows)``; int32 gets the bare sums.
+        turn: Matrices that each block of columns of the product is multiplied by, of shape
+            ``(rows / size, size, size)``, or None.
+        bias: Of shape ``(features,)``, or None.
+        out: Of shape ``(tokens, features)``, features being rows or less; int32 gets the bare sums.
     """
 
     codes: Tensor
     scale: Tensor
     zero: Tensor | None
     sums: Tensor
+    turn: Tensor | None
     bias: Tensor | None
     out: Tensor
 
 
-def tile_for(x: Tensor, tokens: int, rows: tuple[int, ...], k: int, bits: int, whole: bool) -> Tile:
+def restores(rotation: Tensor) -> bool:
+    """Whether the product can rotate its output back by itself."""
+    return 16 <= rotation.shape[-1] <= 64
+
+
+def tile_for(
+    x: Tensor, tokens: int, rows: tuple[int, ...], k: int, bits: int, whole: bool, static: bool = False
+) -> Tile:
     """The tiles of a product of some rows with weights.
 
     Args:
@@ -48,9 +58,11 @@ def tile_for(x: Tensor, tokens: int, rows: tuple[int, ...], k: int, bits: int, w
         k: Columns of the weights.
         bits: 4 or 8, of a weight.
         whole: Whether activations are not quantized.
+        static: Whether their scales are static, so that the transform before the product is a short one.
     """
     name, units = gpu(x.device.index if x.is_cuda else None)
-    return choose(name, units, f"w{bits}a{16 if whole else 8}", bucket(tokens), rows, k)
+    kind = f"w{bits}a{16 if whole else 8}{' static' if static else ''}"
+    return choose(name, units, kind, bucket(tokens), rows, k)
 
 
 def launch(
@@ -65,43 +77,48 @@ def launch(
     """Multiply.
 
     Args:
-        x: int8 codes, or bfloat16 or float16 numbers, of shape ``(tokens, columns)``.
-        scale: float32, for each token; None if ``x`` is not quantized.
+        x: int8 codes, or bfloat16 or float16 numbers, of shape ``(tokens, columns)``; of shape ``(weights,
+            tokens, columns)`` where each weight has its own.
+        scale: float32, for each token; None where it is 1.
         zero: int32, for each token, or empty or None.
-        total: Sums of the rows of ``x``.
+        total: Sums of the rows of ``x``; None where weights have no zero points.
         factors: Weights, which are alike but for their numbers of rows.
         work: ``tile.workspace`` zeros where the sum is split.
         tile: How the work is cut up.
     """
     kernels = module("jit_gemm")
-    asm = not interpreted(kernels.product)
-    tokens, columns = x.shape
+    single = len(factors) == 1
+    kernel = kernels.product if single else kernels.products
+    asm = not interpreted(kernel)
+    tokens, columns = x.shape[-2:]
     first = factors[0]
-    rows = [factor.out.shape[1] for factor in factors]
-    common: dict[str, Any] = {
-        "x": x, "x_scale": scale, "x_zero": zero, "x_sum": total, "work": work, "M": tokens, "K": columns,
-        "BITS": stored_bits(first.codes), "FLOAT": x.dtype != torch.int8,
-        "X_ZERO": zero is not None and zero.numel() > 0, "W_ZERO": first.zero is not None,
-        "BIAS": first.bias is not None, "RAW": first.out.dtype == torch.int32,
-        "EVEN_K": columns % (BLOCK * tile.unroll) == 0, "BM": tile.bm, "BN": tile.bn, "UNROLL": tile.unroll,
-        "SPLIT": tile.split > 1, "STAGES": tile.stages, "ASM": asm, "PDL": tile.pdl and asm,
-        "num_warps": tile.warps, "num_stages": tile.stages, "launch_pdl": tile.pdl and asm,
-    }  # fmt: skip
-    grid = (tile.tiles(tokens, *rows), tile.split)
-    if len(factors) == 1:
-        kernels.product[grid](**_named(first, ""), N=rows[0], **common)
-        return
-    for index in range(MOST_WEIGHTS):
-        there = index < len(factors)
-        common |= _named(factors[index] if there else None, f"_{index}")
-        common[f"N_{index}"] = rows[index] if there else None
-    kernels.products[grid](COUNT=len(factors), **common)
-
-
-def _named(factor: Factor | None, end: str) -> dict[str, Any]:
-    names = {
-        "weight": "codes", "w_scale": "scale", "w_zero": "zero", "w_sum": "sums", "bias": "bias", "out": "out"
-    }  # fmt: skip
-    return {
-        f"{name}{end}": None if factor is None else getattr(factor, field) for name, field in names.items()
-    }
+    rows = [len(factor.scale) for factor in factors]
+    features = [factor.out.shape[1] for factor in factors]
+    turn = 0 if first.turn is None else first.turn.shape[-1]
+    if turn > tile.bn:
+        tile = replace(tile, bn=turn)
+    pdl = tile.pdl and asm
+    constants = (
+        stored_bits(first.codes), x.dtype != torch.int8, scale is not None,
+        zero is not None and zero.numel() > 0, first.zero is not None, first.bias is not None,
+        first.out.dtype == torch.int32, turn, columns % (BLOCK * tile.unroll) == 0, tile.bm,
+        tile.bn, tile.unroll, tile.split > 1, tile.stages, asm, pdl,
+    )  # fmt: skip
+    kinds = [None if tensor is None else tensor.dtype for tensor in (x, total, *first)]
+    biases = [None if factor.bias is None else factor.bias.dtype for factor in factors]
+    key = (x.device.index, *constants, *kinds, *biases, tile.warps, columns, *rows, *features)
+    if single:
+        values = (
+            x, scale, zero, total, *first, work, tokens, *rows, columns, *features, *constants,
+        )  # fmt: skip
+    else:
+        missing = MOST_WEIGHTS - len(factors)
+        none = (None,) * missing
+        weights = [tensor for factor in factors for tensor in factor]
+        values = (
+            x, scale, zero, total, *weights, *((None,) * len(first)) * missing, work, tokens, *rows, *none,
+            columns, *features, *none, len(factors), x.dim() == 3, *constants,
+        )  # fmt: skip
+        key = (*key, x.dim())
+    options = {"num_warps": tile.warps, "num_stages": tile.stages, "launch_pdl": pdl}
+    jit_launch(kernel, (tile.tiles(tokens, *rows), tile.split, 1), values, key, options)

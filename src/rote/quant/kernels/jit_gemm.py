@@ -17,7 +17,10 @@ activations writes them.
 
 With ``PDL`` the launch may start before its predecessor is done. Only weights are touched before the wait:
 they are fetched into L2, which hides the transform of few rows behind the traffic that this kernel waits for
-anyway.
+anyway. That pays behind a transform that takes ten microseconds and costs behind one that takes three.
+
+Rows of the output that are to be rotated back are, before they are written: a tile has whole blocks of them,
+each of which is multiplied by its matrix in float32. Matrices and scales are asked for before the sum.
 
 The interpreter knows no inline assembler and no bfloat16 arithmetic; ``ASM`` is off there.
 """
@@ -43,25 +46,56 @@ def _halves(packed, ASM: tl.constexpr):
 
 @triton.jit
 def _prefetch(weight, first, last, column, N, BN: tl.constexpr, BYTES: tl.constexpr):
-    """Ask for a program's part of the weight in L2, line by line."""
+    """Ask for a program's part of the weight in L2: one instruction of one thread for each block."""
     step = N.to(tl.int64) * BYTES
-    lines = tl.minimum(column.to(tl.int64) * BYTES + tl.arange(0, BN * BYTES // 128) * 128, step - 1)
+    size = tl.minimum(N - column, BN) * BYTES
     for block in range(first, last):
         tl.inline_asm_elementwise(
-            "prefetch.global.L2 [$1]; mov.u32 $0, 0;",
-            "=r,l", [weight + block * step + lines], dtype=tl.int32,
+            "{ .reg .pred p; .reg .u32 t; mov.u32 t, %tid.x; setp.eq.u32 p, t, 0; "
+            "@p cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0; }",
+            "=r,l,r", [weight + block * step + column.to(tl.int64) * BYTES, size], dtype=tl.int32,
             is_pure=False, pack=1,
         )  # fmt: skip
 
 
 @triton.jit
+def _matrices(turn, start, N, B: tl.constexpr, BN: tl.constexpr):
+    """The transposed matrices of a tile's blocks of ``B`` columns."""
+    inner = tl.arange(0, B)
+    if BN == B:
+        found = tl.load(turn + start // B * (B * B) + inner[None, :] * B + inner[:, None])
+    else:
+        block = start // B + tl.arange(0, BN // B)
+        at = turn + block[:, None, None] * (B * B) + inner[None, None, :] * B + inner[None, :, None]
+        found = tl.load(at, mask=(block * B < N)[:, None, None], other=0.0)
+    return found
+
+
+@triton.jit
+def _restore(y, matrices, B: tl.constexpr):
+    """Each block of ``B`` columns of the output times its matrix. ``y`` is (columns, rows)."""
+    BN: tl.constexpr = y.shape[0]
+    BM: tl.constexpr = y.shape[1]
+    matrices = matrices.to(tl.float32)
+    if BN == B:
+        y = tl.dot(matrices, y, input_precision="ieee", out_dtype=tl.float32)
+    else:
+        y = tl.reshape(y, (BN // B, B, BM))
+        y = tl.dot(matrices, y, input_precision="ieee", out_dtype=tl.float32)
+        y = tl.reshape(y, (BN, BM))
+    return y
+
+
+@triton.jit
 def _write(
-    acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, bias, rows, columns, inside, M, N, K,
-    BITS: tl.constexpr, FLOAT: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr, BIAS: tl.constexpr,
-    RAW: tl.constexpr,
+    acc, out, x_scale, x_zero, x_sum, factor, w_zero, w_sum, matrices, bias, rows, columns, inside, M, N, K,
+    FEATURES,
+    BITS: tl.constexpr, X_SCALE: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr,
+    BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
 ):  # fmt: skip
     """Sums to outputs. ``acc`` is (columns of the output, rows of the output)."""
-    place = out + rows.to(tl.int64)[None, :] * N + columns[:, None]
+    inside = inside & (columns < FEATURES)[:, None]
+    place = out + rows.to(tl.int64)[None, :] * FEATURES + columns[:, None]
     if RAW:
         tl.store(place, acc, mask=inside)
     else:
@@ -75,20 +109,23 @@ def _write(
                 total -= K * zero
             acc -= tl.load(w_zero + columns, mask=column, other=0).to(acc.dtype)[:, None] * total[None, :]
         y = acc.to(tl.float32)
-        if not FLOAT:
+        if X_SCALE:
             y = y * tl.load(x_scale + rows, mask=row, other=0.0)[None, :]
-        y = y * tl.load(w_scale + columns, mask=column, other=0.0)[:, None]
+        y = y * factor[:, None]
+        if TURN > 0:
+            y = _restore(y, matrices, TURN)
         if BIAS:
-            y += tl.load(bias + columns, mask=column, other=0.0).to(tl.float32)[:, None]
+            y += tl.load(bias + columns, mask=columns < FEATURES, other=0.0).to(tl.float32)[:, None]
         tl.store(place, y.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def _tile(
-    x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, counter, row, column, part,
-    parts, M, N, K,
-    BITS: tl.constexpr, FLOAT: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr, BIAS: tl.constexpr,
-    RAW: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
+    x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, counter, row, column,
+    part, parts, M, N, K, FEATURES,
+    BITS: tl.constexpr, FLOAT: tl.constexpr, X_SCALE: tl.constexpr, X_ZERO: tl.constexpr,
+    W_ZERO: tl.constexpr, BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
+    EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
     SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """A tile from ``row`` and ``column`` of the output on, over one of ``parts`` parts of K."""
@@ -101,6 +138,12 @@ def _tile(
     last = tl.minimum(first + share, steps)
     if PDL:
         _prefetch(weight, first * UNROLL, tl.minimum(last * UNROLL, tl.cdiv(K, 128)), column, N, BN, BYTES)
+    # Early, so that nothing waits for them in the end.
+    factor = tl.load(w_scale + columns, mask=columns < N, other=0.0)
+    matrices = factor
+    if TURN > 0:
+        matrices = _matrices(turn, column, N, TURN, BN)
+    if PDL:
         gdc_wait()
 
     length = tl.arange(0, BYTES)
@@ -144,8 +187,8 @@ def _tile(
     inside = (columns < N)[:, None] & (rows < M)[None, :]
     if not SPLIT:
         _write(
-            acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, bias, rows, columns, inside, M, N, K,
-            BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW,
+            acc, out, x_scale, x_zero, x_sum, factor, w_zero, w_sum, matrices, bias, rows, columns, inside,
+            M, N, K, FEATURES, BITS, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN,
         )  # fmt: skip
     else:
         sums = work + rows.to(tl.int64)[None, :] * N + columns[:, None]
@@ -154,16 +197,17 @@ def _tile(
         if tl.atomic_add(counter, 1, sem="acq_rel") == parts - 1:
             acc = tl.load(sums, mask=inside, other=0, cache_modifier=".cg")
             _write(
-                acc, out, x_scale, x_zero, x_sum, w_scale, w_zero, w_sum, bias, rows, columns, inside, M, N,
-                K, BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW,
+                acc, out, x_scale, x_zero, x_sum, factor, w_zero, w_sum, matrices, bias, rows, columns,
+                inside, M, N, K, FEATURES, BITS, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN,
             )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["M"])
 def product(
-    x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, M, N, K,
-    BITS: tl.constexpr, FLOAT: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr, BIAS: tl.constexpr,
-    RAW: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
+    x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, M, N, K, FEATURES,
+    BITS: tl.constexpr, FLOAT: tl.constexpr, X_SCALE: tl.constexpr, X_ZERO: tl.constexpr,
+    W_ZERO: tl.constexpr, BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
+    EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
     SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """One weight: a program for each tile and part."""
@@ -173,20 +217,23 @@ def product(
     if SPLIT:
         counter = work + M.to(tl.int64) * N + tile
     _tile(
-        x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, counter,
+        x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, counter,
         (tile % tiles_m) * BM, (tile // tiles_m) * BN, tl.program_id(1), tl.num_programs(1),
-        M, N, K,
-        BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW, EVEN_K, BM, BN, UNROLL, SPLIT, STAGES, ASM, PDL,
+        M, N, K, FEATURES,
+        BITS, FLOAT, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, EVEN_K, BM, BN, UNROLL, SPLIT,
+        STAGES, ASM, PDL,
     )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["M"])
 def products(
-    x, x_scale, x_zero, x_sum, weight_0, w_scale_0, w_zero_0, w_sum_0, bias_0, out_0, weight_1, w_scale_1,
-    w_zero_1, w_sum_1, bias_1, out_1, weight_2, w_scale_2, w_zero_2, w_sum_2, bias_2, out_2, work, M, N_0,
-    N_1, N_2, K, COUNT: tl.constexpr,
-    BITS: tl.constexpr, FLOAT: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr, BIAS: tl.constexpr,
-    RAW: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
+    x, x_scale, x_zero, x_sum, weight_0, w_scale_0, w_zero_0, w_sum_0, turn_0, bias_0, out_0, weight_1,
+    w_scale_1, w_zero_1, w_sum_1, turn_1, bias_1, out_1, weight_2, w_scale_2, w_zero_2, w_sum_2, turn_2,
+    bias_2, out_2, work, M, N_0, N_1, N_2, K, FEATURES_0, FEATURES_1, FEATURES_2, COUNT: tl.constexpr,
+    SEPARATE: tl.constexpr,
+    BITS: tl.constexpr, FLOAT: tl.constexpr, X_SCALE: tl.constexpr, X_ZERO: tl.constexpr,
+    W_ZERO: tl.constexpr, BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
+    EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
     SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Two or three weights for the same rows: each program finds out whose tile it has."""
@@ -194,6 +241,7 @@ def products(
     tiles_m = tl.cdiv(M, BM)
     column = tile // tiles_m
     weight, w_scale, w_zero, w_sum, bias, out = weight_0, w_scale_0, w_zero_0, w_sum_0, bias_0, out_0
+    turn, FEATURES, member = turn_0, FEATURES_0, 0
     N, before, total, start = N_0, 0, N_0 + N_1, tl.cdiv(N_0, BN)
 
     here = column >= start
@@ -203,6 +251,9 @@ def products(
         w_zero = tl.where(here, w_zero_1, w_zero)
     if BIAS:
         bias = tl.where(here, bias_1, bias)
+    if TURN > 0:
+        turn = tl.where(here, turn_1, turn)
+    FEATURES, member = tl.where(here, FEATURES_1, FEATURES), tl.where(here, 1, member)
     N, before = tl.where(here, N_1, N), tl.where(here, N_0, 0)
     offset = tl.where(here, start, 0)
     if COUNT == 3:
@@ -214,16 +265,22 @@ def products(
             w_zero = tl.where(here, w_zero_2, w_zero)
         if BIAS:
             bias = tl.where(here, bias_2, bias)
+        if TURN > 0:
+            turn = tl.where(here, turn_2, turn)
+        FEATURES, member = tl.where(here, FEATURES_2, FEATURES), tl.where(here, 2, member)
         N, before = tl.where(here, N_2, N), tl.where(here, N_0 + N_1, before)
         offset = tl.where(here, start, offset)
         total += N_2
+    if SEPARATE:
+        x += member.to(tl.int64) * M * K
     counter = work
     if SPLIT:
         counter = work + M.to(tl.int64) * total + tile
         work += M.to(tl.int64) * before
     _tile(
-        x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, bias, out, work, counter,
+        x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, counter,
         (tile % tiles_m) * BM, (column - offset) * BN, tl.program_id(1), tl.num_programs(1),
-        M, N, K,
-        BITS, FLOAT, X_ZERO, W_ZERO, BIAS, RAW, EVEN_K, BM, BN, UNROLL, SPLIT, STAGES, ASM, PDL,
+        M, N, K, FEATURES,
+        BITS, FLOAT, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, EVEN_K, BM, BN, UNROLL, SPLIT,
+        STAGES, ASM, PDL,
     )  # fmt: skip

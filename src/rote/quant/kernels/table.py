@@ -79,7 +79,8 @@ def choose(gpu: str, units: int, kind: str, m: int, rows: tuple[int, ...], k: in
     Args:
         gpu: Name of the GPU.
         units: Its multiprocessors.
-        kind: ``"w4a8"``, ``"w8a8"``, ``"w4a16"`` or ``"w8a16"``.
+        kind: ``"w4a8"``, ``"w8a8"``, ``"w4a16"`` or ``"w8a16"``, the first two also with ``" static"``
+            behind, for products that follow the short transform for static scales.
         m: Rows, as :func:`bucket` rounds them.
         rows: Rows of each weight.
         k: The summed dimension.
@@ -106,7 +107,7 @@ def rule(units: int, kind: str, m: int, n: int, k: int) -> Tile:
         bm = max(16, next((size for size in (16, 32, 64, 128) if m <= size), 128))
         return Tile(bm, 64 if m <= 64 else 128, 1, 1, 3, 8 if m > 64 else 4)
     if m > 64:
-        base = Tile(128 if m > 128 else 64, 128, 1, 1, 4 if kind == "w4a8" else 3, 8)
+        base = Tile(128 if m > 128 else 64, 128, 1, 1, 4 if kind.startswith("w4") else 3, 8)
     else:
         bm = next(size for size in (8, 16, 32, 64) if m <= size)
         base = Tile(bm, 64, 1, 1, 5 if bm <= 16 else 4, 4)
@@ -117,5 +118,5 @@ def rule(units: int, kind: str, m: int, n: int, k: int) -> Tile:
         and 2 * split * m * n <= ADDITIONS
     ):
         split *= 2
-    # With few rows, weights are fetched while the rows are transformed.
-    return replace(base, split=split, pdl=m <= 64)
+    # With few rows, weights are fetched while the rows are transformed, if that takes long.
+    return replace(base, split=split, pdl=m <= 64 and not kind.endswith("static"))
