@@ -15,6 +15,7 @@ import rote
 from rote.backends.cuda import nodes
 from rote.backends.cuda.driver import driver
 from rote.backends.select import PROCESS
+from rote.recording.entry import Entry
 
 pytestmark = [
     pytest.mark.cuda,
@@ -53,6 +54,16 @@ def test_they_are_used():
     assert total.tolist() == [5.0] * 3 and product.tolist() == [6.0] * 3
     assert [copy.address for copy in graph.inputs] == [x.data_ptr(), y.data_ptr()]
     assert [copy.address for copy in graph.outputs] == [total.data_ptr(), product.data_ptr()]
+
+
+@pytest.mark.parametrize("count", [0, 1, nodes.MOST_INPUTS, nodes.MOST_INPUTS + 1, 12])
+def test_the_hot_path_answers(monkeypatch, count):
+    w = on(8)
+    g = warmed(lambda *xs: sum(xs, w) * 2, *[on(8) for _ in range(count)])
+    monkeypatch.setattr(Entry, "run", lambda *_: pytest.fail("the general path was taken"))
+    for n in range(5):
+        xs = [on(8, fill=n + k) for k in range(count)]
+        assert g(*xs).equal(sum(xs, w) * 2)
 
 
 def test_many_inputs_are_copied_in_one_operation():
@@ -269,7 +280,7 @@ def test_released_graphs_are_gone():
 
 def test_a_launch_before_all_of_the_guard_is_checked():
     """A guard that then fails leaves a result that nobody sees, in memory that is free again."""
-    m = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(100)]).cuda().requires_grad_(False)
+    m = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(60)]).cuda().requires_grad_(False)
     m.factor = 2.0
     g = rote.graph(lambda x: m(x) * m.factor)
     with torch.no_grad():
