@@ -20,6 +20,16 @@ def tensors_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tens
     return found
 
 
+def operand(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str) -> Any:
+    """The operand at a position or under a name; None if it is not given."""
+    return args[position] if position < len(args) else kwargs.get(name)
+
+
+def like(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A tensor that lies as another one does, on a device."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+
+
 def replaced(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     """Operands with every tensor changed, in nested lists, tuples and dicts too."""
     if isinstance(value, torch.Tensor):

@@ -30,7 +30,7 @@ from .dynamic import is_mask, largest, of_host_kernel, without_masks
 from .invented import LARGEST, Inventor, host_copy
 from .known import Known
 from .notes import Notes
-from .operands import plain, replaced, short, shown, tensors_in
+from .operands import like, operand, plain, replaced, short, shown, tensors_in
 from .places import Place, here
 from .raised import Raised
 from .standins import StandIns
@@ -40,8 +40,7 @@ from .synchronous import why_it_waits
 
 _aten = torch.ops.aten
 _COPIES = frozenset({_aten._to_copy.default, _aten.copy_.default})
-_SMALL = 1 << 16
-"""Elements up to which a host tensor is made for real."""
+_SMALL = 1 << 16  # elements up to which a host tensor is made for real
 
 
 class Trial(DispatchMode):
@@ -118,8 +117,8 @@ class Trial(DispatchMode):
             return func(*args, **kwargs)
         tensors = tensors_in(args, kwargs)
         if not all(isinstance(tensor, FakeTensor) for tensor in tensors):
-            operands: Any = self._adopted(args)
-            args, kwargs = operands, cast("dict[str, Any]", self._adopted(kwargs))
+            operands: Any = replaced(args, self._adopted)
+            args, kwargs = operands, cast("dict[str, Any]", replaced(kwargs, self._adopted))
             tensors = tensors_in(args, kwargs)
         target = kwargs.get("device")
         if any(self.on_device(tensor) for tensor in tensors) or _is_pretended(target):
@@ -139,8 +138,8 @@ class Trial(DispatchMode):
         """Whether a tensor lies on the pretended device."""
         return isinstance(tensor, FakeTensor) and cast("Any", tensor).fake_device.type == PRETENDED
 
-    def _adopted(self, value: Any) -> Any:
-        return replaced(value, lambda tensor: self.standins.adopt(tensor, self.made))
+    def _adopted(self, tensor: torch.Tensor) -> Any:
+        return self.standins.adopt(tensor, self.made)
 
     # ------------------------------------------------------------------ host
 
@@ -248,19 +247,17 @@ class Trial(DispatchMode):
 
     def _without_fake(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Nobody said what an operator returns: ask its host kernel, or guess."""
-        tensors = tensors_in(args, kwargs)
         found = of_host_kernel(func, args, kwargs)
         if func.namespace != "aten":
             guessed = "" if found is not None else "; its result is taken to be like its first operand"
             text = f"{facts.name} has no fake implementation: nobody can say what a capture does{guessed}"
-            self.notes.add(trial_rules.NO_FAKE, text, evidence=", ".join(shown(t) for t in tensors[:3]))
+            self.notes.add(
+                trial_rules.NO_FAKE, text, evidence=", ".join(shown(t) for t in tensors_in(args, kwargs)[:3])
+            )
         with self.fake:
             if found is not None:
-                return replaced(found, lambda made: self._like(made))
+                return replaced(found, lambda made: like(made, self.device))
             return largest(func, args, kwargs)
-
-    def _like(self, made: torch.Tensor) -> torch.Tensor:
-        return torch.empty_strided(made.shape, made.stride(), dtype=made.dtype, device=self.device)
 
     def _higher_order(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         text = f"{func} takes Python functions: what it runs is not looked into"
@@ -290,7 +287,7 @@ class Trial(DispatchMode):
     ) -> Any:
         """A copy between host and device; None for one that stays on the device."""
         source = args[1] if func is _aten.copy_.default else args[0]
-        blocking = not _operand(args, kwargs, 2, "non_blocking")
+        blocking = not operand(args, kwargs, 2, "non_blocking")
         if func is _aten.copy_.default:
             if not self.on_device(args[0]):
                 self._note_to_host(source, blocking)
@@ -368,7 +365,7 @@ class Trial(DispatchMode):
         if self.on_device(tensor) or not tensor.dim():
             return tensor
         with self.fake:
-            return self._like(tensor)
+            return like(tensor, self.device)
 
     def _masked(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         masks = [index for index in args[1] if is_mask(index)]
@@ -399,10 +396,6 @@ class Trial(DispatchMode):
             if name is not None and not self.building:
                 text = f"{short(facts.name)} changes {name} in place"
                 self.notes.add(rules.ARGUMENT_MUTATED, text, evidence=shown(tensor))
-
-
-def _operand(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str) -> Any:
-    return args[position] if position < len(args) else kwargs.get(name)
 
 
 def _is_pretended(device: Any) -> bool:

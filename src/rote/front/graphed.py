@@ -35,7 +35,6 @@ from ..recording.run import tracing
 from ..recording.subject import Subject
 from ..recording.umpire import Timed, Umpire
 from ..recording.variant import Variant
-from ..recording.verify import Verifier
 from ..signature.compat import foreign_modes
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call, bind, explain_key
@@ -81,7 +80,7 @@ class Graphed:
         self._counts = Counts()
         self._recorded = self._padded = 0
         self._warm = False
-        self._verifier, checks = _verifiers(options)
+        self._verifier, checks = options.verifiers()
         self._last: tuple[Ticket, Entry] | None = None
         self._account = account or Account(self._name, parse_size(options.budget, "budget"))
         self._backwards = BackwardLog(self._tally, self._strict, checks)
@@ -397,11 +396,3 @@ class Graphed:
         if entries and not sys.is_finalizing():
             for entry in entries.values():
                 entry.release()
-
-
-def _verifiers(options: Options) -> tuple[Verifier, Verifier] | tuple[None, None]:
-    """For calls, and for backward passes through them."""
-    if not options.verify:
-        return None, None
-    every, tolerance = options.verify, options.verify_tolerance
-    return Verifier(every, tolerance), Verifier(every, tolerance)

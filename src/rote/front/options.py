@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ..base.errors import OptionError
 from ..memory.sizes import parse_size
+from ..recording.verify import Verifier
 from .buckets import Axes, check_buckets
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -110,6 +111,13 @@ class Options:
         for name in ("strict", "chain", "keep", "enabled"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
+
+    def verifiers(self) -> tuple[Verifier, Verifier] | tuple[None, None]:
+        """For calls, and for backward passes through them; none where nothing is verified."""
+        if not self.verify:
+            return None, None
+        every, tolerance = self.verify, self.verify_tolerance
+        return Verifier(every, tolerance), Verifier(every, tolerance)
 
     @classmethod
     def make(cls, **wanted: Any) -> Options:

@@ -185,7 +185,7 @@ class Entry:
         if not done.finished:
             return self._go_on(variant, call, done, user_site(caller))
         assert done.node.template is not None
-        lease = self._lease(variant, caller) if self.limits.borrow else None
+        lease = variant.lease = Lease(self.name, user_mark(caller)) if self.limits.borrow else None
         value = result_of(done.node.template, inputs, call, lease, done.node.backward)
         for effect in done.node.effects:
             effect.hand_out(variant.copies_gradients)
@@ -199,10 +199,6 @@ class Entry:
         if variant.lease is not None:
             variant.lease.overwrite(self.calls, user_mark(caller))
             variant.lease = None
-
-    def _lease(self, variant: Variant, caller: FrameType) -> Lease:
-        variant.lease = Lease(self.name, user_mark(caller))
-        return variant.lease
 
     def _stop_sharing_gradients(self, variant: Variant, call: Call, site: Site) -> Result:
         """Somebody holds an earlier gradient: leave them that memory, and copy from now on."""
