@@ -16,6 +16,7 @@ import numpy
 import torch
 
 from ..base.location import Site
+from .compat import plain_functions
 from .marks import Content, TensorMark, mark, pointer_of
 from .slots import Difference, now_in, read, same, show, show_tensor
 from .state import ATTRIBUTE, ITEM, LENGTH, MEMBERS, ORDER, Entry, Snapshot
@@ -24,8 +25,11 @@ _data_ptr = torch.Tensor.data_ptr
 
 _Looker = Callable[[torch.Tensor], Any]
 _dtype: _Looker = torch.Tensor.dtype.__get__  # pyright: ignore[reportAttributeAccessIssue]
-_LOOKS: tuple[_Looker, ...] = (torch.Tensor.stride, torch.Tensor.size, _dtype)
-"""How a tensor looks at its memory: all that ``.data = ...`` may change, besides the address."""
+_device: _Looker = torch.Tensor.device.__get__  # pyright: ignore[reportAttributeAccessIssue]
+_LOOKS: tuple[_Looker, ...] = (
+    torch.Tensor.stride, torch.Tensor.size, _dtype, _device, torch.Tensor.is_conj, torch.Tensor.is_neg, type,
+)  # fmt: skip
+"""How a tensor looks at its memory: all that ``.data = ...`` and the like may change, besides the address."""
 
 
 class Guard:
@@ -192,17 +196,19 @@ class Guard:
             return False
         tensors: list[Any] = [reference() for reference in self.references]
         try:
-            if list(map(_data_ptr, tensors)) != self.addresses:
-                return False
+            with plain_functions():  # to look at a tensor of the user's class is not to use it
+                if list(map(_data_ptr, tensors)) != self.addresses:
+                    return False
+                return self._flags is None or [tensor.requires_grad for tensor in tensors] == self._flags
         except TypeError:  # one is dead
             return False
-        return self._flags is None or [tensor.requires_grad for tensor in tensors] == self._flags
 
     def _shapes_hold(self) -> bool:
         """Whether the tensors look at their memory as before (``.data`` may have been rebound in place)."""
         tensors: list[Any] = [reference() for reference in self.references]
         try:
-            return [list(map(look, tensors)) for look in _LOOKS] == self._looks
+            with plain_functions():
+                return [list(map(look, tensors)) for look in _LOOKS] == self._looks
         except TypeError:
             return False
 
@@ -232,6 +238,10 @@ class Guard:
 
     def explain(self) -> list[Difference]:
         """Every slot that differs from the recording, moved tensors first."""
+        with plain_functions():
+            return self._explain()
+
+    def _explain(self) -> list[Difference]:
         found: list[Difference] = []
         for entry, name, reference, address, requires_grad, site in self._read:
             tensor = reference()
@@ -276,5 +286,9 @@ def _looks_of(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 def _layout(looked: tuple[Any, ...]) -> str:
     """A short text for how a tensor looks at its memory."""
-    stride, size, dtype = looked
-    return f"{str(dtype).removeprefix('torch.')}{list(size)} strides {list(stride)}"
+    stride, size, dtype, device, conjugate, negative, kind = looked
+    text = f"{str(dtype).removeprefix('torch.')}{list(size)} strides {list(stride)}"
+    marks = [name for name, on in (("conjugate", conjugate), ("negative", negative)) if on]
+    marks += [f"on {device}"] if 0 in size else []  # without memory, the address says nothing of it
+    marks += [f"a {kind.__name__}"] if kind not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) else []
+    return ", ".join([text, *marks])
