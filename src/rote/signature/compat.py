@@ -96,6 +96,22 @@ def metadata_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | Non
     return _tensor_guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
 
 
+_dispatch_keys: Any = getattr(torch._C, "_dispatch_keys", None)
+
+
+def raw_keys(tensor: torch.Tensor) -> int | None:
+    """The dispatch keys of a tensor as the number by which they are kept; None where they cannot be read so.
+
+    Seen in torch 2.11 and 2.13.
+    """
+    keys: Any = _dispatch_keys(tensor) if _dispatch_keys is not None else None
+    return keys.raw_repr() if hasattr(keys, "raw_repr") else None
+
+
+negative_view: Any = getattr(torch, "_neg_view", None)
+"""A tensor on the same memory that is read with the other sign. Seen in torch 2.11 and 2.13."""
+
+
 @cache
 def dict_version() -> Callable[[dict[Any, Any]], int] | None:
     """A function that numbers the states of a dict: a dict with the same number has not changed; or None.
