@@ -38,6 +38,16 @@ class Slotted:
         self.value = value
 
 
+class Maker(dict):
+    def __getitem__(self, key):
+        return [super().__getitem__(key)]
+
+
+class Halves(list):
+    def __iter__(self):
+        return iter([object()])
+
+
 def make_world():
     """A callable with state of every kind, and that state."""
 
@@ -54,6 +64,8 @@ def make_world():
             self.kinds, self.ordered = {1, 2}, collections.OrderedDict(x=1, y=2)
             self.slotted, self.plain = Slotted(5), types.SimpleNamespace(deep={"k": 0})
             self.inner = nn.Linear(3, 3)
+            self.tables = collections.defaultdict(list, a=1, b=torch.ones(2))
+            self.maker, self.halves = Maker(a=1, b=torch.ones(2)), Halves([1, 2])
 
         def forward(self, x):
             return x * self.scale
@@ -119,6 +131,18 @@ CHANGES = {
     "dict item back": lambda w: w.layer.sizes.update(a=1),
     "True for 1": lambda w: w.layer.sizes.update(a=True),
     "dict order": lambda w: w.layer.sizes.update(a=w.layer.sizes.pop("a")),
+    "table": lambda w: w.layer.tables.update(a=2),
+    "table back": lambda w: w.layer.tables.update(a=1),
+    "table of others": lambda w: w.layer.tables.update(z=w.layer.tables.pop("a", 1)),
+    "tensor in a table": lambda w: w.layer.tables.update(b=torch.ones(2)),
+    "maker": lambda w: w.layer.maker.update(a=2),
+    "maker back": lambda w: w.layer.maker.update(a=1),
+    "maker of others": lambda w: w.layer.maker.update(z=w.layer.maker.pop("a", 1)),
+    "tensor in a maker": lambda w: w.layer.maker.update(b=torch.ones(2)),
+    "halves": lambda w: w.layer.halves.append(3),
+    "halves back": lambda w: w.layer.halves.pop() if len(w.layer.halves) > 2 else None,
+    "half": lambda w: w.layer.halves.__setitem__(0, 3),
+    "half back": lambda w: w.layer.halves.__setitem__(0, 1),
     "nested list": lambda w: w.layer.sizes["b"].append(3),
     "set": lambda w: w.layer.kinds.add(3),
     "set back": lambda w: w.layer.kinds.discard(3),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from types import CodeType
 from typing import Any, NamedTuple, cast
@@ -19,6 +18,9 @@ from ..signature.marks import TensorMark, mark
 from ..signature.slots import Difference, differences, same, show
 from ..signature.state import ATTRIBUTE, ITEM, LENGTH, Entry, Snapshot
 from .iterators import Advanced, line_that_advances
+from ..signature.marks import TensorMark
+from ..signature.slots import Difference, differences, show
+from ..signature.state import LENGTH, Entry, Snapshot
 from .notes import Notes
 from .operands import short
 from .places import Place
@@ -63,6 +65,9 @@ def state(notes: Notes, before: Snapshot, after: Snapshot, codes: Iterable[CodeT
     names = {after.name_of(entry) for entry in tensors} | _made_when_read(after)
     made_anew = _made_anew(before, after)
     changed = {difference.name for difference in found}
+        text = f"a tensor of the call is stored in {name}; a replay stores nothing, and overwrites its memory"
+        notes.add(rule, text, evidence=name, place=_place(site, line))
+    names = {after.name_of(entry) for entry in tensors}
     for difference in found:
         if difference.name in names or "a tensor at" in difference.now:
             continue

@@ -18,6 +18,7 @@ import torch
 from ..base.location import Site
 from .compat import plain_functions
 from .marks import Content, TensorMark, mark, pointer_of
+from .members import is_direct
 from .slots import Difference, now_in, read, same, show, show_tensor
 from .state import ATTRIBUTE, ITEM, LENGTH, MEMBERS, ORDER, Entry, Snapshot
 
@@ -104,7 +105,9 @@ class Guard:
     def _sort(self, entry: Entry) -> None:
         if self._is_reread(entry):
             entry = entry._replace(value=read(entry))
-        if entry.kind in (LENGTH, MEMBERS):
+        if entry.kind in (ITEM, LENGTH, ORDER) and not is_direct(type(entry.container)):
+            self.slow.append(entry)
+        elif entry.kind in (LENGTH, MEMBERS):
             self.lengths.append(entry)
         elif entry.kind == ORDER:
             self.orders.append(entry)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import gc
 import types
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from operator import call, getitem, is_
 from typing import Any
 
@@ -33,12 +33,18 @@ from .guards import Guard
 from .layout import find_layout, find_lengths
 from .marks import Content, TensorMark
 from .slots import now_in, read, same
-from .state import ATTRIBUTE, BULK, CELL, Entry
+from .state import ATTRIBUTE, BULK, CELL, ITEM, LENGTH, ORDER, Entry
 from .words import Lengths, Words, is_readable
 
 _data_ptr = torch.Tensor.data_ptr
 _EMPTY_TESTED = (dict, OrderedDict, list, set)
 """Types whose truth value is whether they have a member."""
+
+_NUMBERED = (dict, defaultdict)
+"""Types of which a version says everything; of an ordered one it does not say the order."""
+
+_OF_ALL = (BULK, LENGTH, ORDER)
+"""Kinds of slots that are about all members of a container, and nothing in them."""
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
@@ -117,12 +123,13 @@ class QuickGuard:
                 (read if kind in readable else self._empties).append(entry.container)
                 covered.add(id(entry.container))
         self._lengths = Lengths(read, readable)  # the plain guard keeps them alive
-        for entry in (*guard.items, *guard.slots, *guard.lengths) if self._version_of is not None else ():
+        slots = (*guard.items, *guard.slots, *guard.lengths, *guard.slow)
+        for entry in slots if self._version_of is not None else ():
             container = entry.container
             if id(container) in covered:
                 continue
             mapping = _namespace(container) if type(container) is types.MappingProxyType else container
-            if type(mapping) is dict and mapping and id(mapping) not in self._busy:
+            if type(mapping) in _NUMBERED and mapping and id(mapping) not in self._busy:
                 self._dicts.append(mapping)
                 covered.add(id(container))
         return covered
@@ -130,7 +137,7 @@ class QuickGuard:
     def _sort_slow(self, entry: Entry, covered: set[int]) -> None:
         value = entry.value
         plain = not isinstance(value, (Content, TensorMark)) and read(entry) is value
-        if entry.kind == BULK and id(entry.container) in covered:
+        if id(entry.container) in covered and (entry.kind in _OF_ALL or (entry.kind == ITEM and plain)):
             return
         if entry.kind == CELL and isinstance(value, TensorMark) and self._is_watched(value):
             self._tensor_cells.append(entry.container)
