@@ -199,7 +199,7 @@ class Backward:
         # On the token, so that autograd lets go of the arguments when it frees the graph.
         token.repeatable = Repeatable.of(owner.function, call) if owner is not None else None
         with torch.enable_grad():
-            made = Recorded.apply(claim, token, values, *sources, *self._parameters)
+            made = _apply(claim, token, values, *sources, *self._parameters)
         for positions, tensor in zip(self._tracked, made, strict=True):
             for position in positions:
                 copies[position] = tensor
@@ -231,7 +231,9 @@ class Backward:
         self._check(claim)
         if torch.is_grad_enabled():
             return self._differentiable(again, gradients, needed)
-        bits = sum(1 << number for number, wanted in enumerate(needed) if wanted)
+        bits = (1 << len(needed)) - 1
+        if not all(needed):
+            bits = sum(1 << number for number, wanted in enumerate(needed) if wanted)
         result = self._walked(bits, gradients)
         self._log.add(result)
         if result.value is PLAINLY:
@@ -376,3 +378,10 @@ class Recorded(torch.autograd.Function):
         token = ctx.saved_tensors[0] if claim.keeps else ctx.token
         found = claim.backward.gradients(claim, token.repeatable, gradients, ctx.needs_input_grad[3:])
         return (None, None, None, *found)
+
+
+_apply: Any = super(torch.autograd.Function, Recorded).apply
+"""Without the loop by which ``Function.apply`` looks for tensors that a ``functorch`` transform left behind.
+
+Arguments of that kind are no arguments of a replay, and a replay is inside of no transform.
+"""

@@ -41,7 +41,7 @@ def member(container: Any, key: Any) -> Any:
         KeyError: There is no such key.
         IndexError: There is no such position.
     """
-    if not isinstance(container, dict):
+    if type(container) in (dict, list) or not isinstance(container, dict):
         return _builtin(type(container)).__getitem__(container, key)
     found = dict.get(container, key, _GONE)  # does not make what is missing
     if found is _GONE:
@@ -51,7 +51,7 @@ def member(container: Any, key: Any) -> Any:
 
 def items(container: Any) -> tuple[tuple[Any, Any], ...]:
     """The members of a mapping with their keys, in order."""
-    return tuple([(key, member(container, key)) for key in keys(container)])
+    return tuple(_builtin(type(container)).items(container))
 
 
 def put(container: Any, key: Any, value: Any) -> None:
@@ -61,4 +61,6 @@ def put(container: Any, key: Any, value: Any) -> None:
 
 def _builtin(kind: type) -> Any:
     """The builtin class that a class of containers derives from, or itself."""
+    if kind in _BUILTIN:
+        return kind
     return next((base for base in _BUILTIN if issubclass(kind, base)), kind)

@@ -1,9 +1,10 @@
 """Whether any of a thousand tensors has become another one, in three questions.
 
 What a guard has to know of a tensor can change without a trace: ``.data = ...`` leaves every dict, every
-identity and every version counter as it was. So each tensor has to be looked at, at every call. From Python
-that takes a dereferenced weak reference, a pointer, and a comparison in C++: about 0.1 to 0.2 us, which for a
-thousand tensors is a hundred launches. No call of PyTorch that takes many tensors does it in less than half.
+identity and every version counter as it was. So each tensor has to be looked at, at every call. Asked by name
+on the host of an H200, a dereferenced weak reference takes 15 ns, an address 63, a comparison of the rest in
+C++ 67: 150 us for a thousand tensors. Calls that take many of them do not help: the one by which PyTorch's own
+graphs compare addresses takes 64 ns for each.
 
 But a tensor is a handful of words in memory: an object that points to an implementation, that to a storage,
 that to the data; between them sizes, strides, type and flags. numpy gathers words from anywhere at one
@@ -11,13 +12,12 @@ nanosecond each, and a comparison of the bytes says whether anything is new. So 
 they lie, in the order in which each says that the next ones are still there: the object (alive, or the weak
 reference of the guard would have told), its implementation, then storage and autograd's flags.
 
-Nothing about where the words lie is taken for granted (:mod:`.layout`): it is found by samples, and of every
-tensor the words have to say what its public attributes say, or it is looked at from Python. A word that
-differs is never the last word either: then the plain guard decides. So what is read wrongly costs time.
+Nothing about where the words lie is taken for granted (:mod:`.layout`): it is found by samples, every kind of
+change has to show, and of each tensor the words have to say what its public attributes say; otherwise it is
+asked by name. And where a word differs, the plain guard decides.
 
 What does not work: the versions of tensors (``.data`` and ``requires_grad_`` leave them), weak references to
-storages (whoever swaps weights keeps the other ones), ``TensorGuards`` on a thousand tensors (it puts each
-into a hash table, to see whether one comes twice). Without the lock of the interpreter none of this is safe.
+storages (whoever swaps weights keeps the other ones). Without the lock of the interpreter none of it is safe.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ import torch
 from .compat import raw_keys
 
 BYTES = 8
-WINDOW = 22
-"""Words of an implementation, and of autograd's part of it, among which is looked. Neither has fewer."""
+WINDOW = 23
+"""Words of an implementation, and of what autograd keeps of it, among which is looked: both are given so many."""
 
 
 class _Everything:
