@@ -380,7 +380,7 @@ class Recorded(torch.autograd.Function):
         return (None, None, None, *found)
 
 
-_apply: Any = super(torch.autograd.Function, Recorded).apply
+_apply: Any = super(torch.autograd.Function, Recorded).apply  # pyright: ignore[reportAttributeAccessIssue]
 """Without the loop by which ``Function.apply`` looks for tensors that a ``functorch`` transform left behind.
 
 Arguments of that kind are no arguments of a replay, and a replay is inside of no transform.

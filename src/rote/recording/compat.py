@@ -54,7 +54,7 @@ _foreach_copy: Any = getattr(torch, "_foreach_copy_", None)
 """Seen in torch 2.11 and 2.13."""
 
 
-_unflatten: Any = getattr(torch._C._nn, "unflatten_dense_tensors", None)
+_unflatten: Any = getattr(getattr(torch._C, "_nn", None), "unflatten_dense_tensors", None)
 """Seen in torch 2.11 and 2.13."""
 
 

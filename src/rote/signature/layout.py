@@ -17,7 +17,7 @@ import numpy
 import torch
 
 from .compat import negative_view, raw_keys
-from .words import BYTES, Layout, Words, is_readable, read
+from .words import BYTES, Layout, Owners, Words, is_readable, read
 
 
 @cache
@@ -28,6 +28,16 @@ def find_layout() -> Layout | None:
     with torch.inference_mode(False), torch.enable_grad():
         layout = _search()
         return layout if layout is not None and shows_changes(layout) else None
+
+
+@cache
+def find_owners() -> Owners | None:
+    """Find where the words lie that say who holds a tensor and its gradient; None where not all are found."""
+    layout = find_layout()
+    if layout is None:
+        return None
+    with torch.inference_mode(False), torch.enable_grad():
+        return _search_owners(layout)
 
 
 @cache
@@ -139,6 +149,33 @@ def _search() -> Layout | None:
     return Layout(
         body, storage, autograd[0], dimensions, sizes, strides, offset, tuple(kinds), memory, tuple(flags)
     )
+
+
+def _search_owners(layout: Layout) -> Owners | None:
+    """The places that change with what they count, and with nothing else."""
+    tensor, other = _sample(2).requires_grad_(), _sample(2)
+    autograd, size = read(tensor._cdata)[layout.autograd], type(tensor).__basicsize__ // BYTES
+    gradient = _changed(tensor, lambda tensor: setattr(tensor, "grad", other), autograd)
+    if len(gradient) != 1 or read(autograd)[gradient[0]] != other._cdata:
+        return None
+    hooks: list[int] = []
+    for hook in (torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook):
+        before = read(id(tensor), size)
+        hook(tensor, print)
+        after = read(id(tensor), size)
+        found = [place for place in range(1, size) if before[place] == 0 != after[place]]
+        if len(found) != 1:
+            return None
+        hooks += found
+    bodies, storages = read(other._cdata), read(other.untyped_storage()._cdata, 3)
+    holder, alias = _sample(2).requires_grad_(), other.detach()
+    holder.grad = other
+    body = [place for place, was in enumerate(bodies) if read(other._cdata)[place] == was + 1]
+    words = read(other.untyped_storage()._cdata, 3)
+    storage = [place for place, was in enumerate(storages) if words[place] == was + 1]
+    if len(body) != 1 or len(storage) != 1 or alias is other:
+        return None
+    return Owners(gradient[0], tuple(hooks), body[0], storage[0])
 
 
 def _sample(dimensions: int) -> torch.Tensor:

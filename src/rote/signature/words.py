@@ -3,8 +3,8 @@
 What a guard has to know of a tensor can change without a trace: ``.data = ...`` leaves every dict, every
 identity and every version counter as it was. So each tensor has to be looked at, at every call. Asked by name
 on the host of an H200, a dereferenced weak reference takes 15 ns, an address 63, a comparison of the rest in
-C++ 67: 150 us for a thousand tensors. Calls that take many of them do not help: the one by which PyTorch's own
-graphs compare addresses takes 64 ns for each.
+C++ 67: 150 us for a thousand tensors. Calls that take many of them do not help: the one by which PyTorch
+compares the addresses of its own graphs takes 64 ns for each.
 
 But a tensor is a handful of words in memory: an object that points to an implementation, that to a storage,
 that to the data; between them sizes, strides, type and flags. numpy gathers words from anywhere at one
@@ -22,6 +22,7 @@ storages (whoever swaps weights keeps the other ones). Without the lock of the i
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -32,7 +33,7 @@ from .compat import raw_keys
 
 BYTES = 8
 WINDOW = 23
-"""Words of an implementation, and of what autograd keeps of it, among which is looked: both are given so many."""
+"""Words of an implementation, and of what autograd keeps of it, among which is looked: both have so many."""
 
 
 class _Everything:
@@ -107,6 +108,22 @@ class Layout(NamedTuple):
         return range(self.memory, self.memory + 3)
 
 
+class Owners(NamedTuple):
+    """Where the words lie that say who holds a tensor and its gradient.
+
+    Attributes:
+        gradient: In what autograd keeps of a tensor, the address of the gradient's implementation.
+        hooks: In the object, the addresses of tables of hooks; zero while there never were any.
+        body: In the implementation, the number of references to it.
+        storage: In the storage, the number of references to it.
+    """
+
+    gradient: int
+    hooks: tuple[int, ...]
+    body: int
+    storage: int
+
+
 def is_readable(layout: Layout, tensor: torch.Tensor) -> bool:
     """Whether the words of a tensor say what its attributes say."""
     dimensions = tensor.dim()
@@ -127,8 +144,28 @@ def is_readable(layout: Layout, tensor: torch.Tensor) -> bool:
     )
 
 
-class Words:
-    """What some tensors are at this moment.
+class Noted:
+    """Words of memory as they are at this moment.
+
+    Args:
+        stages: Indices of the words. What the first stage reads has to be there; if its words are what they
+            were, so is what the next one reads.
+    """
+
+    def __init__(self, *stages: list[int]) -> None:
+        arrays = [numpy.array(indices, dtype=numpy.intp) for indices in stages]
+        self._stages = [(indices, gather(indices)) for indices in arrays]
+
+    def same(self) -> bool:
+        """Whether they are what they were."""
+        for indices, words in self._stages:  # noqa: SIM110
+            if gather(indices) != words:
+                return False
+        return True
+
+
+class Words(Noted):
+    """What some tensors are at this moment. They have to be alive whenever that is asked.
 
     Args:
         layout: Where to look.
@@ -145,16 +182,22 @@ class Words:
             ends += places(tensor.untyped_storage()._cdata, layout.of_memory())
             autograd = read(tensor._cdata)[layout.autograd]
             ends += places(autograd, layout.flags) if autograd else []
-        stages = [numpy.array(indices, dtype=numpy.intp) for indices in (objects, bodies, ends)]
-        self._stages = [(indices, gather(indices)) for indices in stages]
+        super().__init__(objects, bodies, ends)
 
-    def same(self) -> bool:
-        """Whether the tensors are all what they were. They have to be alive."""
-        # One stage after the other: where one differs, what the next one reads may not be there any more.
-        for indices, words in self._stages:  # noqa: SIM110
-            if gather(indices) != words:
-                return False
-        return True
+
+class Alive:
+    """Whether some tensors are all still there, without keeping them."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+        self.all = True
+        itself = weakref.ref(self)
+
+        def died(_: object) -> None:
+            alive = itself()
+            if alive is not None:
+                alive.all = False
+
+        self._references = [weakref.ref(tensor, died) for tensor in tensors]
 
 
 class Lengths:
