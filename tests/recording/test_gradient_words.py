@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import rote
+from rote.recording import gradient_words
 from rote.recording import variant as variants
-from rote.recording.gradient_words import GradientWords
 from rote.signature.layout import find_owners
 
 WARM = rote.Options().warmup + 1
@@ -118,8 +118,8 @@ def test_slots_that_are_always_touched_are_not_noted_for_ever(device, monkeypatc
 
 
 def test_without_the_words_all_slots_are_asked(device, monkeypatch):
-    monkeypatch.setattr("rote.recording.gradient_words.find_owners", lambda: None)
-    monkeypatch.setattr(GradientWords, "__init__", lambda *given: pytest.fail("words were noted"))
+    monkeypatch.setattr(gradient_words, "find_owners", lambda: None)
+    monkeypatch.setattr(gradient_words, "Noted", lambda *given: pytest.fail("words were noted"))
     (model, step), (twin, plain) = make(device), make(device)
     g = rote.graph(step)
     for _ in range(WARM + 4):

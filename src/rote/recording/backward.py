@@ -37,6 +37,8 @@ from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
 from ..signature.compat import foreign_modes
 from ..signature.key import Call, bind
+from ..signature.layout import watch
+from ..signature.words import Watched
 from .again import Repeatable
 from .autograd import GradientWalk
 from .log import BackwardLog
@@ -179,6 +181,8 @@ class Backward:
         self._keeps = keeps
         self._walkers: dict[Any, Walker] = {}
         self._released = False
+        self._looked = False
+        self._watched: Watched | None = None
 
     # ------------------------------------------------------------------ forward
 
@@ -193,7 +197,7 @@ class Backward:
         values = [copies[positions[0]] for positions in self._tracked]
         sources = [leaves[index] for index in self._arguments]
         given = [_note(leaves[index]) for index in self._saved.arguments]
-        claim = Claim(self, [read.alias._version for read in self._saved.reads], given, self._keeps)
+        claim = Claim(self, self._versions(), given, self._keeps)
         token: Any = self._occupancy.take() if self._keeps else torch.empty(0, device="cpu")
         owner = self._owner() if self._repeats else None
         # On the token, so that autograd lets go of the arguments when it frees the graph.
@@ -277,6 +281,18 @@ class Backward:
             given = reference()
             if given is not None and given._version != version:
                 raise _modified(given, version)
+        if self._versions() == claim.versions and self._watched is not None and self._watched.same():
+            return
+        self._check_reads(claim)
+        if not self._looked:  # once: where that fails, it would fail again
+            self._looked = True
+            tensors = [tensor for read in self._saved.reads if (tensor := read.tensor()) is not None]
+            self._watched = watch(tensors) if len(tensors) == len(self._saved.reads) else None
+
+    def _versions(self) -> list[int]:
+        return [read.alias._version for read in self._saved.reads]
+
+    def _check_reads(self, claim: Claim) -> None:
         for read, version in zip(self._saved.reads, claim.versions, strict=True):
             tensor, alias = read.tensor(), read.alias
             if alias._version != version:

@@ -15,31 +15,14 @@ from typing import Any
 import torch
 
 from ..signature.layout import find_layout, find_owners
-from ..signature.words import Alive, Layout, Noted, Owners, is_readable, places, read
+from ..signature.words import Layout, Noted, Owners, Watched, is_readable, places, read
 from .gradients import GradientEffect
 
 Slots = Sequence[tuple[weakref.ref[torch.Tensor], Any]]
 """Parameters, weakly, each with the state its slot has to be in."""
 
 
-class GradientWords:
-    """The slots of some parameters at this moment.
-
-    Args:
-        noted: Their words, and those of the gradients that were shown.
-        alive: Whether the parameters are.
-    """
-
-    def __init__(self, noted: Noted, alive: Alive) -> None:
-        self._noted = noted
-        self._alive = alive
-
-    def same(self) -> bool:
-        """Whether nothing was done to them."""
-        return self._alive.all and self._noted.same()
-
-
-def note_gradients(slots: Slots, effects: list[GradientEffect]) -> GradientWords | None:
+def note_gradients(slots: Slots, effects: list[GradientEffect]) -> Watched | None:
     """Note the slots after a replay; None where that cannot be, or somebody else holds a gradient by now."""
     layout, owners = find_layout(), find_owners()
     if layout is None or owners is None or not all([effect.stands() for effect in effects]):
@@ -50,11 +33,12 @@ def note_gradients(slots: Slots, effects: list[GradientEffect]) -> GradientWords
         return None
     # No name may hold a gradient while the words are read: it would count as one that holds it.
     stages = _stages(layout, owners, list(references.values()), effects)
-    return GradientWords(Noted(*stages), _alive(references.values())) if stages is not None else None
-
-
-def _alive(references: Any) -> Alive:
-    return Alive([tensor for reference in references if (tensor := reference()) is not None])
+    if stages is None:
+        return None
+    noted = Noted(*stages)
+    return Watched(
+        noted, [tensor for reference in references.values() if (tensor := reference()) is not None]
+    )
 
 
 def _stages(

@@ -16,11 +16,12 @@ from ..signature.guards import Guard
 from ..signature.key import TENSOR, Call
 from ..signature.slots import Difference
 from ..signature.state import Snapshot
+from ..signature.words import Watched
 from .accumulators import StandIns
 from .backward import Backward, Occupancy
 from .borrow import Lease
 from .contest import FIRST, Contest
-from .gradient_words import GradientWords, note_gradients
+from .gradient_words import note_gradients
 from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
 from .outputs import INPUT_VIEW, PASSED
@@ -77,7 +78,7 @@ class Variant:
         self.sites: dict[tuple[str, int], Site] = {}
         self.facts: tuple[InputFacts, ...] = ()
         self.hot: HotPath | None = None
-        self._gradient_words: GradientWords | None = None
+        self._gradient_words: Watched | None = None
         self._notes = 0
         self._versioned: tuple[int, list[weakref.ref[torch.Tensor]]] = 0, []
         self._shared: dict[int, weakref.ref[torch.Tensor]] = {}

@@ -17,7 +17,7 @@ import numpy
 import torch
 
 from .compat import negative_view, raw_keys
-from .words import BYTES, Layout, Owners, Words, is_readable, read
+from .words import BYTES, Layout, Owners, Watched, Words, is_readable, read
 
 
 @cache
@@ -28,6 +28,14 @@ def find_layout() -> Layout | None:
     with torch.inference_mode(False), torch.enable_grad():
         layout = _search()
         return layout if layout is not None and shows_changes(layout) else None
+
+
+def watch(tensors: list[torch.Tensor]) -> Watched | None:
+    """Note what tensors are, without keeping them alive; None where that cannot be read."""
+    layout = find_layout()
+    if layout is None or not all([is_readable(layout, tensor) for tensor in tensors]):
+        return None
+    return Watched(Words(layout, tensors), tensors)
 
 
 @cache

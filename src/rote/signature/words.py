@@ -185,19 +185,29 @@ class Words(Noted):
         super().__init__(objects, bodies, ends)
 
 
-class Alive:
-    """Whether some tensors are all still there, without keeping them."""
+class Watched:
+    """Words of some tensors, which are not kept alive.
 
-    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
-        self.all = True
+    Args:
+        noted: The words.
+        tensors: Those that have to be alive when they are read.
+    """
+
+    def __init__(self, noted: Noted, tensors: Iterable[torch.Tensor]) -> None:
+        self._noted = noted
+        self._alive = True
         itself = weakref.ref(self)
 
         def died(_: object) -> None:
-            alive = itself()
-            if alive is not None:
-                alive.all = False
+            watched = itself()
+            if watched is not None:
+                watched._alive = False
 
         self._references = [weakref.ref(tensor, died) for tensor in tensors]
+
+    def same(self) -> bool:
+        """Whether all are there, and the words are what they were."""
+        return self._alive and self._noted.same()
 
 
 class Lengths:
