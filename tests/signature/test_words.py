@@ -11,9 +11,11 @@ import pytest
 import torch
 from torch import nn
 
+from rote.signature import compat
 from rote.signature import layout as layouts
-from rote.signature.layout import CHANGES, find_layout, find_lengths, shows_changes
-from rote.signature.words import WINDOW, Layout, Lengths, Words, is_readable
+from rote.signature.compat import sizes_of_objects
+from rote.signature.layout import CHANGES, find_layout, find_lengths, find_owners, shows_changes
+from rote.signature.words import Layout, Lengths, Words, is_readable
 
 
 @pytest.fixture
@@ -136,11 +138,11 @@ def test_no_tensor_is_kept_alive(device, layout):
     assert gone() is None and storage() is None and seen
 
 
-@pytest.mark.parametrize("field", Layout._fields)
+@pytest.mark.parametrize("field", Layout._fields[1:])
 @pytest.mark.parametrize("step", [-1, 1])
 def test_a_wrong_layout_is_refused(layout, field, step):
     right = getattr(layout, field)
-    shift = lambda place: min(place + step, WINDOW - 1)  # noqa: E731
+    shift = lambda place: min(place + step, layout.size - 1)  # noqa: E731
     wrong = tuple(map(shift, right)) if isinstance(right, tuple) else shift(right)
     changed = layout._replace(**{field: wrong})
     assert not shows_changes(changed)
@@ -165,20 +167,47 @@ def test_the_search_is_the_same_in_any_mode(device, layout):
         assert find_layout() == layout
 
 
-def test_without_the_interpreters_lock_nothing_is_read(monkeypatch):
-    find_layout.cache_clear()
-    monkeypatch.setattr(layouts.sys, "_is_gil_enabled", lambda: False, raising=False)
-    assert find_layout() is None
-    monkeypatch.undo()
-    find_layout.cache_clear()
+@pytest.fixture
+def fresh():
+    for find in (find_layout, find_lengths, find_owners):
+        find.cache_clear()
+    yield
+    for find in (find_layout, find_lengths, find_owners):
+        find.cache_clear()
 
 
-def test_a_pytorch_that_tells_no_keys_is_not_read(monkeypatch):
-    find_layout.cache_clear()
+def nothing_is_read():
+    return find_layout() is None and find_lengths() == {} and find_owners() is None
+
+
+def test_without_the_interpreters_lock_nothing_is_read(fresh, monkeypatch):
+    monkeypatch.setattr(compat.sys, "_is_gil_enabled", lambda: False, raising=False)
+    assert nothing_is_read()
+
+
+@pytest.mark.parametrize("version", ["2.10.1", "2.12.0+cu130", "2.14.0a0+git123", "3.0"])
+def test_other_versions_of_pytorch_are_not_read(fresh, monkeypatch, version):
+    monkeypatch.setattr(torch, "__version__", version)
+    assert nothing_is_read()
+
+
+def test_reading_can_be_switched_off(fresh, monkeypatch):
+    monkeypatch.setenv("ROTE_READ_WORDS", "0")
+    assert nothing_is_read()
+
+
+def test_a_pytorch_that_tells_no_keys_is_not_read(fresh, monkeypatch):
     monkeypatch.setattr(layouts, "raw_keys", lambda tensor: None)
+    assert find_layout() is None and find_owners() is None
+
+
+@pytest.mark.parametrize("fewer", ["body", "autograd", "storage"])
+def test_objects_that_are_smaller_than_thought(fresh, monkeypatch, fewer):
+    sizes = sizes_of_objects()
+    assert sizes is not None
+    small = sizes._replace(**{fewer: {"body": sizes.body - 1, "autograd": 6, "storage": 2}[fewer]})
+    monkeypatch.setattr(layouts, "sizes_of_objects", lambda: small)
     assert find_layout() is None
-    monkeypatch.undo()
-    find_layout.cache_clear()
 
 
 @pytest.mark.parametrize("kind", [dict, collections.OrderedDict, list])

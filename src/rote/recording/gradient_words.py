@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..signature.layout import find_layout, find_owners
-from ..signature.words import Layout, Noted, Owners, Watched, is_readable, places, read
+from ..signature.words import BYTES, Layout, Noted, Owners, Watched, is_readable, places, read, word
 from .gradients import GradientEffect
 
 Slots = Sequence[tuple[weakref.ref[torch.Tensor], Any]]
@@ -55,7 +55,7 @@ def _stages(
             return None
         objects += places(id(parameter), [layout.body, *owners.hooks])
         bodies += places(parameter._cdata, [layout.autograd])
-        autograd = read(parameter._cdata)[layout.autograd]
+        autograd = word(parameter._cdata, layout.autograd)
         ends += places(autograd, [owners.gradient]) if autograd else []
     for effect in effects:
         if effect.shown is not None and effect.storage is not None:
@@ -66,17 +66,17 @@ def _stages(
             body = [owners.body, *layout.of_body(shown.dim())]
             lasts += places(shown._cdata, body)
             ends += places(effect.storage._cdata, [owners.storage])
-            autograd = read(shown._cdata)[layout.autograd]
+            autograd = word(shown._cdata, layout.autograd)
             flags += places(autograd, layout.flags) if autograd else []
     return objects, bodies, ends, lasts, flags
 
 
 def _is_clean(layout: Layout, owners: Owners, parameter: torch.Tensor) -> bool:
     """Whether a parameter never had hooks, and the words say of its gradient what it says."""
-    head = read(id(parameter), type(parameter).__basicsize__ // 8)
+    head = read(id(parameter), type(parameter).__basicsize__ // BYTES)
     if head[layout.body] != parameter._cdata or any(head[place] for place in owners.hooks):
         return False
-    autograd = read(parameter._cdata)[layout.autograd]
+    autograd = word(parameter._cdata, layout.autograd)
     gradient = parameter.grad
-    found = read(autograd)[owners.gradient] if autograd else 0
+    found = word(autograd, owners.gradient) if autograd else 0
     return found == (gradient._cdata if gradient is not None else 0)

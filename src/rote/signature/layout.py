@@ -7,7 +7,6 @@ kind of change to a tensor (:data:`CHANGES`) has to show in the places found. Ot
 
 from __future__ import annotations
 
-import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cache
@@ -16,17 +15,18 @@ from typing import Any
 import numpy
 import torch
 
-from .compat import negative_view, raw_keys
-from .words import BYTES, Layout, Owners, Watched, Words, is_readable, read
+from .compat import Sizes, negative_view, raw_keys, sizes_of_objects
+from .words import BYTES, Layout, Owners, Watched, Words, is_readable, read, word
 
 
 @cache
 def find_layout() -> Layout | None:
     """Find where the words lie; None where not all of them are found, or a change does not show in them."""
-    if not _is_known() or negative_view is None or raw_keys(torch.empty(0)) is None:
+    sizes = sizes_of_objects()
+    if sizes is None or negative_view is None or raw_keys(torch.empty(0)) is None:
         return None
     with torch.inference_mode(False), torch.enable_grad():
-        layout = _search()
+        layout = _search(sizes)
         return layout if layout is not None and shows_changes(layout) else None
 
 
@@ -41,18 +41,18 @@ def watch(tensors: list[torch.Tensor]) -> Watched | None:
 @cache
 def find_owners() -> Owners | None:
     """Find where the words lie that say who holds a tensor and its gradient; None where not all are found."""
-    layout = find_layout()
-    if layout is None:
+    layout, sizes = find_layout(), sizes_of_objects()
+    if layout is None or sizes is None:
         return None
     with torch.inference_mode(False), torch.enable_grad():
-        return _search_owners(layout)
+        return _search_owners(layout, sizes)
 
 
 @cache
 def find_lengths() -> dict[type, int]:
     """For each type of container whose length is found, the word of its object that it is."""
     found: dict[type, int] = {}
-    for kind in (dict, OrderedDict, list) if _is_known() else ():
+    for kind in (dict, OrderedDict, list) if sizes_of_objects() is not None else ():
         samples: list[Any] = [kind([(n, n) for n in range(length)]) for length in (1, 2, 37, 105)]
         for sample in samples:  # or the number of changes would be the length as well
             del sample[0]
@@ -61,12 +61,6 @@ def find_lengths() -> dict[type, int]:
         if place is not None:
             found[kind] = place
     return found
-
-
-def _is_known() -> bool:
-    """Whether objects lie in memory as CPython has them, and nobody else changes them meanwhile."""
-    locked = getattr(sys, "_is_gil_enabled", lambda: True)()
-    return sys.implementation.name == "cpython" and sys.maxsize > 1 << 62 and locked
 
 
 # ------------------------------------------------------------------ every kind of change
@@ -125,13 +119,13 @@ def _shows(layout: Layout, tensor: torch.Tensor, change: Callable[[torch.Tensor]
 # ------------------------------------------------------------------ the search
 
 
-def _search() -> Layout | None:
+def _search(sizes: Sizes) -> Layout | None:
     """The places at which all samples have what they must have."""
     samples = [_sample(dimensions) for dimensions in range(1, 6)]
     objects = [read(id(sample), type(sample).__basicsize__ // BYTES) for sample in samples]
-    bodies = [read(sample._cdata) for sample in samples]
+    bodies = [read(sample._cdata, sizes.body) for sample in samples]
     foreign = [torch.from_numpy(numpy.zeros(8)) for _ in samples]  # freed by another address than their own
-    storages = [read(tensor.untyped_storage()._cdata, 5) for tensor in foreign]
+    storages = [read(tensor.untyped_storage()._cdata, sizes.storage) for tensor in foreign]
     found = [
         _place(objects, [[sample._cdata] for sample in samples]),
         _place(bodies, [[sample.untyped_storage()._cdata] for sample in samples]),
@@ -141,49 +135,42 @@ def _search() -> Layout | None:
         _place(bodies, [[int(sample.storage_offset())] for sample in samples]),
         _place(storages, [[tensor.data_ptr()] for tensor in foreign]),
     ]
-    autograd = _changed(_sample(2), CHANGES["gradient required"])
-    if None in found or len(autograd) != 1:
+    if None in found:
         return None
-    body, storage, dimensions, sizes, strides, offset, memory = [
-        place for place in found if place is not None
-    ]
-    kinds = {
-        place for name in ("type", "conjugate", "negative") for place in _changed(_sample(2), CHANGES[name])
-    }
+    body, storage, dimensions, first, strides, offset, memory = [at for at in found if at is not None]
+    autograd = _changed_body(sizes, "gradient required")
+    if len(autograd) != 1:
+        return None
+    kinds = {place for name in ("type", "conjugate", "negative") for place in _changed_body(sizes, name)}
     flags: set[int] = set()
     for name in ("gradient required", "result of an operation"):
         tensor = _sample(2).requires_grad_().requires_grad_(False)
-        flags.update(_changed(tensor, CHANGES[name], read(tensor._cdata)[autograd[0]]))
-    return Layout(
-        body, storage, autograd[0], dimensions, sizes, strides, offset, tuple(kinds), memory, tuple(flags)
-    )
+        address = word(tensor._cdata, autograd[0])
+        flags.update(
+            _changed(address, sizes.autograd, lambda name=name, tensor=tensor: CHANGES[name](tensor))
+        )
+    return Layout(sizes.body, body, storage, autograd[0], dimensions, first, strides, offset,
+                  tuple(sorted(kinds)), memory, tuple(sorted(flags)))  # fmt: skip
 
 
-def _search_owners(layout: Layout) -> Owners | None:
-    """The places that change with what they count, and with nothing else."""
+def _search_owners(layout: Layout, sizes: Sizes) -> Owners | None:
+    """The places that change with what they say, and with nothing else."""
     tensor, other = _sample(2).requires_grad_(), _sample(2)
-    autograd, size = read(tensor._cdata)[layout.autograd], type(tensor).__basicsize__ // BYTES
-    gradient = _changed(tensor, lambda tensor: setattr(tensor, "grad", other), autograd)
-    if len(gradient) != 1 or read(autograd)[gradient[0]] != other._cdata:
+    kept: list[Any] = []
+    autograd, size = word(tensor._cdata, layout.autograd), type(tensor).__basicsize__ // BYTES
+    gradient = _changed(autograd, sizes.autograd, lambda: setattr(tensor, "grad", other))
+    if len(gradient) != 1 or word(autograd, gradient[0]) != other._cdata:
         return None
-    hooks: list[int] = []
-    for hook in (torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook):
-        before = read(id(tensor), size)
-        hook(tensor, print)
-        after = read(id(tensor), size)
-        found = [place for place in range(1, size) if before[place] == 0 != after[place]]
-        if len(found) != 1:
-            return None
-        hooks += found
-    bodies, storages = read(other._cdata), read(other.untyped_storage()._cdata, 3)
-    holder, alias = _sample(2).requires_grad_(), other.detach()
-    holder.grad = other
-    body = [place for place, was in enumerate(bodies) if read(other._cdata)[place] == was + 1]
-    words = read(other.untyped_storage()._cdata, 3)
-    storage = [place for place, was in enumerate(storages) if words[place] == was + 1]
-    if len(body) != 1 or len(storage) != 1 or alias is other:
+    hooks = _changed(id(tensor) + BYTES, size - 1, lambda: kept.append(tensor.register_hook(print)))
+    after = tensor.register_post_accumulate_grad_hook
+    hooks += _changed(id(tensor) + BYTES, size - 1, lambda: kept.append(after(print)))
+    holder = _sample(2).requires_grad_()
+    body = _changed(other._cdata, sizes.body, lambda: setattr(holder, "grad", other))
+    handle = other.untyped_storage()._cdata
+    storage = _changed(handle, sizes.storage, lambda: kept.append(other.detach()))
+    if len(hooks) != 2 or len(body) != 1 or len(storage) != 1:
         return None
-    return Owners(gradient[0], tuple(hooks), body[0], storage[0])
+    return Owners(gradient[0], tuple([place + 1 for place in hooks]), body[0], storage[0])
 
 
 def _sample(dimensions: int) -> torch.Tensor:
@@ -191,10 +178,8 @@ def _sample(dimensions: int) -> torch.Tensor:
     storage = torch.zeros(1 << 15, dtype=torch.complex64, device="cpu").untyped_storage()
     sizes = [11 + dimensions + 7 * position for position in range(dimensions)]
     strides = [211 + dimensions - 41 * position for position in range(dimensions)]
-    empty = torch.empty(0, dtype=torch.complex64, device="cpu")
-    return empty.set_(
-        storage, 50 + dimensions, sizes, strides
-    )  # not a view: autograd keeps nothing of it yet
+    made = torch.empty(0, dtype=torch.complex64, device="cpu")  # no view: autograd keeps nothing of it yet
+    return made.set_(storage, 50 + dimensions, sizes, strides)
 
 
 def _place(found: list[list[int]], wanted: list[list[int]]) -> int | None:
@@ -208,9 +193,15 @@ def _place(found: list[list[int]], wanted: list[list[int]]) -> int | None:
     return places[0] if len(places) == 1 else None
 
 
-def _changed(tensor: torch.Tensor, change: Callable[[torch.Tensor], Any], address: int = 0) -> list[int]:
-    """Which words a change changes, of the implementation or at an address."""
-    before = read(address or tensor._cdata)
-    change(tensor)
-    after = read(address or tensor._cdata)
+def _changed_body(sizes: Sizes, name: str) -> list[int]:
+    """Which words of an implementation a change changes."""
+    tensor = _sample(2)
+    return _changed(tensor._cdata, sizes.body, lambda: CHANGES[name](tensor))
+
+
+def _changed(address: int, size: int, change: Callable[[], Any]) -> list[int]:
+    """Which of the words at an address a change changes."""
+    before = read(address, size)
+    change()
+    after = read(address, size)
     return [place for place, words in enumerate(zip(before, after, strict=True)) if words[0] != words[1]]

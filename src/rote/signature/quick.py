@@ -48,7 +48,7 @@ _OF_ALL = (BULK, LENGTH, ORDER)
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
-MANY = 8
+MANY = 16
 """Tensors from which it is quicker to read their words than to ask each."""
 
 

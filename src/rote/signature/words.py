@@ -32,8 +32,6 @@ import torch
 from .compat import raw_keys
 
 BYTES = 8
-WINDOW = 23
-"""Words of an implementation, and of what autograd keeps of it, among which is looked: both have so many."""
 
 
 class _Everything:
@@ -61,16 +59,22 @@ def gather(indices: Any) -> bytes:
     return _EVERYTHING.take(indices).tobytes()
 
 
-def read(address: int, length: int = WINDOW) -> list[int]:
+def read(address: int, length: int) -> list[int]:
     """The words of what lies at an address."""
     first = address // BYTES - 1
     return _EVERYTHING[first : first + length].tolist()
+
+
+def word(address: int, place: int) -> int:
+    """One word of what lies at an address."""
+    return read(address, place + 1)[place]
 
 
 class Layout(NamedTuple):
     """Where the words lie that say what a tensor is.
 
     Attributes:
+        size: Words of an implementation.
         body: In the object, the address of the implementation.
         storage: In the implementation, the address of the storage.
         autograd: The address of what autograd keeps, if there is something.
@@ -83,6 +87,7 @@ class Layout(NamedTuple):
         flags: In what autograd keeps, whether a gradient is required.
     """
 
+    size: int
     body: int
     storage: int
     autograd: int
@@ -132,7 +137,7 @@ def is_readable(layout: Layout, tensor: torch.Tensor) -> bool:
     head = read(id(tensor), layout.body + 1)
     if head[1] != id(type(tensor)) or head[layout.body] != tensor._cdata:
         return False
-    words, storage, keys = read(tensor._cdata), tensor.untyped_storage(), raw_keys(tensor)
+    words, storage, keys = read(tensor._cdata, layout.size), tensor.untyped_storage(), raw_keys(tensor)
     return (
         words[layout.storage] == storage._cdata
         and words[layout.dimensions] == dimensions
@@ -140,7 +145,7 @@ def is_readable(layout: Layout, tensor: torch.Tensor) -> bool:
         and words[layout.strides : layout.strides + dimensions] == list(tensor.stride())
         and words[layout.offset] == tensor.storage_offset()
         and any(words[place] == keys for place in layout.kinds)
-        and read(storage._cdata, layout.memory + 1)[layout.memory] == storage.data_ptr()
+        and word(storage._cdata, layout.memory) == storage.data_ptr()
     )
 
 
@@ -180,7 +185,7 @@ class Words(Noted):
             objects += places(id(tensor), [1, layout.body])
             bodies += places(tensor._cdata, layout.of_body(tensor.dim()))
             ends += places(tensor.untyped_storage()._cdata, layout.of_memory())
-            autograd = read(tensor._cdata)[layout.autograd]
+            autograd = word(tensor._cdata, layout.autograd)
             ends += places(autograd, layout.flags) if autograd else []
         super().__init__(objects, bodies, ends)
 
