@@ -114,11 +114,11 @@ class Sizes(NamedTuple):
     """How many words of PyTorch's objects may be read: no more than their headers declare.
 
     Attributes:
-        body: Of ``c10::TensorImpl`` up to ``key_set_``, its last member. ``c10/core/TensorImpl.h`` asserts the
-            size of each: two words come first, five of pointers (in 2.11 six), eleven of sizes and strides,
-            four more.
-        autograd: Of ``AutogradMeta`` up to ``requires_grad_`` (``torch/csrc/autograd/variable.h``; in 2.11 node
-            and accumulator take two words each); others follow it.
+        body: Of ``c10::TensorImpl`` up to ``key_set_``, its last member. ``c10/core/TensorImpl.h`` asserts
+            the size of each: two words come first, five of pointers (in 2.11 six), eleven of sizes and
+            strides, four more.
+        autograd: Of ``AutogradMeta`` up to ``requires_grad_`` (``torch/csrc/autograd/variable.h``; in 2.11
+            node and accumulator take two words each); others follow it.
         storage: Of ``c10::StorageImpl`` up to the end of ``data_ptr_``; others follow it.
     """
 
