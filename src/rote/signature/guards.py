@@ -89,13 +89,6 @@ class Guard:
         snapshot.tensors = {}  # a guard keeps no tensor alive
         self._compile()
 
-    def _looked(self, tensor: torch.Tensor) -> tuple[Any, ...]:
-        """How a tensor looked at its memory when the guard was made."""
-        for position, watched in enumerate(self._read):
-            if watched.reference() is tensor:
-                return tuple([looks[position] for looks in self._looks])
-        return _looks_of(tensor)
-
     def _is_reread(self, entry: Entry) -> bool:
         if not self._arrays or not isinstance(entry.value, Content):
             return False
@@ -147,8 +140,9 @@ class Guard:
         self._tensor_ids = [entry.value.identity for entry in self.slots]
         self.references = [watched.reference for watched in self._read]
         self.addresses = [watched.address for watched in self._read]
-        alive = [tensor for watched in self._read if (tensor := watched.reference()) is not None]
-        self._looks = [list(map(look, alive)) for look in _LOOKS]
+        with plain_functions():
+            looks = [_looks_of(watched.reference()) for watched in self._read]
+        self._looks = [list(column) for column in zip(*looks, strict=True)] or [[] for _ in _LOOKS]
         grad = torch.is_grad_enabled()  # without it, whether a parameter requires grad changes nothing
         self._flags = [watched.requires_grad for watched in self._read] if grad else None
         self._order_containers = [entry.container for entry in self.orders]
@@ -246,7 +240,8 @@ class Guard:
 
     def _explain(self) -> list[Difference]:
         found: list[Difference] = []
-        for entry, name, reference, address, requires_grad, site in self._read:
+        looked_before = list(zip(*self._looks, strict=True))
+        for position, (entry, name, reference, address, requires_grad, site) in enumerate(self._read):
             tensor = reference()
             now = read(entry) if entry is not None else tensor
             if tensor is None or now is not tensor:
@@ -254,8 +249,9 @@ class Guard:
             elif tensor.data_ptr() != address:
                 was, now = f"at address {address:#x}", f"at {tensor.data_ptr():#x}"
                 found.append(Difference(name, was, now, True, site))
-            elif _looks_of(tensor) != (looked := self._looked(tensor)):
-                found.append(Difference(name, _layout(looked), _layout(_looks_of(tensor)), True, site))
+            elif _looks_of(tensor) != looked_before[position]:
+                was, now = _layout(looked_before[position]), _layout(_looks_of(tensor))
+                found.append(Difference(name, was, now, True, site))
             elif tensor.requires_grad != requires_grad:
                 was, now = f"requires_grad={requires_grad}", f"{tensor.requires_grad}"
                 found.append(Difference(name, was, now, True, site))
@@ -283,8 +279,8 @@ class _Watched(NamedTuple):
     site: Site | None
 
 
-def _looks_of(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return tuple([look(tensor) for look in _LOOKS])
+def _looks_of(tensor: torch.Tensor | None) -> tuple[Any, ...]:
+    return tuple([look(tensor) if tensor is not None else None for look in _LOOKS])
 
 
 def _layout(looked: tuple[Any, ...]) -> str:
