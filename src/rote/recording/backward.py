@@ -41,6 +41,7 @@ from ..signature.layout import watch
 from ..signature.words import Watched
 from .again import Repeatable
 from .autograd import GradientWalk
+from .compat import apply_of
 from .log import BackwardLog
 from .result import EAGER, PLAINLY, Result
 
@@ -396,8 +397,4 @@ class Recorded(torch.autograd.Function):
         return (None, None, None, *found)
 
 
-_apply: Any = super(torch.autograd.Function, Recorded).apply  # pyright: ignore[reportAttributeAccessIssue]
-"""Without the loop by which ``Function.apply`` looks for tensors that a ``functorch`` transform left behind.
-
-Arguments of that kind are no arguments of a replay, and a replay is inside of no transform.
-"""
+_apply = apply_of(Recorded)

@@ -54,6 +54,14 @@ _foreach_copy: Any = getattr(torch, "_foreach_copy_", None)
 """Seen in torch 2.11 and 2.13."""
 
 
+def apply_of(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """The ``apply`` of a function, without a loop over its arguments in Python.
+
+    The loop looks for tensors that a ``functorch`` transform left behind. A replay has no such arguments.
+    """
+    return super(torch.autograd.Function, function).apply  # pyright: ignore[reportAttributeAccessIssue]
+
+
 _unflatten: Any = getattr(getattr(torch._C, "_nn", None), "unflatten_dense_tensors", None)
 """Seen in torch 2.11 and 2.13."""
 
