@@ -172,9 +172,8 @@ class Entry:
         self._end_lease(variant, caller)
         if went_stale(call) and variant.hands_back():
             call = with_stale_copied(call)
-        shared = variant.effects if not variant.copies_gradients else []
         untouched = variant.gradients_stand()
-        if not untouched and not all([effect.withdraw() for effect in shared]):
+        if not untouched and not variant.withdraw_gradients():
             return self._stop_sharing_gradients(variant, call, user_site(caller))
         if not started:
             inputs.place(call.leaves)
@@ -189,9 +188,7 @@ class Entry:
         lease = self._lease(variant, caller) if self.limits.borrow else None
         value = result_of(done.node.template, inputs, call, lease, done.node.backward)
         if not (untouched and variant.gradients_stand()):
-            for effect in done.node.effects:
-                effect.hand_out(variant.copies_gradients)
-            variant.note_gradients()
+            variant.show_gradients(done.node.effects)
         variant.note_writes()
         backend.leave_call()
         variant.replays += 1

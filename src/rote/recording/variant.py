@@ -187,8 +187,14 @@ class Variant:
         """Whether the gradient slots are known to be as the last replay left them, and nobody's else."""
         return self._gradient_words is not None and self._gradient_words.same()
 
-    def note_gradients(self) -> None:
-        """After a replay: note the gradient slots, so that the next one need not ask each of them."""
+    def withdraw_gradients(self) -> bool:
+        """Before a replay: False if somebody still holds a gradient in memory that it is about to write."""
+        return self.copies_gradients or all([effect.withdraw() for effect in self.effects])
+
+    def show_gradients(self, effects: list[GradientEffect]) -> None:
+        """After a replay: fill the gradient slots, and note them so that the next one need not ask each."""
+        for effect in effects:
+            effect.hand_out(self.copies_gradients)
         self._gradient_words = None
         if not self._present or self.copies_gradients or self._notes >= NOTES:
             return
