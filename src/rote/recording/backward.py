@@ -236,9 +236,8 @@ class Backward:
         self._check(claim)
         if torch.is_grad_enabled():
             return self._differentiable(again, gradients, needed)
-        bits = (1 << len(needed)) - 1
-        if not all(needed):
-            bits = sum(1 << number for number, wanted in enumerate(needed) if wanted)
+        every = (1 << len(needed)) - 1
+        bits = every if all(needed) else sum(1 << number for number, need in enumerate(needed) if need)
         result = self._walked(bits, gradients)
         self._log.add(result)
         if result.value is PLAINLY:
