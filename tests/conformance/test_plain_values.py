@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict, deque
+
+import pytest
 import torch
 from torch import nn
 
@@ -82,3 +85,92 @@ def test_a_default_argument_and_a_class_attribute(device):
         Config.scale, fn.__defaults__[0][0] = scale, by
         for _ in range(WARM + 1):
             assert g(x).item() == scale * by
+
+
+class Maker(OrderedDict):
+    """Makes what is asked for, as the tables of activations of transformers do."""
+
+    def __getitem__(self, key):
+        return super().__getitem__(key)()
+
+
+class Doubling(list):
+    """Gives other values than it holds, and new ones each time."""
+
+    def __getitem__(self, index):
+        return [2 * super().__getitem__(index)]
+
+    def __iter__(self):
+        return iter([self[index] for index in range(len(self))])
+
+
+class Wrapping(dict):
+    """Gives new lists as its values."""
+
+    def items(self):
+        return [(key, [value]) for key, value in super().items()]
+
+    def values(self):
+        return [[value] for value in super().values()]
+
+
+def make_new():
+    table, listed = Maker(gelu=nn.GELU, relu=nn.ReLU), Doubling([1.0, 2.0])
+    mapped = Wrapping(a=3.0, b=4.0)
+
+    def fn(x):
+        return table["relu"](x) * listed[1][0] + mapped["a"]
+
+    return fn, {
+        "a table that makes modules": lambda: table.update(relu=nn.GELU),
+        "a list that gives other values": lambda: list.__setitem__(listed, 1, 3.0),
+        "a dict whose values are made": lambda: mapped.update(a=5.0),
+    }
+
+
+@pytest.mark.parametrize("what", sorted(make_new()[1]))
+def test_containers_that_make_what_they_give(device, what):
+    fn, changes = make_new()
+    g, x = rote.graph(fn), torch.randn(4, device=device)
+    for _ in range(WARM + 4):
+        assert torch.equal(g(x), fn(x))
+    assert g.report().replayed == 4, g.explain()
+    changes[what]()
+    for _ in range(WARM + 1):
+        assert torch.equal(g(x), fn(x))
+    assert g.report().replayed == 5 and count_recordings(g) == 2
+
+
+@pytest.mark.parametrize("size", [3, 100])
+def test_to_look_at_a_table_makes_nothing_in_it(device, size):
+    table = defaultdict(lambda: 7.0, {f"k{n}": float(n) for n in range(size)})
+
+    def fn(x):
+        return x * table["k1"]
+
+    g, x = rote.graph(fn), torch.randn(4, device=device)
+    for _ in range(WARM + 4):
+        assert torch.equal(g(x), fn(x))
+    assert g.report().replayed == 4
+    del table["k0"]
+    table["other"] = 1.0
+    assert torch.equal(g(x), fn(x))
+    assert "k0" not in table and len(table) == size
+    table["k1"] = 3.0
+    assert torch.equal(g(x), x * 3.0)
+
+
+def test_a_deque_and_a_table_with_defaults_that_hold_tensors(device):
+    kept = deque([torch.ones(2, device=device)], maxlen=2)
+    table = defaultdict(list, a=[torch.ones(2, device=device)])
+
+    def fn(x):
+        return x * kept[-1] + table["a"][0]
+
+    g, x = rote.graph(fn), torch.randn(2, device=device)
+    for change in (int, lambda: kept.append(torch.zeros(2, device=device)),
+                   lambda: table.update(a=[torch.zeros(2, device=device)])):  # fmt: skip
+        change()
+        for _ in range(WARM + 2):
+            assert torch.equal(g(x), fn(x))
+    assert count_recordings(g) == 3 and g.report().replayed == 6

@@ -74,6 +74,50 @@ def test_replaced_tensors_are_noticed_before_the_replay(device, change, caplog):
     )
 
 
+class Doubled(torch.Tensor):
+    """Products with it are twice what they were."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        with torch._C.DisableTorchFunctionSubclass():
+            result = func(*args, **(kwargs or {}))
+            return result * 2 if func in (torch.mul, torch.Tensor.mul) else result
+
+
+IN_ITS_SLOT = {
+    "conjugate": lambda w: setattr(w, "data", w.data.conj()),
+    "negative": lambda w: setattr(w, "data", torch._neg_view(w.data)),
+    "class": lambda w: setattr(w, "__class__", Doubled),
+    "turned": lambda w: setattr(w, "data", w.data.t()),
+    "turned in place": lambda w: w.as_strided_((4, 4), (1, 4)),
+    "set to other memory": lambda w: w.set_(torch.randn_like(w)),
+    "memory moved": lambda w: w.untyped_storage().resize_(1 << 12),
+    "type": lambda w: setattr(w, "data", w.data.view(torch.int64)),
+    "exchanged": lambda w: setattr(w, "data", w.data.flip(0)),
+}
+
+
+@pytest.mark.parametrize("number", [1, 40])
+@pytest.mark.parametrize("change", IN_ITS_SLOT)
+def test_a_tensor_that_becomes_another_one_in_its_slot(device, change, number):
+    tensors = [torch.randn(4, 4, dtype=torch.complex64, device=device) for _ in range(number)]
+
+    def scaled(x):
+        for tensor in tensors:
+            x = x * tensor
+        return x
+
+    g, x = rote.graph(scaled), torch.randn(4, 4, device=device)
+    for _ in range(WARM + 4):
+        assert torch.equal(g(x), scaled(x))
+    assert g.report().replayed == 4
+    kept = tensors[-1].detach()
+    IN_ITS_SLOT[change](tensors[-1])
+    for _ in range(WARM + 2):
+        assert torch.equal(g(x).resolve_conj(), scaled(x).resolve_conj()) and kept.shape == (4, 4)
+    assert g.report().replayed < 4 + WARM + 2
+
+
 def test_names_are_the_users(device):
     class Model(nn.Module):
         def __init__(self):

@@ -21,19 +21,25 @@ class Settings:
     Attributes:
         disable: ``ROTE_DISABLE=1``: every wrapper is a plain call.
         strict: ``ROTE_STRICT=1``: every wrapper is strict.
+        read_words: ``ROTE_READ_WORDS=0``: guards ask each tensor instead of reading many of them in memory.
     """
 
     disable: bool = False
     strict: bool = False
+    read_words: bool = True
 
 
 def read_settings() -> Settings:
     """Read the environment now."""
-    return Settings(disable=_flag("ROTE_DISABLE"), strict=_flag("ROTE_STRICT"))
+    return Settings(
+        disable=_flag("ROTE_DISABLE"),
+        strict=_flag("ROTE_STRICT"),
+        read_words=_flag("ROTE_READ_WORDS", default="1"),
+    )
 
 
-def _flag(name: str) -> bool:
-    return os.environ.get(name, "").strip().lower() in _TRUE
+def _flag(name: str, default: str = "") -> bool:
+    return os.environ.get(name, default).strip().lower() in _TRUE
 
 
 def read_duquant() -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from types import CodeType
 from typing import Any, NamedTuple, cast
@@ -17,7 +16,7 @@ from ..recording.pinpoint import line_that_calls, line_that_changes
 from ..recording.run import HostRandom
 from ..signature.marks import TensorMark, mark
 from ..signature.slots import Difference, differences, same, show
-from ..signature.state import ATTRIBUTE, ITEM, LENGTH, Entry, Snapshot
+from ..signature.state import ATTRIBUTE, LENGTH, Entry, Snapshot
 from .iterators import Advanced, line_that_advances
 from .notes import Notes
 from .operands import short
@@ -60,7 +59,7 @@ def state(notes: Notes, before: Snapshot, after: Snapshot, codes: Iterable[CodeT
         text = f"a tensor of the call is stored in {slot.name}"
         text += "; a replay stores nothing, and overwrites its memory"
         notes.add(slot.rule or rule, text, evidence=slot.name, place=_place(slot.site, line))
-    names = {after.name_of(entry) for entry in tensors} | _made_when_read(after)
+    names = {after.name_of(entry) for entry in tensors}
     made_anew = _made_anew(before, after)
     changed = {difference.name for difference in found}
     for difference in found:
@@ -161,19 +160,6 @@ def _same_content(was: Any, now: Any) -> bool:
         return list(was) == list(others) and _same_content(list(was.values()), list(others.values()))
     pairs = zip(cast("list[Any]", was), cast("list[Any]", now), strict=False)
     return len(was) == len(now) and all(same(mark(a), mark(b)) or _same_content(a, b) for a, b in pairs)
-
-
-def _made_when_read(after: Snapshot) -> set[str]:
-    """Slots of tables that make a new value at each read (a subclass with its own ``__getitem__``)."""
-    return {
-        after.name_of(entry)
-        for entry in after.entries.values()
-        if entry.kind == ITEM
-        and isinstance(entry.container, dict)
-        and type(entry.container).__getitem__ not in (dict.__getitem__, OrderedDict.__getitem__)
-        and entry.key in entry.container
-        and entry.container[entry.key] is not entry.container[entry.key]
-    }
 
 
 def _shown(difference: Difference) -> str:

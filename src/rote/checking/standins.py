@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ..signature import members
 from ..signature.state import ATTRIBUTE, CELL, ITEM, VARIABLE, Entry, Snapshot
 from .compat import PRETENDED, FakeTensor, fake_device
 from .storages import Memory, Storages
@@ -208,7 +209,7 @@ def _tensor_in(entry: Entry) -> torch.Tensor | None:
     value: Any = None
     if entry.kind == ITEM and isinstance(entry.container, (dict, list)):
         try:
-            value = entry.container[entry.key]
+            value = members.member(entry.container, entry.key)
         except (KeyError, IndexError):
             return None
     elif entry.kind == ATTRIBUTE:
@@ -222,7 +223,7 @@ def _tensor_in(entry: Entry) -> torch.Tensor | None:
 
 def _assign(entry: Entry, value: torch.Tensor) -> None:
     if entry.kind == ITEM:
-        entry.container[entry.key] = value
+        members.put(entry.container, entry.key, value)
     elif entry.kind == ATTRIBUTE:
         object.__setattr__(entry.container, entry.key, value)
     elif entry.kind == CELL:

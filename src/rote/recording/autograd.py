@@ -16,7 +16,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge
 
 from .compat import node_age
-from .packing import Gradients, Group, pack, unpack
+from .packing import Gradients, Packing, pack, unpack
 from .seeds import HostSeeds
 
 Node = Any
@@ -125,20 +125,21 @@ class GradientWalk:
         self.leaves = leaves
         self.memory = memory
         self._edges = [GradientEdge(node, 0) for node in targets]
-        self._packed: dict[Any, list[Group]] = {}
+        self._packed: dict[Any, Packing] = {}
 
-    def __call__(self, needed: int, *gradients: torch.Tensor | None) -> tuple[Gradients, list[torch.Tensor]]:
+    def __call__(
+        self, needed: int, *gradients: torch.Tensor | None
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Gradients of the targets, as few tensors; the arguments are those of :meth:`plainly`."""
-        alone, flats, groups = pack(self._compute(needed, gradients))
-        self._packed[needed, _pattern(gradients)] = groups
+        alone, flats, packing = pack(self._compute(needed, gradients))
+        self._packed[needed, _pattern(gradients)] = packing
         return alone, flats
 
     def unpack(
-        self, made: tuple[Gradients, list[torch.Tensor]], needed: int, gradients: Gradients
+        self, made: tuple[list[torch.Tensor], list[torch.Tensor]], needed: int, gradients: Gradients
     ) -> Gradients:
         """The gradients one by one, from what a call or its replay returned."""
-        groups = self._packed[needed, _pattern(gradients)]
-        return unpack(*made, groups) if groups else made[0]
+        return unpack(*made, self._packed[needed, _pattern(gradients)])
 
     def plainly(self, needed: int, *gradients: torch.Tensor | None) -> Gradients:
         """Gradients of the targets by plain autograd, neither traced nor captured.

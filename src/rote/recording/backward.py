@@ -37,8 +37,11 @@ from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
 from ..signature.compat import foreign_modes
 from ..signature.key import Call, bind
+from ..signature.layout import watch
+from ..signature.words import Watched
 from .again import Repeatable
 from .autograd import GradientWalk
+from .compat import apply_of
 from .log import BackwardLog
 from .result import EAGER, PLAINLY, Result
 
@@ -179,6 +182,8 @@ class Backward:
         self._keeps = keeps
         self._walkers: dict[Any, Walker] = {}
         self._released = False
+        self._looked = False
+        self._watched: Watched | None = None
 
     # ------------------------------------------------------------------ forward
 
@@ -193,13 +198,13 @@ class Backward:
         values = [copies[positions[0]] for positions in self._tracked]
         sources = [leaves[index] for index in self._arguments]
         given = [_note(leaves[index]) for index in self._saved.arguments]
-        claim = Claim(self, [read.alias._version for read in self._saved.reads], given, self._keeps)
+        claim = Claim(self, self._versions(), given, self._keeps)
         token: Any = self._occupancy.take() if self._keeps else torch.empty(0, device="cpu")
         owner = self._owner() if self._repeats else None
         # On the token, so that autograd lets go of the arguments when it frees the graph.
         token.repeatable = Repeatable.of(owner.function, call) if owner is not None else None
         with torch.enable_grad():
-            made = Recorded.apply(claim, token, values, *sources, *self._parameters)
+            made = _apply(claim, token, values, *sources, *self._parameters)
         for positions, tensor in zip(self._tracked, made, strict=True):
             for position in positions:
                 copies[position] = tensor
@@ -231,7 +236,8 @@ class Backward:
         self._check(claim)
         if torch.is_grad_enabled():
             return self._differentiable(again, gradients, needed)
-        bits = sum(1 << number for number, wanted in enumerate(needed) if wanted)
+        every = (1 << len(needed)) - 1
+        bits = every if all(needed) else sum(1 << number for number, need in enumerate(needed) if need)
         result = self._walked(bits, gradients)
         self._log.add(result)
         if result.value is PLAINLY:
@@ -275,6 +281,18 @@ class Backward:
             given = reference()
             if given is not None and given._version != version:
                 raise _modified(given, version)
+        if self._versions() == claim.versions and self._watched is not None and self._watched.same():
+            return
+        self._check_reads(claim)
+        if not self._looked:  # once: where that fails, it would fail again
+            self._looked = True
+            tensors = [tensor for read in self._saved.reads if (tensor := read.tensor()) is not None]
+            self._watched = watch(tensors) if len(tensors) == len(self._saved.reads) else None
+
+    def _versions(self) -> list[int]:
+        return [read.alias._version for read in self._saved.reads]
+
+    def _check_reads(self, claim: Claim) -> None:
         for read, version in zip(self._saved.reads, claim.versions, strict=True):
             tensor, alias = read.tensor(), read.alias
             if alias._version != version:
@@ -376,3 +394,6 @@ class Recorded(torch.autograd.Function):
         token = ctx.saved_tensors[0] if claim.keeps else ctx.token
         found = claim.backward.gradients(claim, token.repeatable, gradients, ctx.needs_input_grad[3:])
         return (None, None, None, *found)
+
+
+_apply = apply_of(Recorded)

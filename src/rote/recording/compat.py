@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any, TypeVar
@@ -52,6 +52,26 @@ def versions_kept(tensors: list[torch.Tensor]) -> AbstractContextManager[Any]:
 
 _foreach_copy: Any = getattr(torch, "_foreach_copy_", None)
 """Seen in torch 2.11 and 2.13."""
+
+
+def apply_of(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """The ``apply`` of a function, without a loop over its arguments in Python.
+
+    The loop looks for tensors that a ``functorch`` transform left behind. A replay has no such arguments.
+    """
+    return super(torch.autograd.Function, function).apply  # pyright: ignore[reportAttributeAccessIssue]
+
+
+_unflatten: Any = getattr(getattr(torch._C, "_nn", None), "unflatten_dense_tensors", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def parts_of(flat: torch.Tensor, shapes: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Views of a flat tensor, one after the other, with the shapes of other tensors, none of them empty."""
+    if _unflatten is not None:
+        return _unflatten(flat, shapes)
+    parts = flat.split([shape.numel() for shape in shapes])
+    return [part.view(shape.shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:

@@ -172,8 +172,8 @@ class Entry:
         self._end_lease(variant, caller)
         if went_stale(call) and variant.hands_back():
             call = with_stale_copied(call)
-        shared = variant.effects if not variant.copies_gradients else []
-        if not all([effect.withdraw() for effect in shared]):
+        untouched = variant.gradients_stand()
+        if not untouched and not variant.withdraw_gradients():
             return self._stop_sharing_gradients(variant, call, user_site(caller))
         if not started:
             inputs.place(call.leaves)
@@ -187,8 +187,8 @@ class Entry:
         assert done.node.template is not None
         lease = variant.lease = Lease(self.name, user_mark(caller)) if self.limits.borrow else None
         value = result_of(done.node.template, inputs, call, lease, done.node.backward)
-        for effect in done.node.effects:
-            effect.hand_out(variant.copies_gradients)
+        if not (untouched and variant.gradients_stand()):
+            variant.show_gradients(done.node.effects)
         variant.note_writes()
         backend.leave_call()
         variant.replays += 1

@@ -24,6 +24,7 @@ import torch
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..signature.key import describe_tensor
 from .compat import storage_owners, tensor_owners
 from .ledger import NEW, Ledger
 
@@ -66,9 +67,25 @@ class GradientEffect:
         parameter.grad = None
         return storage_owners(self.storage) <= self.owners
 
+    def stands(self) -> bool:
+        """After a replay: the slot is as it was left, and nobody else holds the gradient in it."""
+        parameter = self.parameter()
+        if parameter is None:
+            return False
+        if self.static is None or self.storage is None:
+            return parameter.grad is None
+        return parameter.grad is not None and parameter.grad is self.shown and self._is_alone(self.storage)
+
     def _is_alone(self, storage: torch.UntypedStorage) -> bool:
-        """Nobody holds the gradient in the slot, as an object, from C++, or through a view."""
-        return self._count() == self._counts and storage_owners(storage) == self.owners + 1
+        """Nobody holds the gradient in the slot, as an object, from C++, or through a view, or turned it."""
+        alone = self._count() == self._counts and storage_owners(storage) == self.owners + 1
+        return alone and self._is_as_shown()
+
+    def _is_as_shown(self) -> bool:
+        """Its memory may have been changed for other memory, or be looked at in another way."""
+        assert self.shown is not None and self.static is not None
+        same = self.shown.data_ptr() == self.static.data_ptr()
+        return same and describe_tensor(self.shown) == describe_tensor(self.static)
 
     def _count(self) -> tuple[int, int]:
         assert self.shown is not None

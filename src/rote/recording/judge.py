@@ -16,6 +16,7 @@ from ..signature.ambient import explain_ambient, read_ambient
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call
 from ..signature.leaves import containers, flatten
+from ..signature.members import put
 from ..signature.slots import Difference
 from ..signature.state import ATTRIBUTE, CELL, ITEM, VARIABLE, Snapshot
 from .autograd import kept_storages
@@ -209,7 +210,7 @@ def assign(kind: str, container: Any, key: Any, value: torch.Tensor) -> None:
     """Put a value into a place that a walk of the state found."""
     if kind == ITEM:
         if not isinstance(container, tuple):
-            container[key] = value
+            put(container, key, value)
     elif kind == ATTRIBUTE:
         setattr(container, key, value)
     elif kind == CELL:

@@ -10,51 +10,64 @@ from typing import NamedTuple
 
 import torch
 
+from .compat import parts_of
+
 LEAST = 8
 """Gradients of one type from which packing pays: a copy costs the host about 6 us, a part about 2 us."""
-
-
-class Group(NamedTuple):
-    """Gradients that lie in one flat tensor: their positions among all, and their shapes."""
-
-    positions: tuple[int, ...]
-    shapes: tuple[torch.Size, ...]
-
 
 Gradients = tuple[torch.Tensor | None, ...]
 
 
-def pack(gradients: Gradients) -> tuple[Gradients, list[torch.Tensor], list[Group]]:
+class Group(NamedTuple):
+    """Gradients that lie in one flat tensor: their positions among all, and tensors of their shapes."""
+
+    positions: tuple[int, ...]
+    shapes: list[torch.Tensor]
+
+
+class Packing(NamedTuple):
+    """Where gradients lie that were put together.
+
+    Attributes:
+        number: Of gradients, with those that there are not.
+        alone: Positions of those that stay alone.
+        groups: What lies in each flat tensor.
+    """
+
+    number: int
+    alone: tuple[int, ...]
+    groups: list[Group]
+
+
+def pack(gradients: Gradients) -> tuple[list[torch.Tensor], list[torch.Tensor], Packing]:
     """Put gradients of one type together.
 
     Returns:
-        The gradients that stay alone (None at the place of the others), the flat tensors, and what lies in
-        each.
+        The gradients that stay alone, the flat tensors, and where each gradient lies.
     """
-    alone = list(gradients)
+    alone = {position: gradient for position, gradient in enumerate(gradients) if gradient is not None}
     kinds: dict[tuple[torch.dtype, torch.device], list[int]] = {}
-    for position, gradient in enumerate(gradients):
-        plain = gradient is not None and gradient.layout is torch.strided and type(gradient) is torch.Tensor
-        if gradient is not None and plain and gradient.is_contiguous():
+    for position, gradient in alone.items():
+        plain = gradient.layout is torch.strided and type(gradient) is torch.Tensor
+        if plain and gradient.is_contiguous() and gradient.numel():
             kinds.setdefault((gradient.dtype, gradient.device), []).append(position)
     flats: list[torch.Tensor] = []
     groups: list[Group] = []
     for positions in kinds.values():
         if len(positions) < LEAST:
             continue
-        parts = [part for position in positions if (part := gradients[position]) is not None]
+        parts = [alone.pop(position) for position in positions]
         flats.append(torch.cat([part.view(-1) for part in parts]))
-        groups.append(Group(tuple(positions), tuple([part.shape for part in parts])))
-        for position in positions:
-            alone[position] = None
-    return tuple(alone), flats, groups
+        groups.append(Group(tuple(positions), [torch.empty(part.shape, device="meta") for part in parts]))
+    return list(alone.values()), flats, Packing(len(gradients), tuple(alone), groups)
 
 
-def unpack(alone: Gradients, flats: list[torch.Tensor], groups: list[Group]) -> Gradients:
+def unpack(alone: list[torch.Tensor], flats: list[torch.Tensor], packing: Packing) -> Gradients:
     """Inverse of :func:`pack`, on copies of what it returned."""
-    found = list(alone)
-    for flat, group in zip(flats, groups, strict=True):
-        parts = flat.split([shape.numel() for shape in group.shapes])
-        for position, shape, part in zip(group.positions, group.shapes, parts, strict=True):
-            found[position] = part.view(shape).data
+    found: list[torch.Tensor | None] = [None] * packing.number
+    for position, gradient in zip(packing.alone, alone, strict=True):
+        found[position] = gradient
+    for flat, group in zip(flats, packing.groups, strict=True):
+        for position, part in zip(group.positions, parts_of(flat, group.shapes), strict=True):
+            found[position] = part.data  # with a version of its own
     return tuple(found)

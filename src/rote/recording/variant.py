@@ -16,10 +16,12 @@ from ..signature.guards import Guard
 from ..signature.key import TENSOR, Call
 from ..signature.slots import Difference
 from ..signature.state import Snapshot
+from ..signature.words import Watched
 from .accumulators import StandIns
 from .backward import Backward, Occupancy
 from .borrow import Lease
 from .contest import FIRST, Contest
+from .gradient_words import note_gradients
 from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
 from .outputs import INPUT_VIEW, PASSED
@@ -29,6 +31,9 @@ from .tree import Island, Node
 
 if TYPE_CHECKING:
     from .hot import HotPath
+
+NOTES = 8
+"""How often the gradient slots are noted anew; it takes longer than to ask them once."""
 
 LONG_GUARD = 500
 """Slots from which checking the guard takes longer (about 20 us) than it takes to launch a segment early."""
@@ -73,6 +78,9 @@ class Variant:
         self.sites: dict[tuple[str, int], Site] = {}
         self.facts: tuple[InputFacts, ...] = ()
         self.hot: HotPath | None = None
+        self._gradient_words: Watched | None = None
+        self._notes = 0
+        self._versioned: tuple[int, list[weakref.ref[torch.Tensor]]] = 0, []
         self._shared: dict[int, weakref.ref[torch.Tensor]] = {}
         self._present: list[tuple[weakref.ref[torch.Tensor], GradientSlot]] = []
         self._leaves: list[tuple[str, weakref.ref[torch.Tensor]]] = []
@@ -102,6 +110,7 @@ class Variant:
         gradients = watch.gradients() if concerned else []
         self.guard = Guard(snapshot, externals, arguments, gradients, self.readers, self.arrays)
         self._present = watch.presence() if concerned else []
+        self._gradient_words = None
         self._leaves = watch.leaves()
 
     @property
@@ -166,11 +175,32 @@ class Variant:
 
     def gradients_hold(self) -> bool:
         """Whether the gradient slots are as they were."""
+        if self.gradients_stand():
+            return True
         for reference, slot in self._present:
             parameter = reference()
             if parameter is None or slot_of(parameter, parameter.grad) != slot:
                 return False
         return True
+
+    def gradients_stand(self) -> bool:
+        """Whether the gradient slots are known to be as the last replay left them, and nobody's else."""
+        return self._gradient_words is not None and self._gradient_words.same()
+
+    def withdraw_gradients(self) -> bool:
+        """Before a replay: False if somebody still holds a gradient in memory that it is about to write."""
+        return self.copies_gradients or all([effect.withdraw() for effect in self.effects])
+
+    def show_gradients(self, effects: list[GradientEffect]) -> None:
+        """After a replay: fill the gradient slots, and note them so that the next one need not ask each."""
+        for effect in effects:
+            effect.hand_out(self.copies_gradients)
+        self._gradient_words = None
+        if not self._present or self.copies_gradients or self._notes >= NOTES:
+            return
+        if self.gradients_hold():
+            self._notes += 1
+            self._gradient_words = note_gradients(self._present, self.effects)
 
     @property
     def keeps_gradients(self) -> bool:
@@ -221,6 +251,7 @@ class Variant:
     def collect_effects(self, fresh: list[GradientEffect]) -> None:
         """Note the gradient slots that a newly recorded path replaces."""
         self.effects = [*self.effects, *fresh]
+        self._gradient_words = None
 
     def fits(self, call: Call) -> bool:
         """Whether the arguments lie where the variant needs them."""
@@ -262,8 +293,10 @@ class Variant:
         """After a replay: autograd must see that external tensors were written."""
         if not self.writes:
             return
-        alive = [tensor for ref in self.writes.values() if (tensor := ref()) is not None]
-        increment_version([tensor for tensor in alive if not tensor.is_inference()])
+        if self._versioned[0] != len(self.writes):  # it only grows
+            alive = [(ref, tensor) for ref in self.writes.values() if (tensor := ref()) is not None]
+            self._versioned = len(self.writes), [ref for ref, tensor in alive if not tensor.is_inference()]
+        increment_version([tensor for ref in self._versioned[1] if (tensor := ref()) is not None])
 
     @property
     def busy(self) -> bool:
@@ -328,6 +361,7 @@ class Variant:
         self.inputs = None
         self.written_arrays.clear()
         self.effects = []
+        self._gradient_words = None
         if self.holding is not None:
             self.holding.release()
             self.holding = None

@@ -9,12 +9,14 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.amp import grad_scaler
 from torch.autograd import forward_ad
 from torch.utils import _device
+
+from ..base.settings import read_settings
 
 _ACCESSORS = (
     "_get_cublas_allow_tf32",
@@ -94,6 +96,53 @@ def metadata_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | Non
     if _tensor_guards is None or not tensors:
         return None
     return _tensor_guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+
+
+_dispatch_keys: Any = getattr(torch._C, "_dispatch_keys", None)
+
+
+def raw_keys(tensor: torch.Tensor) -> int | None:
+    """The dispatch keys of a tensor as the number by which they are kept; None where they cannot be read so.
+
+    Seen in torch 2.11 and 2.13.
+    """
+    keys: Any = _dispatch_keys(tensor) if _dispatch_keys is not None else None
+    return keys.raw_repr() if hasattr(keys, "raw_repr") else None
+
+
+class Sizes(NamedTuple):
+    """How many words of PyTorch's objects may be read: no more than their headers declare.
+
+    Attributes:
+        body: Of ``c10::TensorImpl`` up to ``key_set_``, its last member. ``c10/core/TensorImpl.h`` asserts
+            the size of each: two words come first, five of pointers (in 2.11 six), eleven of sizes and
+            strides, four more.
+        autograd: Of ``AutogradMeta`` up to ``requires_grad_`` (``torch/csrc/autograd/variable.h``; in 2.11
+            node and accumulator take two words each); others follow it.
+        storage: Of ``c10::StorageImpl`` up to the end of ``data_ptr_``; others follow it.
+    """
+
+    body: int
+    autograd: int
+    storage: int
+
+
+_SIZES = {"2.11": Sizes(23, 19, 6), "2.13": Sizes(22, 17, 6)}
+"""The versions of PyTorch whose objects are read word by word; in all others they are asked."""
+
+
+def sizes_of_objects() -> Sizes | None:
+    """How much may be read of PyTorch's objects; None where they must not be read."""
+    locked = getattr(sys, "_is_gil_enabled", lambda: True)()  # or they could change meanwhile
+    if sys.implementation.name != "cpython" or sys.maxsize < 1 << 62 or not locked:
+        return None
+    if not read_settings().read_words:
+        return None
+    return _SIZES.get(".".join(torch.__version__.split(".")[:2]))
+
+
+negative_view: Any = getattr(torch, "_neg_view", None)
+"""A tensor on the same memory that is read with the other sign. Seen in torch 2.11 and 2.13."""
 
 
 @cache

@@ -16,7 +16,9 @@ import numpy
 import torch
 
 from ..base.location import Site
+from .compat import plain_functions
 from .marks import Content, TensorMark, mark, pointer_of
+from .members import is_direct
 from .slots import Difference, now_in, read, same, show, show_tensor
 from .state import ATTRIBUTE, ITEM, LENGTH, MEMBERS, ORDER, Entry, Snapshot
 
@@ -24,8 +26,11 @@ _data_ptr = torch.Tensor.data_ptr
 
 _Looker = Callable[[torch.Tensor], Any]
 _dtype: _Looker = torch.Tensor.dtype.__get__  # pyright: ignore[reportAttributeAccessIssue]
-_LOOKS: tuple[_Looker, ...] = (torch.Tensor.stride, torch.Tensor.size, _dtype)
-"""How a tensor looks at its memory: all that ``.data = ...`` may change, besides the address."""
+_device: _Looker = torch.Tensor.device.__get__  # pyright: ignore[reportAttributeAccessIssue]
+_LOOKS: tuple[_Looker, ...] = (
+    torch.Tensor.stride, torch.Tensor.size, _dtype, _device, torch.Tensor.is_conj, torch.Tensor.is_neg, type,
+)  # fmt: skip
+"""How a tensor looks at its memory: all that ``.data = ...`` and the like may change, besides the address."""
 
 
 class Guard:
@@ -84,13 +89,6 @@ class Guard:
         snapshot.tensors = {}  # a guard keeps no tensor alive
         self._compile()
 
-    def _looked(self, tensor: torch.Tensor) -> tuple[Any, ...]:
-        """How a tensor looked at its memory when the guard was made."""
-        for position, watched in enumerate(self._read):
-            if watched.reference() is tensor:
-                return tuple([looks[position] for looks in self._looks])
-        return _looks_of(tensor)
-
     def _is_reread(self, entry: Entry) -> bool:
         if not self._arrays or not isinstance(entry.value, Content):
             return False
@@ -100,7 +98,9 @@ class Guard:
     def _sort(self, entry: Entry) -> None:
         if self._is_reread(entry):
             entry = entry._replace(value=read(entry))
-        if entry.kind in (LENGTH, MEMBERS):
+        if entry.kind in (ITEM, LENGTH, ORDER) and not is_direct(type(entry.container)):
+            self.slow.append(entry)
+        elif entry.kind in (LENGTH, MEMBERS):
             self.lengths.append(entry)
         elif entry.kind == ORDER:
             self.orders.append(entry)
@@ -140,8 +140,9 @@ class Guard:
         self._tensor_ids = [entry.value.identity for entry in self.slots]
         self.references = [watched.reference for watched in self._read]
         self.addresses = [watched.address for watched in self._read]
-        alive = [tensor for watched in self._read if (tensor := watched.reference()) is not None]
-        self._looks = [list(map(look, alive)) for look in _LOOKS]
+        with plain_functions():
+            looks = [_looks_of(watched.reference()) for watched in self._read]
+        self._looks = [list(column) for column in zip(*looks, strict=True)] or [[] for _ in _LOOKS]
         grad = torch.is_grad_enabled()  # without it, whether a parameter requires grad changes nothing
         self._flags = [watched.requires_grad for watched in self._read] if grad else None
         self._order_containers = [entry.container for entry in self.orders]
@@ -192,17 +193,19 @@ class Guard:
             return False
         tensors: list[Any] = [reference() for reference in self.references]
         try:
-            if list(map(_data_ptr, tensors)) != self.addresses:
-                return False
+            with plain_functions():  # to look at a tensor of the user's class is not to use it
+                if list(map(_data_ptr, tensors)) != self.addresses:
+                    return False
+                return self._flags is None or [tensor.requires_grad for tensor in tensors] == self._flags
         except TypeError:  # one is dead
             return False
-        return self._flags is None or [tensor.requires_grad for tensor in tensors] == self._flags
 
     def _shapes_hold(self) -> bool:
         """Whether the tensors look at their memory as before (``.data`` may have been rebound in place)."""
         tensors: list[Any] = [reference() for reference in self.references]
         try:
-            return [list(map(look, tensors)) for look in _LOOKS] == self._looks
+            with plain_functions():
+                return [list(map(look, tensors)) for look in _LOOKS] == self._looks
         except TypeError:
             return False
 
@@ -232,8 +235,13 @@ class Guard:
 
     def explain(self) -> list[Difference]:
         """Every slot that differs from the recording, moved tensors first."""
+        with plain_functions():
+            return self._explain()
+
+    def _explain(self) -> list[Difference]:
         found: list[Difference] = []
-        for entry, name, reference, address, requires_grad, site in self._read:
+        looked_before = list(zip(*self._looks, strict=True))
+        for position, (entry, name, reference, address, requires_grad, site) in enumerate(self._read):
             tensor = reference()
             now = read(entry) if entry is not None else tensor
             if tensor is None or now is not tensor:
@@ -241,8 +249,9 @@ class Guard:
             elif tensor.data_ptr() != address:
                 was, now = f"at address {address:#x}", f"at {tensor.data_ptr():#x}"
                 found.append(Difference(name, was, now, True, site))
-            elif _looks_of(tensor) != (looked := self._looked(tensor)):
-                found.append(Difference(name, _layout(looked), _layout(_looks_of(tensor)), True, site))
+            elif _looks_of(tensor) != looked_before[position]:
+                was, now = _layout(looked_before[position]), _layout(_looks_of(tensor))
+                found.append(Difference(name, was, now, True, site))
             elif tensor.requires_grad != requires_grad:
                 was, now = f"requires_grad={requires_grad}", f"{tensor.requires_grad}"
                 found.append(Difference(name, was, now, True, site))
@@ -270,11 +279,15 @@ class _Watched(NamedTuple):
     site: Site | None
 
 
-def _looks_of(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return tuple([look(tensor) for look in _LOOKS])
+def _looks_of(tensor: torch.Tensor | None) -> tuple[Any, ...]:
+    return tuple([look(tensor) if tensor is not None else None for look in _LOOKS])
 
 
 def _layout(looked: tuple[Any, ...]) -> str:
     """A short text for how a tensor looks at its memory."""
-    stride, size, dtype = looked
-    return f"{str(dtype).removeprefix('torch.')}{list(size)} strides {list(stride)}"
+    stride, size, dtype, device, conjugate, negative, kind = looked
+    text = f"{str(dtype).removeprefix('torch.')}{list(size)} strides {list(stride)}"
+    marks = [name for name, on in (("conjugate", conjugate), ("negative", negative)) if on]
+    marks += [f"on {device}"] if 0 in size else []  # without memory, the address says nothing of it
+    marks += [f"a {kind.__name__}"] if kind not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) else []
+    return ", ".join([text, *marks])

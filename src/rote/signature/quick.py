@@ -7,7 +7,8 @@ what is left are lists, closure cells, and what is compared by content. A dict t
 is under guard (a namespace in which other things happen) is looked into slot by slot from then on.
 
 A version says nothing about the tensors themselves, which may be given other memory where they lie
-(``.data = ...``). They are asked one by one: the address from Python, all other metadata in one call of C++.
+(``.data = ...``). Some tens of them are asked one by one: the address from Python, all other metadata in one
+call of C++. More of them are read all at once, word by word (:mod:`.words`).
 
 It is never the last word: where a version, an identity or a flag differs, the plain guard decides, and if
 that holds, the new versions are the recorded ones. So the two agree on every state.
@@ -20,8 +21,8 @@ from __future__ import annotations
 
 import gc
 import types
-from collections import OrderedDict
-from operator import getitem, is_
+from collections import OrderedDict, defaultdict
+from operator import call, getitem, is_
 from typing import Any
 
 import torch
@@ -29,15 +30,26 @@ import torch
 from .compat import dict_version, metadata_check
 from .epoch import EPOCH
 from .guards import Guard
+from .layout import find_layout, find_lengths
 from .marks import Content, TensorMark
 from .slots import now_in, read, same
-from .state import ATTRIBUTE, BULK, CELL, Entry
+from .state import ATTRIBUTE, BULK, CELL, ITEM, LENGTH, ORDER, Entry
+from .words import Lengths, Words, is_readable
 
 _data_ptr = torch.Tensor.data_ptr
 _EMPTY_TESTED = (dict, OrderedDict, list, set)
 """Types whose truth value is whether they have a member."""
 
+_NUMBERED = (dict, defaultdict)
+"""Types of which a version says everything; of an ordered one it does not say the order."""
+
+_OF_ALL = (BULK, LENGTH, ORDER)
+"""Kinds of slots that are about all members of a container, and nothing in them."""
+
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+MANY = 16
+"""Tensors from which it is quicker to read their words than to ask each."""
 
 
 class QuickGuard:
@@ -56,6 +68,7 @@ class QuickGuard:
         self._epoch: int | None = None
         self._sort()
         self._look()
+        self._look_at_tensors()
 
     def _sort(self) -> None:
         """Choose how each slot is checked."""
@@ -102,16 +115,21 @@ class QuickGuard:
         """Find the containers that can be asked as a whole; returns their identities."""
         guard = self._guard
         covered: set[int] = set()
+        readable = find_lengths()
+        read: list[Any] = []
         for entry in guard.lengths:
-            if not entry.value.value and type(entry.container) in _EMPTY_TESTED:
-                self._empties.append(entry.container)
+            kind = type(entry.container)
+            if not entry.value.value and kind in _EMPTY_TESTED:
+                (read if kind in readable else self._empties).append(entry.container)
                 covered.add(id(entry.container))
-        for entry in (*guard.items, *guard.slots, *guard.lengths) if self._version_of is not None else ():
+        self._lengths = Lengths(read, readable)  # the plain guard keeps them alive
+        slots = (*guard.items, *guard.slots, *guard.lengths, *guard.slow)
+        for entry in slots if self._version_of is not None else ():
             container = entry.container
             if id(container) in covered:
                 continue
             mapping = _namespace(container) if type(container) is types.MappingProxyType else container
-            if type(mapping) is dict and mapping and id(mapping) not in self._busy:
+            if type(mapping) in _NUMBERED and mapping and id(mapping) not in self._busy:
                 self._dicts.append(mapping)
                 covered.add(id(container))
         return covered
@@ -119,7 +137,7 @@ class QuickGuard:
     def _sort_slow(self, entry: Entry, covered: set[int]) -> None:
         value = entry.value
         plain = not isinstance(value, (Content, TensorMark)) and read(entry) is value
-        if entry.kind == BULK and id(entry.container) in covered:
+        if id(entry.container) in covered and (entry.kind in _OF_ALL or (entry.kind == ITEM and plain)):
             return
         if entry.kind == CELL and isinstance(value, TensorMark) and self._is_watched(value):
             self._tensor_cells.append(entry.container)
@@ -143,17 +161,32 @@ class QuickGuard:
         )
 
     def _look(self) -> None:
+        """Note which objects lie in the slots that are looked into."""
+        self._rest_values = [self._guard.item_values[index] for index in self._rest]
+
+    def _look_at_tensors(self) -> None:
         """Note how the tensors are now."""
         guard = self._guard
-        self._rest_values = [guard.item_values[index] for index in self._rest]
         found = {id(tensor): (reference, address, tensor)
                  for reference, address in zip(guard.references, guard.addresses, strict=True)
                  if (tensor := reference()) is not None}  # fmt: skip
+        layout = find_layout() if len(found) >= MANY else None
+        read = [
+            tensor
+            for _, address, tensor in found.values()
+            if layout is not None
+            and type(tensor) in _PLAIN
+            and tensor.data_ptr() == address
+            and is_readable(layout, tensor)
+        ]
+        self._words = Words(layout, read) if layout is not None else None
+        for tensor in read:
+            del found[id(tensor)]
         self._references = [reference for reference, _, _ in found.values()]
         self._addresses = [address for _, address, _ in found.values()]
-        tensors = [tensor for _, _, tensor in found.values()]
-        plain = all(type(tensor) in _PLAIN for tensor in tensors)
-        self._metadata = metadata_check(tensors) if plain else None
+        asked = [tensor for _, _, tensor in found.values()]
+        plain = all(type(tensor) in _PLAIN for tensor in asked)
+        self._metadata = metadata_check(asked) if plain else None
 
     def _read_versions(self) -> list[int]:
         return list(map(self._version_of, self._dicts)) if self._version_of is not None else []
@@ -179,10 +212,11 @@ class QuickGuard:
         """The plain guard decides; if it holds, what there was before it looked is what is compared with."""
         was, self._versions, self._epoch = self._versions, None, None
         now = self._read_versions()
-        self._look()
+        if not self._tensors_same():
+            self._look_at_tensors()
         if not self._guard.holds():
             return False
-        self._rest_values = [self._guard.item_values[index] for index in self._rest]
+        self._look()
         if was is None or was == now:
             self._versions = now
         else:
@@ -195,18 +229,18 @@ class QuickGuard:
     def _tensors_same(self) -> bool:
         if self._guard.dead:
             return False
-        tensors: list[Any] = [reference() for reference in self._references]
-        if not tensors:
-            return True
-        try:
-            if list(map(_data_ptr, tensors)) != self._addresses:
-                return False
-        except TypeError:  # one is dead
+        if self._words is not None and not self._words.same():
             return False
-        return self._metadata is not None and self._metadata(*tensors)
+        if not self._references:
+            return True
+        if self._metadata is None:
+            return False
+        tensors: list[Any] = list(map(call, self._references))
+        # In this order: where a class has changed, a tensor may answer in its own way, with the user's code.
+        return self._metadata(*tensors) and list(map(_data_ptr, tensors)) == self._addresses
 
     def _values_same(self) -> bool:
-        if any(self._empties) or not self._dicts_same():
+        if not self._lengths.are_zero() or any(self._empties) or not self._dicts_same():
             return False
         try:
             for check in self._checks:

@@ -10,6 +10,7 @@ import numpy
 import torch
 
 from ..base.location import Site
+from . import members
 from .marks import Content, TensorMark, mark
 from .state import ATTRIBUTE, BULK, CELL, ITEM, LENGTH, MEMBERS, ORDER, UNSET, VARIABLE, Entry, Snapshot
 from .training import Group
@@ -124,16 +125,16 @@ def read(entry: Entry) -> Any:
 
 
 def _bulk(container: Any) -> tuple[Any, ...]:
-    return tuple(container.items()) if isinstance(container, Mapping) else tuple(container)
+    return members.items(container) if isinstance(container, Mapping) else members.keys(container)
 
 
 _READERS: dict[str, Callable[[Entry], Any]] = {
-    ITEM: lambda entry: entry.container[entry.key],
+    ITEM: lambda entry: members.member(entry.container, entry.key),
     ATTRIBUTE: lambda entry: getattr(entry.container, entry.key),
     CELL: lambda entry: entry.container.cell_contents,
-    LENGTH: lambda entry: Content(len(entry.container)),
-    MEMBERS: lambda entry: Content(len(entry.container)),
+    LENGTH: lambda entry: Content(members.length(entry.container)),
+    MEMBERS: lambda entry: Content(members.length(entry.container)),
     BULK: lambda entry: Content(_bulk(entry.container)),
-    ORDER: lambda entry: Content(tuple(entry.container)),
+    ORDER: lambda entry: Content(members.keys(entry.container)),
     VARIABLE: lambda entry: entry.container.get(UNSET),
 }

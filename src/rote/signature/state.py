@@ -32,6 +32,7 @@ import torch
 from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
 
 from ..base.settings import ENVIRONMENT, READERS
+from . import members
 from .compat import plain_functions
 from .executed import ExecutedCode
 from .marks import Content, base_of, mark, pointer_of
@@ -201,7 +202,7 @@ class StateWalk:
         elif isinstance(value, (list, tuple, deque)):
             self._expand_sequence(value, node)
         elif isinstance(value, (set, frozenset)):
-            for item in value if len(value) <= BULK_LENGTH else ():
+            for item in members.keys(value) if members.length(value) <= BULK_LENGTH else ():
                 self._descend(item, node)
         elif isinstance(value, types.FunctionType):
             self._expand_function(value, node)
@@ -246,30 +247,34 @@ class StateWalk:
             self._expand_instance(value, node)
 
     def _expand_dict(self, value: Mapping[Any, Any], node: int) -> None:
-        self._note(LENGTH, value, None, Content(len(value)), node, " (length)")
-        if len(value) > BULK_LENGTH and all(type(item) in _PLAIN for item in value.values()):
-            self._note(BULK, value, None, Content(tuple(value.items())), node, "")
+        found = members.items(value)
+        self._note(LENGTH, value, None, Content(len(found)), node, " (length)")
+        if len(found) > BULK_LENGTH and all(type(item) in _PLAIN for _, item in found):
+            self._note(BULK, value, None, Content(found), node, "")
             return
         self._note_order(value, node)
         if isinstance(value, defaultdict):
             self._note(ATTRIBUTE, value, "default_factory", value.default_factory, node, ".default_factory")
-        for key in list(value):
+        for key, item in found:
             label = f"[{key!r}]" if type(key) in _PLAIN else f"[<{type(key).__name__}>]"
-            self._note(ITEM, value, key, value[key], node, label)
+            self._note(ITEM, value, key, item, node, label)
             if not isinstance(key, _PLAIN):
                 self._descend(key, node)
 
     def _note_order(self, value: Mapping[Any, Any], node: int) -> None:
-        if 1 < len(value) <= ORDERED_LENGTH and all(type(key) in _PLAIN for key in value):
-            self._note(ORDER, value, None, Content(tuple(value)), node, " (order)")
+        if 1 < members.length(value) <= ORDERED_LENGTH:
+            keys = members.keys(value)
+            if all(type(key) in _PLAIN for key in keys):
+                self._note(ORDER, value, None, Content(keys), node, " (order)")
 
     def _expand_sequence(self, value: Any, node: int) -> None:
+        found = members.keys(value)
         if not isinstance(value, tuple):
-            self._note(LENGTH, value, None, Content(len(value)), node, " (length)")
-        if len(value) > BULK_LENGTH and all(type(item) in _PLAIN for item in value):
-            self._note(BULK, value, None, Content(tuple(value)), node, "")
+            self._note(LENGTH, value, None, Content(len(found)), node, " (length)")
+        if len(found) > BULK_LENGTH and all(type(item) in _PLAIN for item in found):
+            self._note(BULK, value, None, Content(found), node, "")
             return
-        for index, item in enumerate(value):
+        for index, item in enumerate(found):
             self._note(ITEM, value, index, item, node, f"[{index}]")
 
     def _expand_function(self, value: types.FunctionType, node: int) -> None:
@@ -319,9 +324,9 @@ class StateWalk:
                 continue
             value = attributes[name]
             if name in ("_parameters", "_buffers", "_modules") and isinstance(value, dict):
-                self._note(LENGTH, value, None, Content(len(value)), node, f".{name} (length)")
+                self._note(LENGTH, value, None, Content(members.length(value)), node, f".{name} (length)")
                 self._note_order(value, node)
-                for key, item in value.items():
+                for key, item in members.items(value):
                     self._note(ITEM, value, key, item, node, f".{key}")
             else:
                 self._note(ITEM, attributes, name, value, node, f".{name}")

@@ -1,0 +1,66 @@
+"""What containers hold, whatever their classes make of it when they are asked.
+
+A subclass may compute what ``table[key]``, ``len`` and iteration give (transformers' table of activations
+makes a new module at each read, a ``defaultdict`` makes what is missing). State is what lies in the container
+itself, and to look at it must change nothing. So it is read by the methods of the builtin class.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Any
+
+_BUILTIN: tuple[type, ...] = (OrderedDict, dict, list, tuple, deque, frozenset, set)
+_READING = ("__getitem__", "__len__", "__iter__")
+_GONE: Any = object()
+
+
+def is_direct(kind: type) -> bool:
+    """Whether containers of a class give what they hold when they are asked in the usual way."""
+    base = _builtin(kind)
+    if kind in (base, OrderedDict):
+        return True
+    same = all(getattr(kind, name, None) is getattr(base, name, None) for name in _READING)
+    return same and not hasattr(kind, "__missing__")
+
+
+def length(container: Any) -> int:
+    """The number of members."""
+    return _builtin(type(container)).__len__(container)
+
+
+def keys(container: Any) -> tuple[Any, ...]:
+    """The keys of a mapping, the members of anything else, in order."""
+    return tuple(_builtin(type(container)).__iter__(container))
+
+
+def member(container: Any, key: Any) -> Any:
+    """What lies under a key or at a position.
+
+    Raises:
+        KeyError: There is no such key.
+        IndexError: There is no such position.
+    """
+    if type(container) in (dict, list) or not isinstance(container, dict):
+        return _builtin(type(container)).__getitem__(container, key)
+    found = dict.get(container, key, _GONE)  # does not make what is missing
+    if found is _GONE:
+        raise KeyError(key)
+    return found
+
+
+def items(container: Any) -> tuple[tuple[Any, Any], ...]:
+    """The members of a mapping with their keys, in order."""
+    return tuple(_builtin(type(container)).items(container))
+
+
+def put(container: Any, key: Any, value: Any) -> None:
+    """Lay something into a slot that is there."""
+    _builtin(type(container)).__setitem__(container, key, value)
+
+
+def _builtin(kind: type) -> Any:
+    """The builtin class that a class of containers derives from, or itself."""
+    if kind in _BUILTIN:
+        return kind
+    return next((base for base in _BUILTIN if issubclass(kind, base)), kind)

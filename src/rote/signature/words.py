@@ -1,0 +1,233 @@
+"""Whether any of a thousand tensors has become another one, in three questions.
+
+What a guard has to know of a tensor can change without a trace: ``.data = ...`` leaves every dict, every
+identity and every version counter as it was. So each tensor has to be looked at, at every call. Asked by name
+on the host of an H200, a dereferenced weak reference takes 15 ns, an address 63, a comparison of the rest in
+C++ 67: 150 us for a thousand tensors. Calls that take many of them do not help: the one by which PyTorch
+compares the addresses of its own graphs takes 64 ns for each.
+
+But a tensor is a handful of words in memory: an object that points to an implementation, that to a storage,
+that to the data; between them sizes, strides, type and flags. numpy gathers words from anywhere at one
+nanosecond each, and a comparison of the bytes says whether anything is new. So here the words are read where
+they lie, in the order in which each says that the next ones are still there: the object (alive, or the weak
+reference of the guard would have told), its implementation, then storage and autograd's flags.
+
+Nothing about where the words lie is taken for granted (:mod:`.layout`): it is found by samples, every kind of
+change has to show, and of each tensor the words have to say what its public attributes say; otherwise it is
+asked by name. And where a word differs, the plain guard decides.
+
+What does not work: the versions of tensors (``.data`` and ``requires_grad_`` leave them), weak references to
+storages (whoever swaps weights keeps the other ones). Without the lock of the interpreter none of it is safe.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy
+import torch
+
+from .compat import raw_keys
+
+BYTES = 8
+
+
+class _Everything:
+    """All memory as an array of words, without the first one. Only what is known to be there is read."""
+
+    __array_interface__: ClassVar = {
+        "data": (BYTES, True),
+        "typestr": "<u8",
+        "shape": (1 << 45,),
+        "version": 3,
+    }
+
+
+_EVERYTHING: Any = numpy.asarray(_Everything())
+
+
+def places(address: int, words: Iterable[int]) -> list[int]:
+    """Indices for :func:`gather`: some words of what lies at an address."""
+    first = address // BYTES - 1
+    return [first + word for word in words]
+
+
+def gather(indices: Any) -> bytes:
+    """Read words from anywhere, about a nanosecond each. Each has to be in memory that is there."""
+    return _EVERYTHING.take(indices).tobytes()
+
+
+def read(address: int, length: int) -> list[int]:
+    """The words of what lies at an address."""
+    first = address // BYTES - 1
+    return _EVERYTHING[first : first + length].tolist()
+
+
+def word(address: int, place: int) -> int:
+    """One word of what lies at an address."""
+    return read(address, place + 1)[place]
+
+
+class Layout(NamedTuple):
+    """Where the words lie that say what a tensor is.
+
+    Attributes:
+        size: Words of an implementation.
+        body: In the object, the address of the implementation.
+        storage: In the implementation, the address of the storage.
+        autograd: The address of what autograd keeps, if there is something.
+        dimensions: Their number.
+        sizes: The first size; as many may follow as lie before the first stride.
+        strides: The first stride.
+        offset: Where it begins in the storage.
+        kinds: Type, flags and dispatch keys.
+        memory: In the storage, the address of its memory.
+        flags: In what autograd keeps, whether a gradient is required.
+    """
+
+    size: int
+    body: int
+    storage: int
+    autograd: int
+    dimensions: int
+    sizes: int
+    strides: int
+    offset: int
+    kinds: tuple[int, ...]
+    memory: int
+    flags: tuple[int, ...]
+
+    def of_body(self, dimensions: int) -> list[int]:
+        """The words to look at in an implementation."""
+        sizes = range(self.sizes, self.sizes + dimensions)
+        strides = range(self.strides, self.strides + dimensions)
+        return [self.storage, self.autograd, self.dimensions, *sizes, *strides, self.offset, *self.kinds]
+
+    def of_memory(self) -> range:
+        """The words to look at in a storage: where its memory is, and how and by whom it is freed.
+
+        Only the latter say that it has become copy-on-write.
+        """
+        return range(self.memory, self.memory + 3)
+
+
+class Owners(NamedTuple):
+    """Where the words lie that say who holds a tensor and its gradient.
+
+    Attributes:
+        gradient: In what autograd keeps of a tensor, the address of the gradient's implementation.
+        hooks: In the object, the addresses of tables of hooks; zero while there never were any.
+        body: In the implementation, the number of references to it.
+        storage: In the storage, the number of references to it.
+    """
+
+    gradient: int
+    hooks: tuple[int, ...]
+    body: int
+    storage: int
+
+
+def is_readable(layout: Layout, tensor: torch.Tensor) -> bool:
+    """Whether the words of a tensor say what its attributes say."""
+    dimensions = tensor.dim()
+    if tensor.layout is not torch.strided or dimensions > layout.strides - layout.sizes:
+        return False  # longer shapes lie elsewhere
+    head = read(id(tensor), layout.body + 1)
+    if head[1] != id(type(tensor)) or head[layout.body] != tensor._cdata:
+        return False
+    words, storage, keys = read(tensor._cdata, layout.size), tensor.untyped_storage(), raw_keys(tensor)
+    return (
+        words[layout.storage] == storage._cdata
+        and words[layout.dimensions] == dimensions
+        and words[layout.sizes : layout.sizes + dimensions] == list(tensor.shape)
+        and words[layout.strides : layout.strides + dimensions] == list(tensor.stride())
+        and words[layout.offset] == tensor.storage_offset()
+        and any(words[place] == keys for place in layout.kinds)
+        and word(storage._cdata, layout.memory) == storage.data_ptr()
+    )
+
+
+class Noted:
+    """Words of memory as they are at this moment.
+
+    Args:
+        stages: Indices of the words. What the first stage reads has to be there; if its words are what they
+            were, so is what the next one reads.
+    """
+
+    def __init__(self, *stages: list[int]) -> None:
+        arrays = [numpy.array(indices, dtype=numpy.intp) for indices in stages]
+        self._stages = [(indices, gather(indices)) for indices in arrays]
+
+    def same(self) -> bool:
+        """Whether they are what they were."""
+        for indices, words in self._stages:  # noqa: SIM110
+            if gather(indices) != words:
+                return False
+        return True
+
+
+class Words(Noted):
+    """What some tensors are at this moment. They have to be alive whenever that is asked.
+
+    Args:
+        layout: Where to look.
+        tensors: Tensors that can be read (:func:`is_readable`). They are not kept alive.
+    """
+
+    def __init__(self, layout: Layout, tensors: Sequence[torch.Tensor]) -> None:
+        objects: list[int] = []
+        bodies: list[int] = []
+        ends: list[int] = []
+        for tensor in tensors:
+            objects += places(id(tensor), [1, layout.body])
+            bodies += places(tensor._cdata, layout.of_body(tensor.dim()))
+            ends += places(tensor.untyped_storage()._cdata, layout.of_memory())
+            autograd = word(tensor._cdata, layout.autograd)
+            ends += places(autograd, layout.flags) if autograd else []
+        super().__init__(objects, bodies, ends)
+
+
+class Watched:
+    """Words of some tensors, which are not kept alive.
+
+    Args:
+        noted: The words.
+        tensors: Those that have to be alive when they are read.
+    """
+
+    def __init__(self, noted: Noted, tensors: Iterable[torch.Tensor]) -> None:
+        self._noted = noted
+        self._alive = True
+        itself = weakref.ref(self)
+
+        def died(_: object) -> None:
+            watched = itself()
+            if watched is not None:
+                watched._alive = False
+
+        self._references = [weakref.ref(tensor, died) for tensor in tensors]
+
+    def same(self) -> bool:
+        """Whether all are there, and the words are what they were."""
+        return self._alive and self._noted.same()
+
+
+class Lengths:
+    """Whether containers are empty, which is what most of those of a model are.
+
+    Args:
+        containers: The containers, which have to be kept alive.
+        lengths: For each type of them the word that is the length (:func:`.layout.find_lengths`).
+    """
+
+    def __init__(self, containers: Sequence[Any], lengths: dict[type, int]) -> None:
+        indices = [place for found in containers for place in places(id(found), [lengths[type(found)]])]
+        self._indices = numpy.array(indices, dtype=numpy.intp)
+        self._none = bytes(BYTES * len(indices))
+
+    def are_zero(self) -> bool:
+        """Whether all of them are empty."""
+        return gather(self._indices) == self._none

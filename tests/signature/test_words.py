@@ -1,0 +1,229 @@
+"""What a tensor is, read word by word: every change shows, nothing else does, no wrong layout is taken."""
+
+from __future__ import annotations
+
+import collections
+import gc
+import pickle
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+from rote.signature import compat
+from rote.signature import layout as layouts
+from rote.signature.compat import sizes_of_objects
+from rote.signature.layout import CHANGES, find_layout, find_lengths, find_owners, shows_changes
+from rote.signature.words import Layout, Lengths, Words, is_readable
+
+
+@pytest.fixture
+def layout() -> Layout:
+    found = find_layout()
+    assert found is not None, "the words of a tensor are not where this PyTorch was thought to have them"
+    return found
+
+
+def roomy(shape, device):
+    """A tensor in memory that has room behind it; complex, so that every change is possible."""
+    storage = torch.zeros(4096, dtype=torch.complex64, device=device).untyped_storage()
+    strides = torch.empty(shape, device="meta").stride()
+    return torch.empty(0, dtype=torch.complex64, device=device).set_(storage, 0, shape, strides)
+
+
+def make(kind, device):
+    """Tensors of all sorts that guards meet."""
+    shared = torch.zeros(64, 64, dtype=torch.complex64)
+    return {
+        "plain": lambda: roomy((4, 6), device),
+        "vector": lambda: roomy((7,), device),
+        "five dimensions": lambda: roomy((2, 3, 2, 3, 2), device),
+        "view": lambda: roomy((64, 60), device)[3:9, 5:40:2],
+        "detached view": lambda: roomy((64, 60), device).t()[2:5].detach(),
+        "parameter": lambda: nn.Parameter(roomy((4, 6), device), requires_grad=False),
+        "flag turned off": lambda: nn.Parameter(roomy((4, 6), device)).requires_grad_(False),
+        "buffer": lambda: nn.Buffer(roomy((4, 6), device)),
+        "of numpy": lambda: torch.from_numpy(shared.numpy()).to(device)[2:4],
+    }[kind]()
+
+
+KINDS = ("plain", "vector", "five dimensions", "view", "detached view", "parameter", "flag turned off",
+         "buffer", "of numpy")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(CHANGES))
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_change_shows(device, layout, kind, name):
+    tensors = [torch.zeros(3, device=device), make(kind, device), torch.zeros(2, 2, device=device)]
+    assert all(is_readable(layout, tensor) for tensor in tensors)
+    seen = Words(layout, tensors)
+    assert seen.same() and seen.same()
+    if "memory" in name and not tensors[1].untyped_storage().resizable():
+        pytest.skip("numpy's memory cannot be resized")
+    if name == "result of an operation":
+        tensors[1].add_(torch.ones((), device=device, requires_grad=True))
+    else:
+        CHANGES[name](tensors[1])
+    assert not seen.same() and not seen.same()
+
+
+@pytest.mark.parametrize(
+    "name", ["set to other memory", "set to its own memory", "resized", "turned", "emptied"]
+)
+def test_changes_in_place_show(device, layout, name):
+    tensor = torch.zeros(4, 6, device=device)
+    seen = Words(layout, [tensor])
+    keep = tensor.data
+    {
+        "set to other memory": lambda: tensor.set_(torch.zeros(4, 6, device=device)),
+        "set to its own memory": lambda: tensor.set_(tensor.untyped_storage(), 0, (6, 4), (4, 1)),
+        "resized": lambda: tensor.resize_(3, 2),
+        "turned": lambda: tensor.t_(),
+        "emptied": lambda: tensor.set_(),
+    }[name]()
+    assert not seen.same() and keep.shape == (4, 6)
+
+
+def test_two_tensors_whose_implementations_are_exchanged(device, layout):
+    one, other = nn.Parameter(torch.zeros(3, device=device)), nn.Parameter(torch.zeros(3, device=device))
+    seen = Words(layout, [one, other])
+    torch.utils.swap_tensors(one, other)
+    assert not seen.same()
+    torch.utils.swap_tensors(one, other)
+    assert seen.same()
+
+
+def test_what_leaves_a_tensor_what_it_is_does_not_show(device, layout):
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 4)).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), 0.1)
+    tensors = list(model.state_dict(keep_vars=True).values())
+    model(
+        torch.randn(3, 4, device=device)
+    ).sum().backward()  # autograd begins to keep things of the parameters
+    optimizer.step()
+    seen = Words(layout, tensors)
+    for to_none in (True, False):
+        optimizer.zero_grad(set_to_none=to_none)
+        model(torch.randn(3, 4, device=device)).sum().backward()
+        optimizer.step()
+        assert seen.same()
+    with torch.no_grad():
+        for tensor in tensors:
+            tensor.mul_(2)
+    held = (
+        [tensor.view(-1) for tensor in tensors],
+        [tensor.detach() for tensor in tensors],
+        pickle.dumps(tensors),
+    )
+    references = [weakref.ref(tensor) for tensor in tensors]
+    assert seen.same() and held and references
+    del held, references
+    gc.collect()
+    assert seen.same()
+
+
+def test_a_gradient_does_not_show_even_where_none_is_required(device, layout):
+    tensor = torch.zeros(3, device=device).requires_grad_().requires_grad_(False)
+    seen = Words(layout, [tensor])
+    tensor.grad = torch.ones(3, device=device)
+    assert seen.same()
+
+
+def test_no_tensor_is_kept_alive(device, layout):
+    tensor = torch.zeros(3, device=device)
+    storage, gone = weakref.ref(tensor.untyped_storage()), weakref.ref(tensor)
+    seen = Words(layout, [tensor])
+    del tensor
+    assert gone() is None and storage() is None and seen
+
+
+@pytest.mark.parametrize("field", Layout._fields[1:])
+@pytest.mark.parametrize("step", [-1, 1])
+def test_a_wrong_layout_is_refused(layout, field, step):
+    right = getattr(layout, field)
+    shift = lambda place: min(place + step, layout.size - 1)  # noqa: E731
+    wrong = tuple(map(shift, right)) if isinstance(right, tuple) else shift(right)
+    changed = layout._replace(**{field: wrong})
+    assert not shows_changes(changed)
+
+
+@pytest.mark.parametrize("field", ["kinds", "flags"])
+def test_a_layout_that_misses_a_word_is_refused(layout, field):
+    places = getattr(layout, field)
+    for kept in (places[:1], places[-1:]):  # several words may tell of one change
+        assert not shows_changes(layout._replace(**{field: kept}))
+
+
+def test_what_cannot_be_read(device, layout):
+    assert not is_readable(layout, torch.zeros(1, 1, 1, 1, 1, 1, device=device))
+    assert not is_readable(layout, torch.eye(3, device=device).to_sparse())
+
+
+def test_the_search_is_the_same_in_any_mode(device, layout):
+    with torch.inference_mode(), torch.device(device), torch.autocast(device.type):
+        find_layout.cache_clear()
+        assert find_layout() == layout
+
+
+@pytest.fixture
+def fresh():
+    for find in (find_layout, find_lengths, find_owners):
+        find.cache_clear()
+    yield
+    for find in (find_layout, find_lengths, find_owners):
+        find.cache_clear()
+
+
+def nothing_is_read():
+    return find_layout() is None and find_lengths() == {} and find_owners() is None
+
+
+def test_without_the_interpreters_lock_nothing_is_read(fresh, monkeypatch):
+    monkeypatch.setattr(compat.sys, "_is_gil_enabled", lambda: False, raising=False)
+    assert nothing_is_read()
+
+
+@pytest.mark.parametrize("version", ["2.10.1", "2.12.0+cu130", "2.14.0a0+git123", "3.0"])
+def test_other_versions_of_pytorch_are_not_read(fresh, monkeypatch, version):
+    monkeypatch.setattr(torch, "__version__", version)
+    assert nothing_is_read()
+
+
+def test_reading_can_be_switched_off(fresh, monkeypatch):
+    monkeypatch.setenv("ROTE_READ_WORDS", "0")
+    assert nothing_is_read()
+
+
+def test_a_pytorch_that_tells_no_keys_is_not_read(fresh, monkeypatch):
+    monkeypatch.setattr(layouts, "raw_keys", lambda tensor: None)
+    assert find_layout() is None and find_owners() is None
+
+
+@pytest.mark.parametrize("fewer", ["body", "autograd", "storage"])
+def test_objects_that_are_smaller_than_thought(fresh, monkeypatch, fewer):
+    sizes = sizes_of_objects()
+    assert sizes is not None
+    small = sizes._replace(**{fewer: {"body": sizes.body - 1, "autograd": 6, "storage": 2}[fewer]})
+    monkeypatch.setattr(layouts, "sizes_of_objects", lambda: small)
+    assert find_layout() is None
+
+
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict, list])
+def test_whether_containers_are_empty(kind):
+    found = [kind() for _ in range(5)]
+    lengths = Lengths(found, find_lengths())
+    for container in found:
+        assert lengths.are_zero()
+        full = kind([(1, 2)])
+        (container.extend if kind is list else container.update)(full)
+        assert not lengths.are_zero()
+        container.clear()
+        (container.append if kind is list else container.setdefault)(3)
+        assert not lengths.are_zero()
+        container.pop(-1) if kind is list else container.pop(3)
+    assert lengths.are_zero()
+
+
+def test_no_containers_are_empty():
+    assert Lengths([], find_lengths()).are_zero()
