@@ -181,10 +181,10 @@ def shared(
         0, T * NB * B
     )  # flat: in two dimensions gathers become warp shuffles, thousands of them
     block_channel = (row % NB)[:, None] * B + inner[None, :]
-    # Matrices stay in shared memory, and the next tokens are on their way while these are worked on.
-    if R1:
+    # Matrices stay in shared memory if they fit, and the next tokens are on their way meanwhile.
+    if R1 and not SPLIT_R:
         first = tl.load(r1 + square)
-    if R2:
+    if R2 and not SPLIT_R:
         second = tl.load(r2 + square)
     ahead = _rows(x, program * T + row // NB, block_channel, M, WIDTH, FULL)
     for start in range(program * T, M, programs * T):
@@ -194,7 +194,11 @@ def shared(
             divisor = tl.load(smooth + block_channel, mask=block_channel < WIDTH, other=1.0).to(tl.float32)
             v = tl.div_rn(v, divisor)
         if R1:
+            if SPLIT_R:
+                first = tl.load(r1 + square)
             v = _rotate(v, first, SPLIT_X, SPLIT_R, EXACT)
+        if R2 and SPLIT_R:
+            second = tl.load(r2 + square)  # before the gather, whose barriers hold loads back
         if ORDER:
             if FULL:
                 taken = tl.load(order + place % (NB * B)).to(tl.int32)
