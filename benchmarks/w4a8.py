@@ -1,6 +1,7 @@
 """Quantized linear layers against bf16: time of one layer, its transform included, by rows and shape.
 
     python -m benchmarks.w4a8 --tune --out table.json      tile sizes for this GPU, for the package's tables
+    python -m benchmarks.w4a8 --tune cuts --out table.json      those of transforms alone; the rest is kept
     python -m benchmarks.w4a8 --out results.json           the comparison
 
 Every number is of CUDA-graph replays, since at these sizes eager calls measure Python. A cold number comes
@@ -31,8 +32,9 @@ from torch import Tensor
 from benchmarks import w4a8_peers
 from benchmarks.common import device_name, first_line, machine_state, versions
 from rote.quant import arithmetic
-from rote.quant.kernels import Activation, PackedWeight, Transform, ops, pack_weight
-from rote.quant.kernels.table import ADDITIONS, Tile, bucket, rule, slug
+from rote.quant.arithmetic import Quantized
+from rote.quant.kernels import Activation, PackedWeight, Transform, ops, pack_weight, transform
+from rote.quant.kernels.table import ADDITIONS, Cut, Tile, bucket, rule, slug
 
 WIDE = [(16384, 2048), (2048, 16384)]
 EXPERT = [(8192, 1024), (2560, 1024), (1024, 2048), (1024, 4096)]
@@ -119,6 +121,17 @@ class Layer:
     def transform(self, x: Tensor) -> Call:
         """The transform and quantization alone."""
         return lambda i: ops.quantize_rows(x, self.change, self.grid)
+
+    def cut(self, x: Tensor, cut: Cut | None) -> Call:
+        """The same, cut up as wished."""
+        grid = self.grid
+
+        def call(_: int) -> Quantized:
+            to = transform.quantizing(x, self.k, grid.bits, grid.symmetric, grid.clip, None, None)
+            transform.launch(x, None, self.change.stages, to, None, False, cut)
+            return to.rows, to.scale, to.zero, to.total
+
+        return call
 
     def wanted(self, x: Tensor) -> Tensor:
         """The output by torch, from the codes that the kernel makes."""
@@ -213,12 +226,62 @@ def candidates(kind: str, m: int, n: int, k: int, units: int) -> Iterator[Tile]:
                     yield tile
 
 
-def tune(out: Path, deadline: float) -> dict[str, Any]:
-    """Find tiles for every shape and some numbers of rows; each is written at once."""
+def tune(out: Path, deadline: float, what: str) -> dict[str, Any]:
+    """Find cuts and tiles for every shape and some numbers of rows; each is written at once."""
+    device = torch.cuda.get_device_properties(0)
+    result: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {}
+    result |= {"gpu": device.name, "slug": slug(device.name)}
+    if what != "tiles":
+        tune_cuts(out, deadline, result)
+    return result if what == "cuts" else tune_tiles(out, deadline, result)
+
+
+def cut_candidates(m: int, width: int, units: int) -> Iterator[Cut]:
+    """Cuts of transforms worth trying."""
+    if m <= 64:
+        yield from (Cut(tokens, warps) for tokens in (16, 32) for warps in (4, 8))
+    for tokens in (1, 2, 4, 8):
+        for warps in (4, 8, 16):
+            each = tokens * width // (32 * warps)  # numbers of a thread
+            if tokens <= m and tokens * width >= 2048 and 8 <= each <= 64:
+                yield from (Cut(tokens, warps, count) for count in ((1, 2, 3, 4) if m > units else (1,)))
+
+
+def tune_cuts(out: Path, deadline: float, result: dict[str, Any]) -> None:
+    """Find how transforms of some widths and numbers of rows are cut up, by their time alone."""
+    cuts = result.setdefault("cuts", {})
+    units = torch.cuda.get_device_properties(0).multi_processor_count
+    for m in (800, 51, 16, 1, 256, 2048):
+        for k in (16384, 2048, 1024, 4096):
+            layer = Layer.random(128, k)
+            x = layer.rows(m)
+            wanted = ops.quantize_torch(x, None, layer.change.stages, k, 8, False, 1.0, None, None)[0]
+            times: dict[Cut, float] = {}
+            for cut in cut_candidates(m, k, units):
+                if time.monotonic() > deadline:
+                    print("out of time: the rest goes by the rule of thumb", flush=True)
+                    return
+                call = layer.cut(x, cut)
+                try:
+                    apart = (call(0)[0].int() - wanted.int()).abs()
+                    assert apart.max() <= 1 and (apart > 0).float().mean() < 0.01, "wrong codes"
+                    times[cut] = measure({"": (call, 1)}, 5)[""]["cold_us"]
+                except Exception as error:  # out of shared memory, a compiler's failure, a wrong result
+                    print(f"  {cut}: {first_line(error)}", flush=True)
+            if times:
+                best = min(times, key=times.__getitem__)
+                guess = measure({"": (layer.cut(x, None), 1)}, 5)[""]["cold_us"]
+                print(f"K={k} M={m}: {times[best]:.2f} us, {best}; so far {guess:.2f} us", flush=True)
+                cuts.setdefault(f"{k}/128", {})[str(bucket(m))] = best.to_dict()
+                write(out, result)
+
+
+def tune_tiles(out: Path, deadline: float, result: dict[str, Any]) -> dict[str, Any]:
+    """Find tiles of products."""
     device = torch.cuda.get_device_properties(0)
     tiles: dict[str, dict[str, Any]] = {}
     log: list[dict[str, Any]] = []
-    result = {"gpu": device.name, "slug": slug(device.name), "tiles": tiles}
+    result["tiles"] = tiles
     every = (
         (BOTH, EXPERT, (51,)), (BOTH[:1], WIDE, (51, 800, 16, 1)), (BOTH, EXPERT, (1, 16, 800)),
         (BOTH[:1], WIDE + EXPERT, (256, 2048)),
@@ -261,7 +324,8 @@ def tune_one(
     for tile in candidates(kind, m, layer.n, layer.k, units):
         attempt(tile)
     for tile in sorted(times, key=times.__getitem__)[:4]:
-        attempt(replace(tile, pdl=True))
+        for ahead in (0, 4, -1):
+            attempt(replace(tile, pdl=True, ahead=ahead))
     if not times:
         return None
     ranked = sorted(times, key=times.__getitem__)
@@ -412,7 +476,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tune", action="store_true", help="find tiles instead of comparing")
+    parser.add_argument(
+        "--tune", nargs="?", const="all", choices=("all", "cuts", "tiles"),
+        help="find how transforms (cuts) and products (tiles) are best cut up, instead of comparing",
+    )  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, help="the JSON file to write")
     parser.add_argument("--seconds", type=float, default=220.0, help="when to stop (220)")
     parser.add_argument("--no-peers", action="store_true", help="leave out GemLite and torchao")
@@ -423,7 +490,10 @@ def main(arguments: list[str] | None = None) -> int:
     torch.manual_seed(0)
     gc.freeze()  # every capture collects garbage: it need not look at modules
     deadline = time.monotonic() + wishes.seconds
-    found = tune(wishes.out, deadline) if wishes.tune else compare(wishes.out, deadline, not wishes.no_peers)
+    if wishes.tune:
+        found = tune(wishes.out, deadline, wishes.tune)
+    else:
+        found = compare(wishes.out, deadline, not wishes.no_peers)
     write(wishes.out, found)
     return 0
 

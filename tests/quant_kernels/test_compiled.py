@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def compiled(bm, bn, warps, turn=0):
     )
     values = dict(
         BITS=4, FLOAT=False, X_SCALE=True, X_ZERO=True, W_ZERO=True, BIAS=False, RAW=False, TURN=turn,
-        EVEN_K=True, BM=bm, BN=bn, UNROLL=1, SPLIT=False, STAGES=4, ASM=True, PDL=turn > 0,
+        EVEN_K=True, BM=bm, BN=bn, UNROLL=1, SPLIT=False, STAGES=4, ASM=True, PDL=-1 if turn else 0,
     )
     names = jit_gemm.product.arg_names
     source = ASTSource(
@@ -47,13 +48,50 @@ json.dump([compiled(*map(int, size.split("x")))["ptx"] for size in sys.argv[1:]]
 """
 
 
+TRANSFORM = """
+import json, sys
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+from rote.quant.kernels import jit_transform
+
+def compiled(width, kind, warps):
+    types = dict(
+        x="*" + kind, r1="*" + kind, order="*i32", r2="*" + kind, q="*i8", scale="*fp32", zero="*i32",
+        total="*i32", work="*i32", M="i32", COUNT="i32", WIDTH="i32", K="i32", clip="fp32",
+    )
+    whole = kind != "bf16"
+    values = dict(
+        smooth=None, static_scale=None, static_zero=None, SMOOTH=False, R1=True, ORDER=True, R2=True, B=128,
+        NB=width // 128, T=1, MODE=2, LOW=-128, HIGH=127, SPLIT_X=whole, SPLIT_R=whole, EXACT=False,
+        PDL=True, ZERO=True, ORIGIN=False, FULL=True,
+    )
+    names = jit_transform.shared.arg_names
+    source = ASTSource(
+        jit_transform.shared,
+        {name: types.get(name, "constexpr") for name in names},
+        constexprs={(names.index(name),): value for name, value in values.items()},
+        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in types if name != "clip"},
+    )
+    options = dict(num_warps=warps, num_stages=1)
+    return compile(source, target=GPUTarget("cuda", 90, 32), options=options).metadata.shared
+
+sizes = [size.split("x") for size in sys.argv[1:]]
+json.dump([compiled(int(width), kind, int(warps)) for width, kind, warps in sizes], sys.stdout)
+"""
+
+
 def assembly(*sizes: str) -> list[str]:
-    """PTX of the product with tiles of some sizes, made in a process that does not interpret kernels."""
+    """PTX of the product with tiles of some sizes."""
+    return probed(PROBE, *sizes)
+
+
+def probed(program: str, *sizes: str) -> list[Any]:
+    """What a program says of sizes, in a process that does not interpret kernels."""
     source = str(Path(__file__).resolve().parents[2] / "src")
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [sys.executable, "-c", PROBE, *sizes], env=environment, capture_output=True, text=True, timeout=250
+        [sys.executable, "-c", program, *sizes], env=environment, capture_output=True, text=True, timeout=250
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -82,3 +120,7 @@ def test_rows_are_rotated_back_and_weights_are_asked_for_early():
     early, late = text.split("griddepcontrol.wait", 1)
     assert "cp.async.bulk.prefetch.L2" in early and "ld.global" in early
     assert "wgmma" in late and late.count("fma.rn.f32") >= 64
+
+
+def test_the_widest_rows_fit_in_shared_memory():
+    assert max(probed(TRANSFORM, "32768xbf16x16", "32768xfp32x16", "16384xbf16x8")) <= 227 << 10

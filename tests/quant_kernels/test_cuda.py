@@ -10,8 +10,8 @@ from tests.quant_kernels import cases
 
 from rote.quant import DuQuantConfig, warmup
 from rote.quant.build import build_layer
-from rote.quant.kernels import Activation, Transform, jit, linear, ops, quantize_rows
-from rote.quant.kernels.table import Tile
+from rote.quant.kernels import Activation, Transform, jit, linear, ops, quantize_rows, transform
+from rote.quant.kernels.table import Cut, Tile
 
 pytestmark = [
     pytest.mark.cuda,
@@ -22,6 +22,7 @@ pytestmark = [
 TILES = [
     Tile(8, 64, split=4), Tile(16, 64, stages=6), Tile(16, 64, split=4, pdl=True),
     Tile(16, 128, unroll=2, stages=3), Tile(64, 128, split=2), Tile(64, 128, pdl=True),
+    Tile(16, 64, split=2, pdl=True, ahead=0), Tile(16, 64, pdl=True, ahead=4),
     Tile(128, 128, warps=8), Tile(256, 128, stages=3, warps=8), Tile(128, 256, stages=3, warps=8),
 ]  # fmt: skip
 SIZES = [(1, 2048, 16384), (51, 16384, 2048), (3, 200, 70), (17, 384, 130), (800, 2048, 256)]
@@ -78,6 +79,36 @@ def test_codes_of_wide_rows(dtype: torch.dtype, tokens: int, width: int):
     moved = cases.transform_arguments(*cases.to("cuda", change, Activation()))
     x = cases.rows_of(tokens, width, torch.bfloat16).cuda()
     cases.assert_same_codes(ops.quantize_triton(x, *moved), ops.quantize_torch(x, *moved))
+
+
+CUTS = [
+    *((Cut(16), tokens, 16384, "asymmetric", torch.bfloat16) for tokens in (1, 16, 51)),
+    *((Cut(16), 5, 11008, grid, torch.bfloat16) for grid in ("symmetric", "static", "channels", "four bits")),
+    (Cut(32, 8), 51, 16384, "asymmetric", torch.float32),
+    (Cut(1, 4, 3), 800, 2048, "asymmetric", torch.bfloat16),
+    (Cut(2, 8, 1), 800, 2048, "symmetric", torch.bfloat16),
+    (Cut(1, 8, 1), 300, 16384, "static", torch.bfloat16),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cut", "tokens", "width", "grid", "dtype"), CUTS, ids=str)
+def test_codes_however_rows_are_cut_up(cut: Cut, tokens: int, width: int, grid: str, dtype: torch.dtype):
+    """The same codes again and again, and zeros for the product that follows."""
+    size = 64 if width % 128 else 128
+    change = cases.transform_of("rotate permute rotate", width, width, size, smooth=False, dtype=dtype)
+    moved = cases.transform_arguments(*cases.to("cuda", change, cases.grid_of(grid, width)))
+    smooth, stages, _, *target = moved
+    x = cases.rows_of(tokens, width, torch.bfloat16).cuda()
+    wanted = ops.quantize_torch(x, *moved)
+    earlier = None
+    for _ in range(5):
+        to = transform.quantizing(x, width, *target)
+        work = torch.full((5000,), 7, dtype=torch.int32, device="cuda")
+        transform.launch(x, smooth, stages, to, work, False, cut)
+        assert (work == 0).all()
+        cases.assert_same_codes((to.rows, to.scale, to.zero, to.total), wanted)
+        assert earlier is None or torch.equal(earlier, to.rows)
+        earlier = to.rows
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
@@ -198,9 +229,10 @@ def test_ten_runs_are_the_same(tile: Tile | None):
 
 def compiled() -> int:
     """How many kernels Triton holds."""
+    spread = jit.module("jit_spread")
     kernels = [
         jit.module("jit_gemm").product, jit.module("jit_gemm").products, jit.module("jit_transform").shared,
-        jit.module("jit_turns").turn,
+        jit.module("jit_turns").turn, spread.first, spread.second, spread.codes,
     ]  # fmt: skip
     return sum(len(caches[0]) for kernel in kernels for caches in kernel.device_caches.values())
 

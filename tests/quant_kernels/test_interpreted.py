@@ -6,8 +6,8 @@ import pytest
 import torch
 from tests.quant_kernels import cases
 
-from rote.quant.kernels import Activation, by_torch, ops
-from rote.quant.kernels.table import Tile
+from rote.quant.kernels import Activation, by_torch, ops, transform
+from rote.quant.kernels.table import Cut, Tile
 
 pytestmark = [pytest.mark.usefixtures("interpreter"), pytest.mark.slow]
 
@@ -48,6 +48,21 @@ def test_codes(chain: str, grid: str):
     arguments = cases.transform_arguments(change, cases.grid_of(grid, 64))
     x = cases.rows_of(3, 60, torch.float16)
     cases.assert_same_codes(ops.quantize_triton(x, *arguments), ops.quantize_torch(x, *arguments))
+
+
+@pytest.mark.parametrize("grid", cases.GRIDS)
+@pytest.mark.parametrize("cut", [Cut(16), Cut(8), Cut(2, programs=1)], ids=str)
+@pytest.mark.parametrize("tokens", [1, 16, 19])
+def test_codes_however_rows_are_cut_up(tokens: int, cut: Cut, grid: str):
+    """And zeros for the product that follows."""
+    change = cases.transform_of("rotate permute rotate", 76, 80, 16, smooth=grid == "symmetric")
+    smooth, stages, width, *target = cases.transform_arguments(change, cases.grid_of(grid, 80))
+    x, work = cases.rows_of(tokens, 76, torch.float16), torch.full((1100,), 7, dtype=torch.int32)
+    to = transform.quantizing(x, width, *target)
+    transform.launch(x, smooth, stages, to, work, True, cut)
+    assert (work == 0).all()
+    wanted = ops.quantize_torch(x, smooth, stages, width, *target)
+    cases.assert_same_codes((to.rows, to.scale, to.zero, to.total), wanted)
 
 
 @pytest.mark.parametrize(("tokens", "width", "size"), [(1, 384, 128), (17, 256, 64), (4, 96, 32), (3, 40, 8)])

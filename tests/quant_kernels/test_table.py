@@ -7,7 +7,7 @@ from importlib import resources
 
 import pytest
 
-from rote.quant.kernels.table import BUCKETS, Tile, bucket, choose, rule, slug
+from rote.quant.kernels.table import BUCKETS, Cut, Tile, bucket, choose, choose_cut, cut_rule, rule, slug
 
 SHAPES = [(16384, 2048), (2048, 16384), (4096, 1024), (1024, 4096), (256, 2048), (1, 1), (130, 200)]
 KINDS = ["w4a8", "w8a8", "w4a16"]
@@ -17,6 +17,7 @@ def assert_runs(tile: Tile, kind: str) -> None:
     assert tile.bm in (8, 16, 32, 64, 128, 256) and tile.bn in (32, 64, 128, 256)
     assert tile.warps in (2, 4, 8) and 1 <= tile.stages <= 8 and tile.split >= 1 and tile.unroll >= 1
     assert tile.split == 1 or not kind.endswith("16"), "float sums depend on their order"
+    assert tile.ahead >= -1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -44,6 +45,34 @@ def test_stored_tables_run():
                 for m, stored in buckets.items():
                     assert int(m) in BUCKETS
                     assert_runs(Tile(**stored), kind)
+
+
+def test_stored_cuts_run():
+    for file in resources.files("rote.quant.kernels").joinpath("tables").iterdir():
+        if not file.name.endswith(".json"):
+            continue
+        for shape, buckets in json.loads(file.read_text(encoding="utf-8")).get("cuts", {}).items():
+            width, size = map(int, shape.split("/"))
+            assert width % size == 0
+            for m, stored in buckets.items():
+                cut = Cut(**stored)
+                assert int(m) in BUCKETS and cut.warps in (2, 4, 8, 16) and cut.programs >= 0
+                if cut.programs:
+                    assert 16 * 32 * cut.warps <= 2 * cut.tokens * width <= 128 * 32 * cut.warps
+                else:
+                    assert cut.tokens in (16, 32, 64)
+
+
+def test_few_wide_rows_are_spread():
+    for m in BUCKETS:
+        assert (cut_rule(m, 2048) is None) and (cut_rule(m, 16384) == (Cut(16) if m <= 16 else None))
+        assert choose_cut("no such GPU", m, 16384, 128) == cut_rule(m, 16384)
+
+
+@pytest.mark.parametrize(("tile", "waiting"), [(Tile(8, 64), 0), (Tile(8, 64, pdl=True), -1)])
+def test_waiting(tile: Tile, waiting: int):
+    assert tile.waiting == waiting and tile.alone().waiting == 0
+    assert [Tile(8, 64, pdl=True, ahead=steps).waiting for steps in (0, 4)] == [1, 5]
 
 
 def test_unknown_gpu_takes_the_rule():

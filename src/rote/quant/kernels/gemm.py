@@ -97,12 +97,12 @@ def launch(
     turn = 0 if first.turn is None else first.turn.shape[-1]
     if turn > tile.bn:
         tile = replace(tile, bn=turn)
-    pdl = tile.pdl and asm
+    waiting = tile.waiting if asm else 0
     constants = (
         stored_bits(first.codes), x.dtype != torch.int8, scale is not None,
         zero is not None and zero.numel() > 0, first.zero is not None, first.bias is not None,
         first.out.dtype == torch.int32, turn, columns % (BLOCK * tile.unroll) == 0, tile.bm,
-        tile.bn, tile.unroll, tile.split > 1, tile.stages, asm, pdl,
+        tile.bn, tile.unroll, tile.split > 1, tile.stages, asm, waiting,
     )  # fmt: skip
     kinds = [None if tensor is None else tensor.dtype for tensor in (x, total, *first)]
     biases = [None if factor.bias is None else factor.bias.dtype for factor in factors]
@@ -120,5 +120,5 @@ def launch(
             columns, *features, *none, len(factors), x.dim() == 3, *constants,
         )  # fmt: skip
         key = (*key, x.dim())
-    options = {"num_warps": tile.warps, "num_stages": tile.stages, "launch_pdl": pdl}
+    options = {"num_warps": tile.warps, "num_stages": tile.stages, "launch_pdl": waiting != 0}
     jit_launch(kernel, (tile.tiles(tokens, *rows), tile.split, 1), values, key, options)

@@ -17,7 +17,8 @@ activations writes them.
 
 With ``PDL`` the launch may start before its predecessor is done. Only weights are touched before the wait:
 they are fetched into L2, which hides the transform of few rows behind the traffic that this kernel waits for
-anyway. That pays behind a transform that takes ten microseconds and costs behind one that takes three.
+anyway. That pays behind a transform that takes ten microseconds and costs behind one that takes three, whose
+own reads it delays; ``PDL`` - 1 is for how many steps it is done, none to all (-1).
 
 Rows of the output that are to be rotated back are, before they are written: a tile has whole blocks of them,
 each of which is multiplied by its matrix in float32. Matrices and scales are asked for before the sum.
@@ -136,14 +137,15 @@ def _tile(
     share = tl.cdiv(steps, parts)
     first = part * share
     last = tl.minimum(first + share, steps)
-    if PDL:
-        _prefetch(weight, first * UNROLL, tl.minimum(last * UNROLL, tl.cdiv(K, 128)), column, N, BN, BYTES)
+    if PDL != 0 and PDL != 1:
+        reach = (last if PDL < 0 else tl.minimum(last, first + PDL - 1)) * UNROLL
+        _prefetch(weight, first * UNROLL, tl.minimum(reach, tl.cdiv(K, 128)), column, N, BN, BYTES)
     # Early, so that nothing waits for them in the end.
     factor = tl.load(w_scale + columns, mask=columns < N, other=0.0)
     matrices = factor
     if TURN > 0:
         matrices = _matrices(turn, column, N, TURN, BN)
-    if PDL:
+    if PDL != 0:
         gdc_wait()
 
     length = tl.arange(0, BYTES)

@@ -5,18 +5,19 @@
 blocks share one matrix. A program owns whole tokens. A token's blocks are the rows of a tile, so even one
 token is a proper matrix product on tensor cores; the permutation is a gather through shared memory, and the
 largest absolute value, which is over the whole row, needs no second pass. Programs loop over tokens.
+(``jit_spread`` does the same for few wide rows, which would leave most of the chip with nothing to do.)
 
 ``blocks`` does a permutation and a rotation with a matrix for each block, by multiply and add: those blocks
 are small.
 
 Tensor cores take bfloat16. What does not fit is split in two (a number is its bfloat16 plus that of the
 rest), and the product of the rests is left out, which costs 2^-16 of a number, far less than half a step
-of a code. ``EXACT`` multiplies in float32 instead; the interpreter,
-which has no bfloat16 arithmetic, needs that.
+of a code. ``EXACT`` multiplies in float32 instead; the interpreter, which has no bfloat16 arithmetic, needs
+that.
 
-Rounding is half to even, as in torch: adding and taking away 1.5 * 2^23 leaves a whole number for all that
-has been clamped to a few hundred. A row is multiplied by the reciprocal of its scale instead of divided,
-which is many instructions less; that moves a number by 2^-23 of itself, and no code but at a tie.
+Rounding is half to even, as in torch: the bits of a number plus 1.5 * 2^23 are those of a whole number, from
+which codes take an addition and two comparisons. A row is multiplied by the reciprocal of its scale instead
+of divided, which is many instructions less; that moves a number by 2^-23 of itself, and no code but at a tie.
 """
 
 import triton
@@ -37,16 +38,61 @@ def _round(v):
 
 
 @triton.jit
+def _high(v):
+    """Numbers rounded to bfloat16, as float32: converting those and their rests takes packed instructions."""
+    return ((v.to(tl.int32, bitcast=True) + 0x8000) & -0x10000).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _code(v, factor, zero, LOW: tl.constexpr, HIGH: tl.constexpr):
+    """Numbers times a factor as codes, int32.
+
+    The bits of the sum with 1.5 * 2^23 are those of the rounded number; those of a negative sum are out of
+    range, as their maximum with 0 is.
+    """
+    bits = (v * factor + 12582912.0).to(tl.int32, bitcast=True)
+    return tl.minimum(tl.maximum(tl.maximum(bits, 0) + (zero - 0x4B400000), LOW), HIGH)
+
+
+@triton.jit
+def _step(highest, lowest, MODE: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr):
+    """Scale and zero point of rows from their clipped ranges."""
+    if MODE == SYMMETRIC:
+        scale = tl.maximum(tl.div_rn(highest, highest * 0.0 + HIGH), 1e-9)
+        zero = highest.to(tl.int32, bitcast=True) & 0
+    else:
+        scale = tl.maximum(tl.div_rn(highest - lowest, highest * 0.0 + (HIGH - LOW)), 1e-9)
+        zero = tl.minimum(tl.maximum(LOW - _round(tl.div_rn(lowest, scale)), LOW), HIGH).to(tl.int32)
+    return scale, zero
+
+
+@triton.jit
+def _larger(a, b, c, d):
+    return tl.maximum(a, c), tl.maximum(b, d)
+
+
+@triton.jit
+def _range(v, AXIS: tl.constexpr, EXACT: tl.constexpr):
+    """The largest and the negated smallest number, in one exchange among warps."""
+    if EXACT:  # what the interpreter does fast
+        high, deep = tl.max(v, AXIS), tl.max(-v, AXIS)
+    else:
+        high, deep = tl.reduce((v, -v), AXIS, _larger)
+    return tl.maximum(high, 0.0), tl.maximum(deep, 0.0)
+
+
+@triton.jit
 def _rotate(v, matrix, SPLIT_V: tl.constexpr, SPLIT_R: tl.constexpr, EXACT: tl.constexpr):
     """Rows of float32 times a square matrix."""
     if EXACT:
         y = tl.dot(v, matrix.to(tl.float32), input_precision="ieee", out_dtype=tl.float32)
     else:
-        v_high = v.to(tl.bfloat16)
+        high = _high(v) if SPLIT_V else v
+        v_high = high.to(tl.bfloat16)
         r_high = matrix.to(tl.bfloat16)
         y = tl.dot(v_high, r_high, out_dtype=tl.float32)
         if SPLIT_V:
-            v_low = (v - v_high.to(tl.float32)).to(tl.bfloat16)
+            v_low = (v - high).to(tl.bfloat16)
             y = tl.dot(v_low, r_high, y, out_dtype=tl.float32)
         if SPLIT_R:
             r_low = (matrix.to(tl.float32) - r_high.to(tl.float32)).to(tl.bfloat16)
@@ -58,6 +104,7 @@ def _rotate(v, matrix, SPLIT_V: tl.constexpr, SPLIT_R: tl.constexpr, EXACT: tl.c
 def _quantize(
     v, token, channel, inside, M, K, q, scale, zero, total, static_scale, static_zero, clip,
     MODE: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, ZERO: tl.constexpr, ORIGIN: tl.constexpr,
+    EXACT: tl.constexpr,
 ):  # fmt: skip
     """Write tokens, ``(tokens, channels)``, as codes with their scales, zero points and sums."""
     place = q + token.to(tl.int64)[:, None] * K + channel[None, :]
@@ -69,35 +116,40 @@ def _quantize(
         )  # of what the product will see
     else:
         ones = tl.full(token.shape, 1.0, tl.float32)
-        z = tl.zeros(token.shape, tl.float32)
-        if MODE == SYMMETRIC:
-            s = tl.maximum(tl.div_rn(tl.max(tl.abs(v), 1) * clip, ones * HIGH), 1e-9)
-            codes = _round(v * tl.div_rn(ones, s)[:, None])
-        elif MODE == ASYMMETRIC:
-            lowest = tl.minimum(tl.min(v, 1), 0.0) * clip
-            highest = tl.maximum(tl.max(v, 1), 0.0) * clip
-            s = tl.maximum(tl.div_rn(highest - lowest, ones * (HIGH - LOW)), 1e-9)
-            z = tl.minimum(tl.maximum(LOW - _round(tl.div_rn(lowest, s)), LOW), HIGH)
-            codes = _round(v * tl.div_rn(ones, s)[:, None]) + z[:, None]
-        elif MODE == STATIC:
-            s = ones * tl.load(static_scale)
-            if ORIGIN:
-                z += tl.load(static_zero)
-            codes = _round(v * tl.div_rn(ones, s)[:, None]) + z[:, None]
-        else:
-            s = ones
+        s = ones
+        z = tl.zeros(token.shape, tl.int32)
+        if MODE == FOLDED:
             divisor = tl.load(static_scale + channel, mask=channel < K, other=1.0)
-            codes = _round(tl.div_rn(v, divisor[None, :] + tl.zeros_like(v)))
-        codes = tl.minimum(tl.maximum(codes, LOW), HIGH)
-        codes = tl.where(inside, codes, 0.0)
-        kept = codes
-        if q.dtype.element_ty != tl.int8:
-            kept = (codes - z[:, None]) * s[:, None]  # what codes stand for, for a product of numbers
-        tl.store(place, kept.to(q.dtype.element_ty), mask=inside)
+            codes = _code(tl.div_rn(v, divisor[None, :] + tl.zeros_like(v)), 1.0, z[:, None], LOW, HIGH)
+        else:
+            if MODE == SYMMETRIC:
+                s, z = _step(tl.max(tl.abs(v), 1) * clip, s * 0.0, MODE, LOW, HIGH)
+            elif MODE == ASYMMETRIC:
+                high, deep = _range(v, 1, EXACT)
+                s, z = _step(high * clip, -deep * clip, MODE, LOW, HIGH)
+            else:
+                s *= tl.load(static_scale)
+                if ORIGIN:
+                    z += tl.load(static_zero).to(tl.int32)
+            codes = _code(v, tl.div_rn(ones, s)[:, None], z[:, None], LOW, HIGH)
+        codes = tl.where(inside, codes, 0)
+        if q.dtype.element_ty == tl.int8:
+            kept = codes.to(tl.int8)
+        else:  # what codes stand for, for a product of numbers
+            kept = ((codes - z[:, None]).to(tl.float32) * s[:, None]).to(q.dtype.element_ty)
+        tl.store(place, kept, mask=inside)
         tl.store(scale + token, s, mask=token < M)
         if ZERO:
-            tl.store(zero + token, z.to(tl.int32), mask=token < M)
-        tl.store(total + token, tl.sum(codes.to(tl.int32), 1), mask=token < M)
+            tl.store(zero + token, z, mask=token < M)
+        tl.store(total + token, tl.sum(codes, 1), mask=token < M)
+
+
+@triton.jit
+def _rows(x, token, channel, M, WIDTH, FULL: tl.constexpr):
+    here = (token < M)[:, None] & (channel < WIDTH)
+    if FULL:
+        here = (token < M)[:, None] & (channel >= 0)
+    return tl.load(x + token.to(tl.int64)[:, None] * WIDTH + channel, mask=here, other=0)
 
 
 @triton.jit
@@ -114,7 +166,7 @@ def shared(
     clip, SMOOTH: tl.constexpr, R1: tl.constexpr, ORDER: tl.constexpr, R2: tl.constexpr, B: tl.constexpr,
     NB: tl.constexpr, T: tl.constexpr, MODE: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
     SPLIT_X: tl.constexpr, SPLIT_R: tl.constexpr, EXACT: tl.constexpr, PDL: tl.constexpr,
-    ZERO: tl.constexpr, ORIGIN: tl.constexpr,
+    ZERO: tl.constexpr, ORIGIN: tl.constexpr, FULL: tl.constexpr,
 ):  # fmt: skip
     """Transform ``T`` tokens at a time: ``NB`` blocks (a power of two, K / B or more) of ``B`` channels."""
     if PDL:
@@ -129,31 +181,40 @@ def shared(
         0, T * NB * B
     )  # flat: in two dimensions gathers become warp shuffles, thousands of them
     block_channel = (row % NB)[:, None] * B + inner[None, :]
+    # Matrices stay in shared memory if they fit, and the next tokens are on their way meanwhile.
+    if R1 and not SPLIT_R:
+        first = tl.load(r1 + square)
+    if R2 and not SPLIT_R:
+        second = tl.load(r2 + square)
+    ahead = _rows(x, program * T + row // NB, block_channel, M, WIDTH, FULL)
     for start in range(program * T, M, programs * T):
-        from_token = start + row // NB
-        here = (from_token < M)[:, None] & (block_channel < WIDTH)
-        v = tl.load(x + from_token.to(tl.int64)[:, None] * WIDTH + block_channel, mask=here, other=0).to(
-            tl.float32
-        )
+        v = ahead.to(tl.float32)
+        ahead = _rows(x, start + programs * T + row // NB, block_channel, M, WIDTH, FULL)
         if SMOOTH:
             divisor = tl.load(smooth + block_channel, mask=block_channel < WIDTH, other=1.0).to(tl.float32)
             v = tl.div_rn(v, divisor)
         if R1:
-            v = _rotate(v, tl.load(r1 + square), SPLIT_X, SPLIT_R, EXACT)
-        if R2:
+            if SPLIT_R:
+                first = tl.load(r1 + square)
+            v = _rotate(v, first, SPLIT_X, SPLIT_R, EXACT)
+        if R2 and SPLIT_R:
             second = tl.load(r2 + square)  # before the gather, whose barriers hold loads back
         if ORDER:
-            taken = tl.load(order + place % (NB * B), mask=place % (NB * B) < K, other=0).to(tl.int32)
+            if FULL:
+                taken = tl.load(order + place % (NB * B)).to(tl.int32)
+            else:
+                taken = tl.load(order + place % (NB * B), mask=place % (NB * B) < K, other=0).to(tl.int32)
             v = tl.gather(tl.reshape(v, (T * NB * B,)), place // (NB * B) * (NB * B) + taken, 0)
-            v = tl.where(place % (NB * B) < K, v, 0.0)
+            if not FULL:
+                v = tl.where(place % (NB * B) < K, v, 0.0)
             v = tl.reshape(v, (T * NB, B))
         if R2:
             v = _rotate(v, second, R1 or SPLIT_X, SPLIT_R, EXACT)
         token = start + tl.arange(0, T)
-        inside = (token < M)[:, None] & (channel < K)[None, :]
+        inside = (token < M)[:, None] & ((channel < K)[None, :] | FULL)
         _quantize(
             tl.reshape(v, (T, NB * B)), token, channel, inside, M, K, q, scale, zero, total, static_scale,
-            static_zero, clip, MODE, LOW, HIGH, ZERO, ORIGIN,
+            static_zero, clip, MODE, LOW, HIGH, ZERO, ORIGIN, EXACT,
         )  # fmt: skip
 
 
@@ -162,7 +223,7 @@ def blocks(
     x, smooth, order, matrices, q, scale, zero, total, static_scale, static_zero, work, M, COUNT, WIDTH, K,
     clip, SMOOTH: tl.constexpr, ORDER: tl.constexpr, B: tl.constexpr, NB: tl.constexpr, MODE: tl.constexpr,
     LOW: tl.constexpr, HIGH: tl.constexpr, SAME: tl.constexpr, UNROLL: tl.constexpr, PDL: tl.constexpr,
-    ZERO: tl.constexpr, ORIGIN: tl.constexpr,
+    ZERO: tl.constexpr, ORIGIN: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """Transform one token at a time: gather, then multiply each block by its matrix."""
     if PDL:
@@ -192,5 +253,5 @@ def blocks(
         inside = (token < M)[:, None] & (channel < K)[None, :]
         _quantize(
             tl.reshape(v, (1, NB * B)), token, channel, inside, M, K, q, scale, zero, total, static_scale,
-            static_zero, clip, MODE, LOW, HIGH, ZERO, ORIGIN,
+            static_zero, clip, MODE, LOW, HIGH, ZERO, ORIGIN, EXACT,
         )  # fmt: skip

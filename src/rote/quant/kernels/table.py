@@ -1,4 +1,4 @@
-"""Which tiles the product uses: measured ones for GPUs and shapes in ``tables``, else a rule of thumb.
+"""How transforms and products are cut up: as measured for GPUs and shapes in ``tables``, else by rules.
 
 The files are written by ``python -m benchmarks.w4a8 --tune``, one for each GPU, and read once. Nothing is
 measured while a layer runs.
@@ -35,6 +35,7 @@ class Tile:
         stages: Steps that are loaded ahead.
         warps: Warps of a program.
         pdl: Start before the transform is done, and fetch weights meanwhile.
+        ahead: For how many steps weights are fetched then; -1 is for all.
     """
 
     bm: int
@@ -44,6 +45,12 @@ class Tile:
     stages: int = 4
     warps: int = 4
     pdl: bool = False
+    ahead: int = -1
+
+    @property
+    def waiting(self) -> int:
+        """How the kernel waits: 0 for not at all, else one more than the steps it fetches, or -1."""
+        return 0 if not self.pdl else -1 if self.ahead < 0 else self.ahead + 1
 
     def tiles(self, m: int, *n: int) -> int:
         """How many tiles outputs of ``m`` rows and ``n`` columns have together."""
@@ -56,6 +63,26 @@ class Tile:
     def alone(self) -> Tile:
         """The same for a product that follows no transform."""
         return replace(self, pdl=False) if self.pdl else self
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it is stored."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a rotation, a permutation and a rotation of rows are cut up.
+
+    Attributes:
+        tokens: Tokens that a program has at a time.
+        warps: Warps of a program.
+        programs: Programs for each multiprocessor, which take whole rows in turn; 0 spreads a row over
+            programs, a block of channels for each, in as many launches as there are steps.
+    """
+
+    tokens: int
+    warps: int = 4
+    programs: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """As it is stored."""
@@ -86,7 +113,7 @@ def choose(gpu: str, units: int, kind: str, m: int, rows: tuple[int, ...], k: in
         k: The summed dimension.
     """
     n = sum(rows)
-    stored = _table(slug(gpu)).get(kind, {}).get(f"{n}x{k}", {})
+    stored = _table(slug(gpu), "tiles").get(kind, {}).get(f"{n}x{k}", {})
     nearest = min((int(size) for size in stored if int(size) >= m), default=None)
     if nearest is not None and nearest <= 2 * max(m, 8):
         return Tile(**stored[str(nearest)])
@@ -94,9 +121,28 @@ def choose(gpu: str, units: int, kind: str, m: int, rows: tuple[int, ...], k: in
 
 
 @functools.cache
-def _table(name: str) -> dict[str, Any]:
+def _table(name: str, part: str) -> dict[str, Any]:
     file = resources.files(tables).joinpath(f"{name}.json")
-    return json.loads(file.read_text(encoding="utf-8"))["tiles"] if file.is_file() else {}
+    return json.loads(file.read_text(encoding="utf-8")).get(part, {}) if file.is_file() else {}
+
+
+@functools.cache
+def choose_cut(gpu: str, m: int, width: int, size: int) -> Cut | None:
+    """How a rotation, a permutation and a rotation of rows are cut up; None goes by their sizes.
+
+    Args:
+        gpu: Name of the GPU.
+        m: Rows, as :func:`bucket` rounds them.
+        width: Channels.
+        size: Channels of a block.
+    """
+    stored = _table(slug(gpu), "cuts").get(f"{width}/{size}", {})
+    return Cut(**stored[str(m)]) if str(m) in stored else cut_rule(m, width)
+
+
+def cut_rule(m: int, width: int) -> Cut | None:
+    """Rows are spread where they are wide, and so few that most multiprocessors would have none."""
+    return Cut(16) if width >= 8192 and m <= 16 else None
 
 
 def rule(units: int, kind: str, m: int, n: int, k: int) -> Tile:
@@ -118,5 +164,6 @@ def rule(units: int, kind: str, m: int, n: int, k: int) -> Tile:
         and 2 * split * m * n <= ADDITIONS
     ):
         split *= 2
-    # With few rows, weights are fetched while the rows are transformed, if that takes long.
-    return replace(base, split=split, pdl=m <= 64 and not kind.endswith("static"))
+    # With few rows, weights are fetched while the rows are transformed, if that takes long: some, as all are
+    # in its way.
+    return replace(base, split=split, pdl=m <= 16 and not kind.endswith("static"), ahead=4)

@@ -2,7 +2,8 @@
 
 One launch does everything where rotations have one matrix for all blocks (up to a rotation, a permutation and
 a rotation), or where there is one rotation with a matrix for each block. Longer chains take one launch more
-for each such piece, through float32 rows in between. Rows of more than 32768 channels do not fit a program,
+for each such piece, through float32 rows in between. Few wide rows are spread over programs, in a launch for
+each step (see :mod:`~rote.quant.kernels.spread`). Rows of more than 32768 channels do not fit a program,
 nor do large matrices; those go through torch (see :func:`obstacle`).
 """
 
@@ -15,10 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..arithmetic import has_zero
-from ..grid import Grid
+from . import spread
 from .jit import gpu, interpreted, module
-from .table import bucket
+from .table import Cut, bucket, choose_cut
+from .target import Target as Target
+from .target import floating as floating
+from .target import quantizing as quantizing
 
 WIDEST = 32768
 """Channels that a program holds."""
@@ -30,7 +33,6 @@ LARGEST_SHARED, LARGEST_SINGLE = 128, 64
 """The largest matrices: of a rotation whose blocks share one, and of one with a matrix for each block."""
 
 _TILE = 16384
-_FLOAT, _SYMMETRIC, _ASYMMETRIC, _STATIC, _FOLDED = range(5)
 
 
 @dataclass(frozen=True)
@@ -49,34 +51,10 @@ class Launch:
     second: Tensor | None = None
     single: bool = False
 
-
-@dataclass(frozen=True)
-class Target:
-    """Where a transform's last launch writes, and by which grid.
-
-    Attributes:
-        rows: Codes (int8) or transformed rows (floating), of shape ``(tokens, width)``.
-        scale: float32, of shape ``(tokens,)``, or empty.
-        zero: int32, of shape ``(tokens,)``, or empty.
-        total: Sums of codes (int32) or of numbers (float32), of shape ``(tokens,)``.
-        mode: How rows are quantized, as in the kernels.
-        low: The smallest code.
-        high: The largest code.
-        clip: Factor on a token's range.
-        static_scale: One scale, or one for each channel.
-        static_zero: A zero point for one scale.
-    """
-
-    rows: Tensor
-    scale: Tensor
-    zero: Tensor
-    total: Tensor
-    mode: int = _FLOAT
-    low: int = 0
-    high: int = 0
-    clip: float = 1.0
-    static_scale: Tensor | None = None
-    static_zero: Tensor | None = None
+    @property
+    def spreads(self) -> bool:
+        """Whether its rows may be spread over programs."""
+        return None not in (self.first, self.order, self.second) and not self.single
 
 
 def plan(stages: Sequence[Tensor]) -> list[Launch]:
@@ -100,45 +78,34 @@ def _shared(stage: Tensor) -> bool:
     return stage.dim() == 3 and stage.shape[0] == 1 and stage.shape[-1] >= TENSOR_CORE_BLOCK
 
 
-def quantizing(
-    x: Tensor, width: int, bits: int, symmetric: bool, clip: float, scale: Any, zero: Any,
-    dtype: torch.dtype = torch.int8,
-) -> Target:  # fmt: skip
-    """Room for the codes of some rows; in a floating type, for what the codes stand for."""
-    tokens, grid, shifted = x.shape[0], Grid(bits, symmetric), has_zero(symmetric, scale)
-    if scale is None:
-        mode = _ASYMMETRIC if shifted else _SYMMETRIC
-    else:
-        mode = _FOLDED if scale.numel() > 1 else _STATIC
-    return Target(
-        rows=x.new_empty(tokens, width, dtype=dtype),
-        scale=x.new_empty(tokens, dtype=torch.float32),
-        zero=x.new_empty(tokens if shifted else 0, dtype=torch.int32),
-        total=x.new_empty(tokens, dtype=torch.int32),
-        mode=mode, low=grid.low, high=grid.high, clip=clip, static_scale=scale,
-        static_zero=zero if shifted else None,
-    )  # fmt: skip
-
-
-def floating(x: Tensor, width: int, dtype: torch.dtype) -> Target:
-    """Room for transformed rows that stay numbers."""
-    none = x.new_empty(0, dtype=torch.float32)
-    total = x.new_empty(x.shape[0], dtype=torch.float32)
-    return Target(x.new_empty(x.shape[0], width, dtype=dtype), none, none, total)
-
-
 def launch(
-    x: Tensor, smooth: Tensor | None, stages: Sequence[Tensor], target: Target, work: Tensor | None, pdl: bool
-) -> None:
-    """Fill a target. The last launch clears ``work`` too; with ``pdl`` its successor starts early."""
+    x: Tensor, smooth: Tensor | None, stages: Sequence[Tensor], target: Target, work: Tensor | None,
+    pdl: bool, cut: Cut | None = None,
+) -> None:  # fmt: skip
+    """Fill a target, and clear ``work``; with ``pdl`` the successor starts early."""
     x = aligned(x)
     width = target.rows.shape[1]
     launches = plan(stages)
     for index, piece in enumerate(launches):
         last = index == len(launches) - 1
         to = target if last else floating(x, width, torch.float32)
-        _launch(x, smooth, piece, to, work if last else None, pdl and last)
+        room = work if last else None
+        found = (cut or _cut(x, piece, to)) if piece.spreads and to.rows.dtype == torch.int8 else None
+        if found is not None and not found.programs:
+            assert piece.first is not None and piece.order is not None and piece.second is not None
+            spread.launch(x, smooth, piece.first, piece.order, piece.second, to, room, found)
+        else:
+            _launch(x, smooth, piece, to, room, pdl and last, found)
         x, smooth = to.rows, None
+
+
+def _cut(x: Tensor, piece: Launch, to: Target) -> Cut | None:
+    """As the table has it, which is for matrices of bfloat16; others take more registers."""
+    assert piece.first is not None
+    tokens, width = to.rows.shape
+    name, _ = gpu(x.device.index if x.is_cuda else None)
+    found = choose_cut(name, bucket(tokens), width, piece.first.shape[-1])
+    return None if found is not None and found.programs and piece.first.dtype != torch.bfloat16 else found
 
 
 def aligned(x: Tensor) -> Tensor:
@@ -169,8 +136,9 @@ def holds(width: int) -> bool:
 
 
 def _launch(
-    x: Tensor, smooth: Tensor | None, piece: Launch, to: Target, work: Tensor | None, pdl: bool
-) -> None:
+    x: Tensor, smooth: Tensor | None, piece: Launch, to: Target, work: Tensor | None, pdl: bool,
+    cut: Cut | None = None,
+) -> None:  # fmt: skip
     kernels = module("jit_transform")
     exact = interpreted(kernels.shared)
     tokens, width = to.rows.shape
@@ -185,7 +153,7 @@ def _launch(
         "M": tokens, "COUNT": 0 if work is None else work.numel(), "WIDTH": x.shape[1], "K": width,
         "SMOOTH": smooth is not None, "ORDER": piece.order is not None, "B": size, "NB": blocks,
         "MODE": to.mode, "LOW": to.low, "HIGH": to.high, "PDL": pdl and not exact,
-        "ZERO": to.zero.numel() > 0, "ORIGIN": to.static_zero is not None,
+        "ZERO": to.zero.numel() > 0, "ORIGIN": to.static_zero is not None, "EXACT": exact,
     }  # fmt: skip
     if piece.single:
         assert piece.second is not None
@@ -206,11 +174,14 @@ def _launch(
     programs = min(-(-tokens // together), units * max(1, _TILE // elements))
     split = rotation is not None and rotation.dtype != torch.bfloat16  # those take more registers
     warps = 4 if elements <= 2048 and not split else 8 if elements <= _TILE else 16
+    if cut is not None:
+        together, warps = max(least, cut.tokens), cut.warps
+        programs = min(-(-tokens // together), units * cut.programs)
     kernels.shared[(programs,)](
         x=x, T=together,
         r1=piece.first, r2=piece.second, R1=piece.first is not None, R2=piece.second is not None,
         SPLIT_X=x.dtype != torch.bfloat16 or smooth is not None,
-        SPLIT_R=split, EXACT=exact,
+        SPLIT_R=split, FULL=x.shape[1] == width == size * blocks,
         num_warps=warps, num_stages=1, **common,
     )  # fmt: skip
 

@@ -1,0 +1,70 @@
+"""Launches of the kernels that spread each row over programs: one for each rotation, and one for codes.
+
+They pay where rows are wide and few. The price is float32 rows in memory between them, which are allocated
+here, like everything else a call needs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .jit import interpreted, module
+from .table import Cut
+from .target import ASYMMETRIC, SYMMETRIC, Target
+
+CHANNELS = 2048
+"""Channels of a row that one program turns to codes."""
+
+
+def launch(
+    x: Tensor, smooth: Tensor | None, r1: Tensor, order: Tensor, r2: Tensor, to: Target, work: Tensor | None,
+    cut: Cut,
+) -> None:  # fmt: skip
+    """A rotation, a permutation, a rotation, and codes; also zeros in ``work``.
+
+    Args:
+        x: Of shape ``(tokens, features)``.
+        smooth: What channels are divided by first.
+        r1: Of shape ``(1, size, size)``.
+        order: Where each channel comes from, of shape ``(width,)``.
+        r2: Like ``r1``.
+        to: Gets int8 codes.
+        work: int32, of any size.
+        cut: How many tokens a program has, and how many warps.
+    """
+    kernels = module("jit_spread")
+    exact = interpreted(kernels.first)
+    tokens, width = to.rows.shape
+    size = r1.shape[-1]
+    blocks, tiles = width // size, -(-tokens // cut.tokens)
+    dynamic = to.mode in (SYMMETRIC, ASYMMETRIC)
+    turned = x.new_empty(tiles * cut.tokens * width, dtype=torch.float32)
+    rows = x.new_empty(tokens * width if dynamic else 0, dtype=torch.float32)
+    ranges = x.new_empty(2 * tokens * blocks if dynamic else 0, dtype=torch.float32)
+    common: dict[str, Any] = {"total": to.total, "M": tokens, "K": width, "PDL": not exact}
+    tile: dict[str, Any] = {
+        "turned": turned, "B": size, "T": cut.tokens, "EXACT": exact, "num_warps": cut.warps, "num_stages": 1
+    }  # fmt: skip
+    grid: dict[str, Any] = {
+        "rows": rows, "ranges": ranges, "q": to.rows, "scale": to.scale, "zero": to.zero, "MODE": to.mode,
+        "LOW": to.low, "HIGH": to.high, "ZERO": to.zero.numel() > 0, "launch_pdl": not exact,
+    }  # fmt: skip
+    kernels.first[(blocks, tiles)](
+        x=x, smooth=smooth, r1=r1, work=to.total if work is None else work,
+        COUNT=0 if work is None else work.numel(), WIDTH=x.shape[1], SMOOTH=smooth is not None,
+        SPLIT_X=x.dtype != torch.bfloat16 or smooth is not None, SPLIT_R=r1.dtype != torch.bfloat16,
+        **common, **tile,
+    )  # fmt: skip
+    kernels.second[(blocks, tiles)](
+        order=order, r2=r2, static_scale=to.static_scale, static_zero=to.static_zero,
+        ORIGIN=to.static_zero is not None, SPLIT_R=r2.dtype != torch.bfloat16, **common, **tile, **grid,
+    )  # fmt: skip
+    if dynamic:
+        channels = min(CHANNELS, 1 << (width - 1).bit_length())
+        kernels.codes[(-(-width // channels), tokens)](
+            BLOCKS=blocks, P=1 << (blocks - 1).bit_length(), clip=to.clip, CHANNELS=channels, num_warps=4,
+            **common, **grid,
+        )  # fmt: skip

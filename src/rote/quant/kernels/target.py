@@ -1,0 +1,71 @@
+"""Where transforms write: codes with what belongs to them, or numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..arithmetic import has_zero
+from ..grid import Grid
+
+FLOAT, SYMMETRIC, ASYMMETRIC, STATIC, FOLDED = range(5)
+"""How rows are quantized, as the kernels number it."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a transform's last launch writes, and by which grid.
+
+    Attributes:
+        rows: Codes (int8) or transformed rows (floating), of shape ``(tokens, width)``.
+        scale: float32, of shape ``(tokens,)``, or empty.
+        zero: int32, of shape ``(tokens,)``, or empty.
+        total: Sums of codes (int32) or of numbers (float32), of shape ``(tokens,)``.
+        mode: How rows are quantized, as in the kernels.
+        low: The smallest code.
+        high: The largest code.
+        clip: Factor on a token's range.
+        static_scale: One scale, or one for each channel.
+        static_zero: A zero point for one scale.
+    """
+
+    rows: Tensor
+    scale: Tensor
+    zero: Tensor
+    total: Tensor
+    mode: int = FLOAT
+    low: int = 0
+    high: int = 0
+    clip: float = 1.0
+    static_scale: Tensor | None = None
+    static_zero: Tensor | None = None
+
+
+def quantizing(
+    x: Tensor, width: int, bits: int, symmetric: bool, clip: float, scale: Any, zero: Any,
+    dtype: torch.dtype = torch.int8,
+) -> Target:  # fmt: skip
+    """Room for the codes of some rows; in a floating type, for what the codes stand for."""
+    tokens, grid, shifted = x.shape[0], Grid(bits, symmetric), has_zero(symmetric, scale)
+    if scale is None:
+        mode = ASYMMETRIC if shifted else SYMMETRIC
+    else:
+        mode = FOLDED if scale.numel() > 1 else STATIC
+    return Target(
+        rows=x.new_empty(tokens, width, dtype=dtype),
+        scale=x.new_empty(tokens, dtype=torch.float32),
+        zero=x.new_empty(tokens if shifted else 0, dtype=torch.int32),
+        total=x.new_empty(tokens, dtype=torch.int32),
+        mode=mode, low=grid.low, high=grid.high, clip=clip, static_scale=scale,
+        static_zero=zero if shifted else None,
+    )  # fmt: skip
+
+
+def floating(x: Tensor, width: int, dtype: torch.dtype) -> Target:
+    """Room for transformed rows that stay numbers."""
+    none = x.new_empty(0, dtype=torch.float32)
+    total = x.new_empty(x.shape[0], dtype=torch.float32)
+    return Target(x.new_empty(x.shape[0], width, dtype=dtype), none, none, total)
