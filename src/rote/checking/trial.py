@@ -71,9 +71,8 @@ class Trial(DispatchMode):
         self.standins = standins
         self.known = Known(standins)
         self.inventor = inventor
-        self.building = False
+        self.building = self._aside = False
         self.inside = 1
-        self._aside = False
         self.made = Memory()
         self.begin()
 
@@ -251,13 +250,12 @@ class Trial(DispatchMode):
         if func.namespace != "aten":
             guessed = "" if found is not None else "; its result is taken to be like its first operand"
             text = f"{facts.name} has no fake implementation: nobody can say what a capture does{guessed}"
-            self.notes.add(
-                trial_rules.NO_FAKE, text, evidence=", ".join(shown(t) for t in tensors_in(args, kwargs)[:3])
-            )
+            evidence = ", ".join(shown(tensor) for tensor in tensors_in(args, kwargs)[:3])
+            self.notes.add(trial_rules.NO_FAKE, text, evidence=evidence)
         with self.fake:
-            if found is not None:
-                return replaced(found, lambda made: like(made, self.device))
-            return largest(func, args, kwargs)
+            if found is None:
+                return largest(func, args, kwargs)
+            return replaced(found, lambda made: like(made, self.device))
 
     def _higher_order(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         text = f"{func} takes Python functions: what it runs is not looked into"
@@ -385,8 +383,8 @@ class Trial(DispatchMode):
 
     def _note_dynamic(self, facts: Facts, tensors: list[torch.Tensor], text: str = "") -> None:
         text = text or f"the shape of what {short(facts.name)} returns depends on values"
-        shapes = ", ".join(shown(tensor) for tensor in tensors[:2])
         if not self.building:
+            shapes = ", ".join(shown(tensor) for tensor in tensors[:2])
             self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"of {shapes}")
 
     def _note_writes(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
