@@ -89,7 +89,7 @@ def quantize_(
             for name in group:
                 if name in rows:
                     others = ", ".join(other.rpartition(".")[2] for other in group if other != name)
-                    what = "launch" if layers[name].path == "kernel" else "transform"
+                    what = "launch" if rows[name].path == "kernel" else "transform"
                     parts = [f"one {what} with {others}", rows[name].note]
                     rows[name] = changed(rows[name], note="; ".join(filter(None, parts)))
     return QuantReport(tuple(rows[item.name] for item in found))
