@@ -219,6 +219,14 @@ def test_a_model_made_on_the_host_and_moved():
     assert check_work(build).ok
 
 
+def test_recurrent_layers_where_there_is_cudnn(monkeypatch):
+    """They would give their weights one block of memory for it as soon as they are on the device."""
+    monkeypatch.setattr(torch.backends.cudnn, "is_acceptable", lambda tensor: True)
+    monkeypatch.setattr(torch, "_use_cudnn_rnn_flatten_weight", lambda: True)
+    findings = rote.check(nn.GRU(4, 8), torch.randn(2, 3, 4))
+    assert not findings and not findings.incomplete, str(findings)
+
+
 def test_arguments_in_containers_and_objects(device):
     ones = torch.ones(3, device=device)
     batch = types.SimpleNamespace(x=ones, items=[ones * 2])

@@ -217,6 +217,8 @@ def _install_modules() -> None:
         return self
 
     torch.nn.Module._apply = apply  # pyright: ignore[reportAttributeAccessIssue]
+    # Recurrent layers would lay out their weights anew for cuDNN, where there is one: at the first call only.
+    torch.backends.cudnn.is_acceptable = _answering(False)
 
 
 def _converted(parameter: Any, fn: Callable[[torch.Tensor], torch.Tensor], memo: dict[int, Any]) -> Any:
