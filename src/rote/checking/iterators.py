@@ -12,6 +12,7 @@ attributes, which the walk of the state compares.
 from __future__ import annotations
 
 import dis
+import functools
 import gc
 import itertools
 import operator
@@ -88,8 +89,12 @@ def advanced(before: Positions, after: Positions) -> list[Advanced]:
 
 def is_iterator(value: Any) -> bool:
     """Whether a value is one of Python's own iterators, or a generator."""
-    kind = type(value)
-    return kind.__module__ in ("builtins", "itertools") and isinstance(value, Iterator)
+    return _iterates(type(value))
+
+
+@functools.lru_cache(maxsize=4096)  # a walk has a slot for each parameter of a model
+def _iterates(kind: type) -> bool:
+    return kind.__module__ in ("builtins", "itertools") and issubclass(kind, Iterator)
 
 
 def position(iterator: Any, depth: int = DEPTH) -> str:

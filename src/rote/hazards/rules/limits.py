@@ -300,6 +300,8 @@ SLOWER = Rule(
 
     Limits: Measured after 64, 512, 4,096... replays. Nothing is wrong.
 
+    Unchecked: It is about measured times of replays, and a check makes none.
+
     Bad::
 
         g = rote.graph(fn)
