@@ -123,7 +123,7 @@ def test_a_hundred_steps_of_a_closed_loop(device):
     def policy(state):
         return torch.tanh(model(state) @ weights)
 
-    graphed = rote.graph(policy)
+    graphed = rote.graph(policy, keep=True)
     eager = replayed = batches(1, seed=5)[0].to(device)
     with torch.no_grad():
         for _ in range(100):
