@@ -82,9 +82,7 @@ class Trial(DispatchMode):
         self.raised = Raised()
         self.trace: list[tuple[str, Any]] = []
         self.standins.keep(self.made)  # what an earlier run made on the host and left somewhere
-        self.made = Memory()
-        self.pinned = Memory()
-        self._numbers = Memory()
+        self.made, self.pinned, self._numbers = Memory(), Memory(), Memory()
         self.wanted = wanted
         self.places: dict[int, Place] = {}
         self.inventor.begin()
