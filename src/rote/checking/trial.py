@@ -380,10 +380,9 @@ class Trial(DispatchMode):
             return func(args[0], without_masks(args[1]))
 
     def _note_dynamic(self, facts: Facts, tensors: list[torch.Tensor], text: str = "") -> None:
-        text = text or f"the shape of what {short(facts.name)} returns depends on values"
         if not self.building:
-            shapes = ", ".join(shown(tensor) for tensor in tensors[:2])
-            self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"of {shapes}")
+            text = text or f"the shape of what {short(facts.name)} returns depends on values"
+            self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"of {', '.join(map(shown, tensors[:2]))}")
 
     def _note_writes(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for tensor in written_operands(facts, args, kwargs):
