@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 
 import pytest
 import torch
@@ -105,11 +106,14 @@ def test_held_outputs_stay_right_when_their_pool_goes(backend):
         rote.set_budget(None)
 
 
-def test_pools_are_as_large_one_by_one_as_in_one_look(backend, monkeypatch):
-    g = rote.graph(work, budget=1024 * MIB)
-    for rows in (4, 60, 5):
-        record(g, rows)
-    one_by_one = dict(backend.regions())
-    monkeypatch.setattr("rote.backends.cuda.backend.FEW_POOLS", 0)
-    assert dict(backend.regions()) == one_by_one
-    assert len(one_by_one) == 2 and all(one_by_one.values())
+def test_numbers_of_pools_keep_their_references(backend):
+    """Asked for one pool, torch 2.11 gives back references that it does not have."""
+    for _ in range(300):
+        torch.cuda.graph_pool_handle()
+    g = rote.graph(work, outputs="borrow")
+    record(g, 4)
+    numbers = [number for handle in backend.regions() for number in handle if number > 256]
+    before = [sys.getrefcount(number) for number in numbers]
+    for _ in range(20):
+        assert all(backend.regions().values()) and backend.bytes_held()
+    assert numbers and [sys.getrefcount(number) for number in numbers] == before

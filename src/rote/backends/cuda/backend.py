@@ -16,21 +16,18 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 import torch
 
 from ...base.errors import EnvironmentError_
 from ..aliases import OWNING, Aliases
 from ..base import SHARED, Capabilities, Sharing
-from .compat import pool_segments
+from .compat import allocator_segments
 from .pool import Pool
 from .session import CudaSession
 from .stream import Streams
 from .timing import CudaTiming
-
-FEW_POOLS = 8
-"""Up to so many pools are looked at one by one; beyond that one look at the whole allocator is quicker."""
 
 
 class CudaBackend:
@@ -75,7 +72,7 @@ class CudaBackend:
 
     def _shared_pool(self, sharing: Sharing) -> Pool:
         pool = self._shared.get(sharing.tenant)
-        if pool is not None and sharing.slab is not None and self.bytes_in(pool) >= sharing.slab:
+        if pool is not None and sharing.slab is not None and self.bytes_in([pool]) >= sharing.slab:
             pool.drop()  # it is full: its graphs keep it, nothing more is captured into it
             pool = None
         if pool is None:
@@ -131,20 +128,23 @@ class CudaBackend:
 
     def regions(self) -> Mapping[Hashable, int]:
         """Bytes reserved by each pool of live recordings: the allocator's segments that belong to it."""
-        pools = {tuple(pool.handle): pool for session in self._sessions for pool in session.pools}
-        if len(pools) <= FEW_POOLS:
-            return {handle: self.bytes_in(pool) for handle, pool in pools.items()}
-        found: dict[Hashable, int] = dict.fromkeys(pools, 0)
-        for segment in pool_segments(None):
+        found: dict[Hashable, int] = {
+            tuple(pool.handle): 0 for session in self._sessions for pool in session.pools
+        }
+        for segment in allocator_segments() if found else ():
             handle = tuple(segment.get("segment_pool_id", ()))
             if segment["device"] == self.index and handle in found:
                 found[handle] += int(segment["total_size"])
         return found
 
-    def bytes_in(self, pool: Pool) -> int:
-        """Bytes reserved by one pool."""
-        mine = [each for each in pool_segments(pool.handle) if each["device"] == self.index]
-        return sum(int(each["total_size"]) for each in mine)
+    def bytes_in(self, pools: Iterable[Pool]) -> int:
+        """Bytes reserved by some pools."""
+        wanted = {tuple(pool.handle) for pool in pools}
+        return sum(
+            int(segment["total_size"])
+            for segment in allocator_segments()
+            if segment["device"] == self.index and tuple(segment.get("segment_pool_id", ())) in wanted
+        )
 
     def trim(self) -> None:
         """Let the allocator give back what it has cached, pools that no graph uses among it."""

@@ -268,7 +268,7 @@ class CudaSession:
 
     def finish(self) -> int:
         """Return the bytes of the session's pools (a shared pool is shared by all its recordings)."""
-        return sum(self._backend.bytes_in(pool) for pool in self.pools)
+        return self._backend.bytes_in(self.pools)
 
     def regions(self) -> tuple[Hashable, ...]:
         """The pools captured into."""
