@@ -6,7 +6,7 @@ the graph. As nodes of the graph they cost nothing but their addresses, 1.1 us e
 is not that of the call before, which in a loop it mostly is: the caching allocator hands a block out again as
 soon as it is dropped. The whole call (new memory for one result, two addresses compared, launch) took 3.5 us
 there, 6.2 us with both addresses set, where a replay with ``copy_`` and ``clone`` took 17.9 us. With all of
-rote's checks (four linear layers, safe outputs) a call went from 31 to 10.7 us, 3.1 of them the guard's.
+rote's checks (four linear layers, safe outputs) a call went from 31 to 13 us, 3 of them the guard's.
 
 How it is done. PyTorch keeps the graph that it captured (``CUDAGraph(keep_graph=True)``), and its own
 instantiated graph stays as it is, for whoever replays without this. Copies of inputs are put before the roots
