@@ -285,9 +285,9 @@ class _Writer:
         if self._entry.limits.borrow:
             lease = f"{constant(Lease)}({constant(self._entry.name)}, site)"
             source.line(f"lease = {constant(variant)}.lease = {lease}")
-        source.line(f"value = {self._result(copies)}")
-        if variant.writes:
+        if variant.writes:  # the result notes the versions of what its backward needs
             source.line(f"{constant(variant.note_writes)}()")
+        source.line(f"value = {self._result(copies)}")
         source.line(f"{constant(self._backend.leave_call)}()")
         source.line(f"{constant(variant)}.replays += 1")
         source.line(f"{counts}.replayed += 1")

@@ -223,7 +223,7 @@ class Lesson:
         tracer, pupil = outcome.tracer, self._pupil
         return take_over(
             outcome.value, outcome.template, inputs, outcome.ledger, outcome.use,
-            tracer.written_externals, variant.occupancy, variant.stand_ins, pupil, pupil.log,
+            self._call, tracer.uncounted(), variant.occupancy, variant.stand_ins, pupil, pupil.log,
             repeats=not tracer.written_inputs and all(node.pure for node in tracer.nodes),
         )  # fmt: skip
 

@@ -37,7 +37,7 @@ from .compat import composite_call, raw_call
 from .cursor import Mode
 from .events import Event, operands_of, results_of, tensors_of
 from .host_tensors import HostTensors
-from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
+from .ledger import EXTERNAL, INPUT, NEW, Origin, Token, UnsupportedTensorError
 from .operands import is_view
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .seeds import seeds_on_host
@@ -186,13 +186,15 @@ class Tracer(HostTensors, DispatchMode):
             if isinstance(generator, torch.Generator):
                 self.generators[id(generator)] = generator
         if facts.written:
-            self._note_writes(written_operands(facts, args, kwargs))
+            self._note_writes(written_operands(facts, args, kwargs), counted=facts.mutable)
 
-    def _note_writes(self, written: list[torch.Tensor]) -> None:
+    def _note_writes(self, written: list[torch.Tensor], *, counted: bool = True) -> None:
         for tensor in written:
             origin = self.ledger.origin(tensor)
             if origin is not None and origin[0] is not NEW and origin not in self.write_sites:
                 self.write_sites[origin] = user_site()
+            if origin is not None and counted:
+                self.counted.add(origin)
             if origin is not None and origin[0] == INPUT:
                 self.written_inputs.add(origin[1])
             elif origin is not None and origin[0] == EXTERNAL:
@@ -203,6 +205,10 @@ class Tracer(HostTensors, DispatchMode):
                 if tensor.is_cpu and not self._on_host:
                     text = "a tensor built on the host from plain data is changed in place"
                     self.block(reason(rules.HOST_DATA, text, user_site()))
+
+    def uncounted(self) -> set[Origin]:
+        """What was written of the caller's by operations whose schemas do not say so: no version changes."""
+        return self.write_sites.keys() - self.counted
 
     # ------------------------------------------------------------------ observe and record
 
