@@ -110,23 +110,58 @@ def test_statistics_that_are_written_without_a_version(device):
     assert compare(Statistics, device, "state") == ["right"] * 3
 
 
-def test_statistics_given_as_arguments(device):
-    layer = nn.Linear(4, 4).to(device)
+class GivenStatistics(Writes):
+    """The same, of statistics that are arguments."""
 
-    def fn(x, mean, var):
-        return functional.batch_norm(layer(x), mean, var, training=True).square()
+    def forward(self, x, mean, var):
+        return functional.batch_norm(self.layer(x), mean, var, training=True).square()
 
-    g = rote.graph(fn)
-    x, mean, var = (
-        torch.randn(5, 4, device=device),
-        torch.zeros(4, device=device),
-        torch.ones(4, device=device),
-    )
-    (wanted,) = torch.autograd.grad(fn(x, mean.clone(), var.clone()).sum(), layer.weight)
-    for _ in range(WARM):  # the first round has fewer recordings than results
-        results = [g(x, mean, var).sum() for _ in range(3)]
-        results = results if g.report().replayed >= 2 * WARM else results[-1:]
+
+def rounds(module, call, arguments, device, patterns):
+    """Several results at once, again and again."""
+    x, found = torch.rand(3, 4, device=device), []
+    for signs in patterns * WARM:
+        results = [call(x * sign, *arguments).sum() for sign in signs]
         for result in results:
-            (got,) = torch.autograd.grad(result, layer.weight)
-            assert torch.equal(got, wanted)
-    assert g.report().replayed >= 2 * WARM
+            try:
+                result.backward()
+                found.append("right")
+            except RuntimeError as error:
+                found.append(str(error)[:84])
+    return found, [*[parameter.grad for parameter in module.parameters()], *arguments, *module.buffers()]
+
+
+@pytest.mark.parametrize(
+    ("build", "count"), [(WritesSometimes, 0), (WritesSometimes, 1), (Statistics, 0), (GivenStatistics, 2)]
+)
+def test_many_rounds_by_several_ways(device, build, count):
+    """Recordings that know both ways through the call count versions of what one way writes, and no more."""
+    patterns = [(-1, -1, -1), (1, 1, 1), (1, -1, 1, -1), (-1, -1), (1, -1, -1)]
+    outcomes = []
+    for wrap in (lambda module: module, rote.graph):
+        torch.manual_seed(7)
+        module = build().to(device)
+        arguments = [torch.ones((3, 4) if count == 1 else 4, device=device) for _ in range(count)]
+        call = wrap(module)
+        outcomes.append(rounds(module, call, arguments, device, patterns))
+    (said, wanted), (says, got) = outcomes
+    assert says == said
+    for number, (a, b) in enumerate(zip(wanted, got, strict=True)):
+        assert (a is None and b is None) or torch.allclose(a, b), f"value {number}: {a} and {b}"
+    assert call.report().replayed >= WARM
+
+
+def test_versions_of_statistics(device):
+    """Eager changes that of the count alone."""
+    norm = nn.BatchNorm1d(4).to(device)
+    mean, var = torch.zeros(4, device=device), torch.ones(4, device=device)
+    g, given = rote.graph(norm), rote.graph(functional.batch_norm)
+    with torch.no_grad():
+        for _ in range(WARM):
+            before = [tensor._version for tensor in (norm.num_batches_tracked, norm.running_mean, mean)]
+            g(torch.randn(5, 4, device=device))
+            given(torch.randn(5, 4, device=device), mean, var, training=True)
+            after = [tensor._version for tensor in (norm.num_batches_tracked, norm.running_mean, mean)]
+            assert after[0] > before[0] and after[1:] == before[1:]
+    assert g.report().replayed == given.report().replayed == WARM - 2
+    assert mean.any() and norm.running_mean.any()

@@ -23,6 +23,7 @@ from . import judge
 from .backward import Backward
 from .borrow import Lease
 from .choice import bind, note_inputs
+from .counted import Counted
 from .gradients import GradientEffect, GradientWatch
 from .inputs import StaticInputs
 from .outputs import AGAIN, Template, spend
@@ -195,7 +196,8 @@ class Lesson:
             if self._pupil.limits.borrow and variant is not None and self._node.recorded:
                 lease = variant.lease = Lease(self._pupil.name, self._site)
             self._backward = self._take_over(variant, plan.inputs)
-            value = result_of(outcome.template, plan.inputs, self._call, lease, self._backward)
+            counted = Counted.of(outcome.tracer.counted, outcome.ledger)
+            value = result_of(outcome.template, plan.inputs, self._call, lease, self._backward, counted)
             if variant is not None:
                 variant.written |= plan.inputs.written
                 plan.inputs.written = variant.written
@@ -223,7 +225,7 @@ class Lesson:
         tracer, pupil = outcome.tracer, self._pupil
         return take_over(
             outcome.value, outcome.template, inputs, outcome.ledger, outcome.use,
-            self._call, tracer.uncounted(), variant.occupancy, variant.stand_ins, pupil, pupil.log,
+            self._call, variant.occupancy, variant.stand_ins, pupil, pupil.log,
             repeats=not tracer.written_inputs and all(node.pure for node in tracer.nodes),
         )  # fmt: skip
 
@@ -357,6 +359,7 @@ class Lesson:
 
     def _note_end(self, template: Template) -> None:
         self._node.template = template
+        self._node.counted = Counted.of(self._outcome.tracer.counted, self._outcome.ledger)
         self._node.effects_key = self._effects_key or None
         self._node.effects = self._effects if self._node.recorded else []
         self._node.backward = self._backward if self._node.recorded else None

@@ -37,7 +37,7 @@ from .compat import composite_call, raw_call
 from .cursor import Mode
 from .events import Event, operands_of, results_of, tensors_of
 from .host_tensors import HostTensors
-from .ledger import EXTERNAL, INPUT, NEW, Origin, Token, UnsupportedTensorError
+from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
 from .operands import is_view
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .seeds import seeds_on_host
@@ -205,10 +205,6 @@ class Tracer(HostTensors, DispatchMode):
                 if tensor.is_cpu and not self._on_host:
                     text = "a tensor built on the host from plain data is changed in place"
                     self.block(reason(rules.HOST_DATA, text, user_site()))
-
-    def uncounted(self) -> set[Origin]:
-        """What was written of the caller's by operations whose schemas do not say so: no version changes."""
-        return self.write_sites.keys() - self.counted
 
     # ------------------------------------------------------------------ observe and record
 

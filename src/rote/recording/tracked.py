@@ -16,7 +16,7 @@ from .accumulators import StandIns
 from .autograd import GradientWalk, Node, kept_storages, leaves_below, older_node, runs_python
 from .backward import Backward, Occupancy, Owner, Read, Saved
 from .inputs import StaticInputs
-from .ledger import EXTERNAL, INPUT, Ledger, Origin
+from .ledger import EXTERNAL, Ledger
 from .log import BackwardLog
 from .outputs import INPUT_VIEW, OWN, Template
 from .placement import group_members
@@ -163,7 +163,6 @@ def take_over(
     ledger: Ledger,
     use: GradientUse,
     call: Call,
-    uncounted: set[Origin],
     occupancy: Occupancy,
     stand_ins: StandIns,
     owner: Owner,
@@ -180,7 +179,6 @@ def take_over(
         ledger: The storages of the call.
         use: What the call did with gradients.
         call: The caller's arguments.
-        uncounted: Tensors of the caller's that the call writes, in eager without a change of version.
         occupancy: Of the recording's memory.
         stand_ins: What the graph has instead of parameters.
         owner: The key.
@@ -208,9 +206,7 @@ def take_over(
         member
         for group in group_members(call)
         for member in group
-        if used[member].untyped_storage()._cdata in needed
-        and (INPUT, group[0]) not in uncounted
-        and not used[member].is_inference()
+        if used[member].untyped_storage()._cdata in needed and not used[member].is_inference()
     ]
     kept = [number for number, result in enumerate(results) if result.untyped_storage()._cdata in needed]
     memory = needed | {tensor.untyped_storage()._cdata for tensor in (*results, *use.saved)}
@@ -218,7 +214,7 @@ def take_over(
         GradientWalk(results, [*placed, *others], targets, frozenset(memory)),
         [members[id(node.variable)] for node in placed],
         groups,
-        Saved(_reads(use.saved, needed, ledger, uncounted), arguments, kept),
+        Saved(_reads(use.saved, needed, ledger), arguments, kept),
         occupancy,
         weakref.ref(owner),
         log,
@@ -228,13 +224,13 @@ def take_over(
     )
 
 
-def _reads(saved: list[torch.Tensor], needed: set[int], ledger: Ledger, uncounted: set[Origin]) -> list[Read]:
+def _reads(saved: list[torch.Tensor], needed: set[int], ledger: Ledger) -> list[Read]:
     """The tensors made outside that the graph of the results saved; the call may have saved others."""
     found: dict[int, Read] = {}
     for alias in saved:
         origin = ledger.origin(alias) if alias.layout is torch.strided else None
         if origin is None or alias.untyped_storage()._cdata not in needed:
             continue
-        if origin[0] == EXTERNAL and origin not in uncounted:
+        if origin[0] == EXTERNAL:
             found.setdefault(origin[1], Read(weakref.ref(ledger.externals[origin[1]]), alias))
     return list(found.values())
