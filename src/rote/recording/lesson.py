@@ -23,7 +23,6 @@ from . import judge
 from .backward import Backward
 from .borrow import Lease
 from .choice import bind, note_inputs
-from .counted import Counted
 from .gradients import GradientEffect, GradientWatch
 from .inputs import StaticInputs
 from .outputs import AGAIN, Template, spend
@@ -195,9 +194,8 @@ class Lesson:
             lease = None
             if self._pupil.limits.borrow and variant is not None and self._node.recorded:
                 lease = variant.lease = Lease(self._pupil.name, self._site)
-            self._backward = self._take_over(variant, plan.inputs)
-            counted = Counted.of(outcome.tracer.counted, outcome.ledger)
-            value = result_of(outcome.template, plan.inputs, self._call, lease, self._backward, counted)
+            back = self._backward = self._take_over(variant, plan.inputs)
+            value = result_of(outcome.template, plan.inputs, self._call, lease, back, self._node.counted)
             if variant is not None:
                 variant.written |= plan.inputs.written
                 plan.inputs.written = variant.written
@@ -359,7 +357,6 @@ class Lesson:
 
     def _note_end(self, template: Template) -> None:
         self._node.template = template
-        self._node.counted = Counted.of(self._outcome.tracer.counted, self._outcome.ledger)
         self._node.effects_key = self._effects_key or None
         self._node.effects = self._effects if self._node.recorded else []
         self._node.backward = self._backward if self._node.recorded else None
