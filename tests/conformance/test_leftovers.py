@@ -81,6 +81,18 @@ def test_beside_other_arguments(device, make):
     assert g.report().replayed == CALLS - 2
 
 
+@pytest.mark.parametrize("make", MAKERS)
+def test_after_plain_arguments_of_the_same_look(device, make):
+    """The generated check of a recorded key tells them apart."""
+    g, plain = rote.graph(torch.exp), torch.linspace(0, 1, 3, device=device)
+    for requires_grad in (False, True):
+        plain.requires_grad_(requires_grad)
+        for _ in range(CALLS):
+            assert torch.equal(g(plain), plain.exp())
+        compare(torch.exp, g, make(device))
+    assert g.report().replayed == 2 * (CALLS - 2)
+
+
 @pytest.mark.parametrize("used", [True, False])
 @pytest.mark.parametrize("make", MAKERS)
 def test_in_the_state_of_a_module(device, make, used):
