@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -208,3 +209,52 @@ def test_result_that_no_operation_read(device, reason):
     for n in range(6):
         assert g(torch.ones(3, device=device)).tolist() == [float(n)] * 3
     assert "the result read a [3] tensor made outside the call" in reason(g, "RT206").message
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+class Named(Pair):
+    """Its instances may have attributes of their own."""
+
+
+@pytest.mark.parametrize("kind", [tuple, lambda parts: Pair(*parts), lambda parts: Named(*parts)])
+def test_tuples_of_the_arguments_returned(device, kind):
+    """A tuple has no identity that anybody relies on."""
+    g = rote.graph(lambda pair, x: (pair, x + 1))
+    for n in range(6):
+        given = kind([torch.full((2,), float(n), device=device), torch.ones(2, device=device)])
+        pair, result = g(given, torch.full((2,), float(n), device=device))
+        assert type(pair) is type(given)
+        assert pair[0] is given[0] and pair[1] is given[1]
+        assert result.tolist() == [n + 1.0] * 2
+    assert g.report().replayed == 6 - WARM
+    assert not g.report().reasons
+
+
+def test_a_list_in_a_tuple_of_the_arguments_returned(device, reason):
+    g = rote.graph(lambda pair: pair)
+    given = ([torch.ones(2, device=device)], torch.ones(2, device=device))
+    for _ in range(6):
+        assert g(given)[0] is given[0]
+    assert reason(g, "RT505").message == "the result contains a container from the arguments"
+
+
+def test_a_named_tuple_with_attributes(device):
+    """Nothing could tell what they are in the next call."""
+
+    def fn(x):
+        made = Named(x + 1, x * 2)
+        made.note = "kept"
+        return made
+
+    g = rote.graph(fn)
+    for _ in range(6):
+        assert g(torch.ones(2, device=device)).note == "kept"
+    given = fn(torch.ones(2, device=device))
+    same = rote.graph(lambda pair: (pair, pair.first + 1))
+    for n in range(6):
+        given.note = str(n)
+        assert same(given)[0].note == str(n)

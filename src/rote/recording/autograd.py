@@ -15,6 +15,7 @@ import torch
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge
 
+from ..signature.compat import has_memory
 from .compat import node_age
 from .packing import Gradients, Packing, pack, unpack
 from .seeds import HostSeeds
@@ -70,7 +71,7 @@ def kept_storages(results: Iterable[torch.Tensor], ends: frozenset[Node]) -> set
     found: set[int] = set()
     for node in nodes_below(results, ends):
         for value in _kept_by(node):
-            if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            if isinstance(value, torch.Tensor) and has_memory(value):
                 found.add(value.untyped_storage()._cdata)
     return found
 

@@ -14,6 +14,7 @@ from ..hazards import rules
 from ..hazards.findings import findings_of
 from ..hazards.rules import reason
 from ..signature.ambient import explain_ambient, read_ambient
+from ..signature.compat import has_memory
 from ..signature.key import Call
 from ..signature.leaves import flatten
 from .compat import versions_kept
@@ -104,7 +105,7 @@ class Check:
         return [
             (name, tensor, tensor._version)
             for name, tensor in (guard.reachable() if guard is not None else ())
-            if tensor.layout is torch.strided
+            if has_memory(tensor)
             and not tensor.is_inference()
             and tensor.untyped_storage()._cdata not in surface.handles
             and id(tensor) not in replaced

@@ -70,6 +70,7 @@ class Cursor(Place):
         self.arrays: dict[int, Site] = {}
         self.written_inputs: set[int] = set()
         self.write_sites: dict[Origin, Site] = {}
+        self.counted: set[Origin] = set()
         self.written_externals: set[int] = set()
         self.generators: dict[int, torch.Generator] = {}
         self.devices: set[torch.device] = set()

@@ -184,12 +184,13 @@ class Entry:
             raise
         if not done.finished:
             return self._go_on(variant, call, done, user_site(caller))
-        assert done.node.template is not None
+        node = done.node
+        assert node.template is not None
+        variant.note_writes(node.counted)  # the result notes the versions of what its backward needs
         lease = variant.lease = Lease(self.name, user_mark(caller)) if self.limits.borrow else None
-        value = result_of(done.node.template, inputs, call, lease, done.node.backward)
+        value = result_of(node.template, inputs, call, lease, node.backward, node.counted)
         if not (untouched and variant.gradients_stand()):
-            variant.show_gradients(done.node.effects)
-        variant.note_writes()
+            variant.show_gradients(node.effects)
         backend.leave_call()
         variant.replays += 1
         return Result(value, REPLAYED, [], variant)

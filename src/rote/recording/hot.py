@@ -285,9 +285,9 @@ class _Writer:
         if self._entry.limits.borrow:
             lease = f"{constant(Lease)}({constant(self._entry.name)}, site)"
             source.line(f"lease = {constant(variant)}.lease = {lease}")
+        if variant.writes:  # the result notes the versions of what its backward needs
+            source.line(f"{constant(variant.note_writes)}({constant(variant.root.counted)})")
         source.line(f"value = {self._result(copies)}")
-        if variant.writes:
-            source.line(f"{constant(variant.note_writes)}()")
         source.line(f"{constant(self._backend.leave_call)}()")
         source.line(f"{constant(variant)}.replays += 1")
         source.line(f"{counts}.replayed += 1")
@@ -322,7 +322,7 @@ class _Writer:
             parts = iter([self._part(leaf, copies) for leaf in template.leaves])
             return self._put_together(template.spec, parts)
         given = f"{constant(template)}, {constant(self._inputs)}, {self._as_call()}"
-        return f"{constant(result_of)}({given}, None, {constant(root.backward)})"
+        return f"{constant(result_of)}({given}, None, {constant(root.backward)}, {constant(root.counted)})"
 
     def _part(self, leaf: OutputLeaf, copies: Copies) -> str:
         constant = self._source.constant

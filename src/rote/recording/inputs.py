@@ -16,7 +16,8 @@ from torch.autograd.graph import increment_version
 
 from ..backends.aliases import Aliases
 from ..signature.key import Call
-from .compat import copy_all
+from .compat import copy_all, versions_kept
+from .counted import COUNTS_ALL, Counted
 from .placement import OTHER, Spot, base_offset, group_members, placeable
 
 
@@ -80,21 +81,24 @@ class StaticInputs:
         """Leaf and static tensor of each argument, if copying these is all there is to do; else None."""
         return list(zip(self._simple, self._targets, strict=True)) if not self._others else None
 
-    def copy_back(self, leaves: tuple[Any, ...]) -> None:
-        """Give the caller's tensors the values that the callable wrote into the static ones."""
+    def copy_back(self, leaves: tuple[Any, ...], counted: Counted = COUNTS_ALL) -> None:
+        """Give the caller's tensors the values that the callable wrote into the static ones.
+
+        Args:
+            leaves: The call's arguments.
+            counted: Of which of them autograd counts a version.
+        """
+        counts = self.written if counted.inputs is None else self.written & counted.inputs
         if self.spots:
-            members = [
-                member for spot in self.spots if spot.members[0] in self.written for member in spot.members
-            ]
+            members = [member for spot in self.spots if spot.members[0] in counts for member in spot.members]
             touched: list[torch.Tensor] = [leaves[member] for member in members]
             increment_version([tensor for tensor in touched if not tensor.is_inference()])
         for group in self.groups:
-            if group.members[0] not in self.written:
-                continue
-            if group.span is not None:
-                _span(leaves, group.members).copy_(group.span)
-            else:
-                _copy(leaves[group.members[0]], group.static[0])
+            if group.members[0] in counts:
+                _give_back(group, leaves)
+            elif group.members[0] in self.written:
+                with versions_kept([leaves[group.members[0]]]):
+                    _give_back(group, leaves)
 
     def copied_back(self, call: Call) -> list[int]:
         """First members of the groups that are written and copied although they could be used in place."""
@@ -161,6 +165,13 @@ def _make_group(members: list[int], call: Call) -> Group:
         span.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset() - low) for tensor in tensors
     ]
     return Group(members, static, span)
+
+
+def _give_back(group: Group, leaves: tuple[Any, ...]) -> None:
+    if group.span is not None:
+        _span(leaves, group.members).copy_(group.span)
+    else:
+        _copy(leaves[group.members[0]], group.static[0])
 
 
 def _like(tensor: torch.Tensor) -> torch.Tensor:

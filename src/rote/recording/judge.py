@@ -87,7 +87,7 @@ def argument_reasons(outcome: Outcome, call: Call, site: Site) -> list[Reason]:
         found.append(reason(rules.ARGUMENT_CHANGED, text, site))
     owned = {id(branch) for branch in containers(call.spec, call.given)} - {id(call.given)}
     returned = containers(outcome.template.spec, outcome.value)
-    if any(id(branch) in owned for branch in returned):
+    if any(id(branch) in owned and not isinstance(branch, tuple) for branch in returned):
         text = "the result contains a container from the arguments"
         found.append(reason(rules.CONTAINER_RETURNED, text, site))
     return found

@@ -14,6 +14,7 @@ import torch
 from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore
 
 from ..base.location import Site
+from ..signature.compat import is_wrapped
 
 INPUT, EXTERNAL, NEW = "input", "external", "new"
 
@@ -228,6 +229,8 @@ class _Watched(weakref.ref[torch.UntypedStorage]):
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
     if type(tensor) not in _PLAIN and isinstance(tensor, UninitializedTensorMixin):
         raise UnsupportedTensorError("uninitialised")
+    if is_wrapped(tensor):
+        raise UnsupportedTensorError("wrapped")
     try:
         return tensor.untyped_storage()
     except (NotImplementedError, RuntimeError) as error:

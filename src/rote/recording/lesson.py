@@ -194,8 +194,8 @@ class Lesson:
             lease = None
             if self._pupil.limits.borrow and variant is not None and self._node.recorded:
                 lease = variant.lease = Lease(self._pupil.name, self._site)
-            self._backward = self._take_over(variant, plan.inputs)
-            value = result_of(outcome.template, plan.inputs, self._call, lease, self._backward)
+            back = self._backward = self._take_over(variant, plan.inputs)
+            value = result_of(outcome.template, plan.inputs, self._call, lease, back, self._node.counted)
             if variant is not None:
                 variant.written |= plan.inputs.written
                 plan.inputs.written = variant.written
@@ -223,7 +223,7 @@ class Lesson:
         tracer, pupil = outcome.tracer, self._pupil
         return take_over(
             outcome.value, outcome.template, inputs, outcome.ledger, outcome.use,
-            tracer.written_externals, variant.occupancy, variant.stand_ins, pupil, pupil.log,
+            self._call, variant.occupancy, variant.stand_ins, pupil, pupil.log,
             repeats=not tracer.written_inputs and all(node.pure for node in tracer.nodes),
         )  # fmt: skip
 

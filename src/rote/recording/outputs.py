@@ -19,6 +19,7 @@ import torch
 from ..base.location import NOWHERE, Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..signature.compat import is_wrapped
 from ..signature.leaves import Spec, flatten, paths, unflatten
 from .borrow import Lease, lend
 from .events import comparable
@@ -145,7 +146,8 @@ def _unusual(name: str, leaf: torch.Tensor, made: OutputLeaf, site: Site) -> lis
         return []
     text: str | None = None
     if made.kind == VALUE:
-        text = f"{name} has layout {leaf.layout}"
+        what = "is left over from a torch.func transform" if is_wrapped(leaf) else f"has layout {leaf.layout}"
+        text = f"{name} {what}"
     elif type(leaf) is not torch.Tensor:
         text = f"{name} is a {type(leaf).__name__}"
     elif leaf.requires_grad and leaf.grad_fn is None:
@@ -166,7 +168,7 @@ def _value_token(leaf: Any, ledger: Ledger) -> Any:
 
 
 def _tensor_leaf(leaf: torch.Tensor, ledger: Ledger, inputs: dict[int, int], spent: bool) -> OutputLeaf:
-    if leaf.layout is not torch.strided:
+    if leaf.layout is not torch.strided or is_wrapped(leaf):
         return OutputLeaf(VALUE, (leaf.layout, leaf.dtype, tuple(leaf.shape)))
     if leaf.device.type == "meta":
         return OutputLeaf(META, (tuple(leaf.shape), leaf.stride(), leaf.dtype), value=leaf.detach())

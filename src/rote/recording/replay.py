@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ..signature.key import Call
 from .backward import Backward
 from .borrow import Lease
+from .counted import COUNTS_ALL, Counted
 from .inputs import StaticInputs
 from .outputs import INPUT_VIEW, Template, hand_out
 from .tree import Node
@@ -72,6 +73,7 @@ def result_of(
     call: Call,
     lease: Lease | None = None,
     backward: Backward | None = None,
+    counted: Counted = COUNTS_ALL,
 ) -> Any:
     """Copy mutated inputs back and hand the result of a finished call out.
 
@@ -81,9 +83,10 @@ def result_of(
         call: The call's arguments.
         lease: Lend the recording's memory under this lease.
         backward: The recorded graph, if a part of the result requires grad.
+        counted: Of which tensors the call changes the version.
     """
     if inputs.written:
-        inputs.copy_back(call.leaves)
+        inputs.copy_back(call.leaves, counted)
     starts: dict[int, int] = {}
     if any(leaf.kind == INPUT_VIEW for leaf in template.leaves):
         starts = inputs.starts(call.leaves)

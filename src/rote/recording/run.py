@@ -29,6 +29,7 @@ from ..signature.state import Snapshot
 from . import blame
 from .autograd import newest_age
 from .compat import unseen_function_mode
+from .counted import Counted
 from .cursor import Mode
 from .host_data import HostDataMode, consumed
 from .inputs import StaticInputs
@@ -236,6 +237,7 @@ class TracedCall:
         for blocker in blockers:
             tracer.block(blocker)
         node = tracer.node
+        node.counted = Counted.of(tracer.counted, tracer.ledger)
         if tracer.mode is Mode.RECORD and self._tape is not None:
             self._tape.end_node(node, None)
         if self._tape is not None and self._tape.shortage is not None and self._failed is None:

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from ..backends.base import Backend
+from ..signature.compat import has_memory
 from ..signature.key import Call, extent
 from ..signature.leaves import flatten
 from .mismatch import plain_tensor
@@ -158,7 +159,7 @@ class Surface:
         return [self._kept(plain_tensor(leaf)) for leaf in leaves]
 
     def _kept(self, leaf: Any) -> Any:
-        plain = isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided and not leaf.is_meta
+        plain = isinstance(leaf, torch.Tensor) and has_memory(leaf) and not leaf.is_meta
         if not plain or leaf.untyped_storage()._cdata not in self.handles:
             return leaf
         return copy_of(leaf.detach()).requires_grad_(leaf.requires_grad)

@@ -186,13 +186,15 @@ class Tracer(HostTensors, DispatchMode):
             if isinstance(generator, torch.Generator):
                 self.generators[id(generator)] = generator
         if facts.written:
-            self._note_writes(written_operands(facts, args, kwargs))
+            self._note_writes(written_operands(facts, args, kwargs), counted=facts.mutable)
 
-    def _note_writes(self, written: list[torch.Tensor]) -> None:
+    def _note_writes(self, written: list[torch.Tensor], *, counted: bool = True) -> None:
         for tensor in written:
             origin = self.ledger.origin(tensor)
             if origin is not None and origin[0] is not NEW and origin not in self.write_sites:
                 self.write_sites[origin] = user_site()
+            if origin is not None and counted:
+                self.counted.add(origin)
             if origin is not None and origin[0] == INPUT:
                 self.written_inputs.add(origin[1])
             elif origin is not None and origin[0] == EXTERNAL:

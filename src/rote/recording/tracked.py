@@ -19,6 +19,7 @@ from .inputs import StaticInputs
 from .ledger import EXTERNAL, Ledger
 from .log import BackwardLog
 from .outputs import INPUT_VIEW, OWN, Template
+from .placement import group_members
 
 
 class GradientUse:
@@ -161,7 +162,7 @@ def take_over(
     inputs: StaticInputs,
     ledger: Ledger,
     use: GradientUse,
-    written: set[int],
+    call: Call,
     occupancy: Occupancy,
     stand_ins: StandIns,
     owner: Owner,
@@ -177,7 +178,7 @@ def take_over(
         inputs: The static inputs.
         ledger: The storages of the call.
         use: What the call did with gradients.
-        written: External tensors that the recording writes: replays change their versions themselves.
+        call: The caller's arguments.
         occupancy: Of the recording's memory.
         stand_ins: What the graph has instead of parameters.
         owner: The key.
@@ -200,13 +201,12 @@ def take_over(
     others = [node for node in ends if id(node.variable) not in members]
     targets = [stand_ins.original(node.variable) for node in (*placed, *others)]
     needed = kept_storages(results, frozenset())
+    used = inputs.substitute(call.leaves)
     arguments = [
         member
-        for group in inputs.groups
-        for member, static in zip(group.members, group.static, strict=True)
-        if static.untyped_storage()._cdata in needed
-        and group.members[0] not in inputs.written
-        and not static.is_inference()
+        for group in group_members(call)
+        for member in group
+        if used[member].untyped_storage()._cdata in needed and not used[member].is_inference()
     ]
     kept = [number for number, result in enumerate(results) if result.untyped_storage()._cdata in needed]
     memory = needed | {tensor.untyped_storage()._cdata for tensor in (*results, *use.saved)}
@@ -214,7 +214,7 @@ def take_over(
         GradientWalk(results, [*placed, *others], targets, frozenset(memory)),
         [members[id(node.variable)] for node in placed],
         groups,
-        Saved(_reads(use.saved, needed, ledger, written), arguments, kept),
+        Saved(_reads(use.saved, needed, ledger), arguments, kept),
         occupancy,
         weakref.ref(owner),
         log,
@@ -224,13 +224,13 @@ def take_over(
     )
 
 
-def _reads(saved: list[torch.Tensor], needed: set[int], ledger: Ledger, written: set[int]) -> list[Read]:
+def _reads(saved: list[torch.Tensor], needed: set[int], ledger: Ledger) -> list[Read]:
     """The tensors made outside that the graph of the results saved; the call may have saved others."""
     found: dict[int, Read] = {}
     for alias in saved:
         origin = ledger.origin(alias) if alias.layout is torch.strided else None
         if origin is None or alias.untyped_storage()._cdata not in needed:
             continue
-        if origin[0] == EXTERNAL and origin[1] not in written:
+        if origin[0] == EXTERNAL:
             found.setdefault(origin[1], Read(weakref.ref(ledger.externals[origin[1]]), alias))
     return list(found.values())

@@ -19,6 +19,7 @@ from ..backends.base import CopyingSegment
 from ..base.location import Site
 from ..hazards.rules import Reason
 from .backward import Backward
+from .counted import COUNTS_ALL, Counted
 from .events import Event
 from .gradients import GradientEffect
 from .outputs import Template
@@ -106,6 +107,7 @@ class Node:
         refused: Event indices of operations found to be refused by a capture.
         backward: The graph of the result, if the stretch ends the call and backward may be called on it.
         pure: The stretch writes nothing but its own memory, draws no random number and has no island.
+        counted: What the way to the end of the call writes with a change of version.
         excess: What to say if too many values are read at its end, if more is known than that.
     """
 
@@ -124,6 +126,7 @@ class Node:
     refused: set[int] = field(default_factory=set[int])
     backward: Backward | None = None
     pure: bool = True
+    counted: Counted = COUNTS_ALL
     excess: Reason | None = None
 
     @property

@@ -21,6 +21,7 @@ from .accumulators import StandIns
 from .backward import Backward, Occupancy
 from .borrow import Lease
 from .contest import FIRST, Contest
+from .counted import Counted
 from .gradient_words import note_gradients
 from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
@@ -80,7 +81,7 @@ class Variant:
         self.hot: HotPath | None = None
         self._gradient_words: Watched | None = None
         self._notes = 0
-        self._versioned: tuple[int, list[weakref.ref[torch.Tensor]]] = 0, []
+        self._versioned: tuple[int, list[tuple[int, weakref.ref[torch.Tensor]]]] = 0, []
         self._shared: dict[int, weakref.ref[torch.Tensor]] = {}
         self._present: list[tuple[weakref.ref[torch.Tensor], GradientSlot]] = []
         self._leaves: list[tuple[str, weakref.ref[torch.Tensor]]] = []
@@ -289,14 +290,16 @@ class Variant:
             leaf.kind in (PASSED, INPUT_VIEW) for template in ends for leaf in template.leaves
         )
 
-    def note_writes(self) -> None:
+    def note_writes(self, counted: Counted) -> None:
         """After a replay: autograd must see that external tensors were written."""
         if not self.writes:
             return
         if self._versioned[0] != len(self.writes):  # it only grows
-            alive = [(ref, tensor) for ref in self.writes.values() if (tensor := ref()) is not None]
-            self._versioned = len(self.writes), [ref for ref, tensor in alive if not tensor.is_inference()]
-        increment_version([tensor for ref in self._versioned[1] if (tensor := ref()) is not None])
+            alive = [(handle, ref) for handle, ref in self.writes.items() if _counts(ref())]
+            self._versioned = len(self.writes), alive
+        handles = counted.tensors
+        refs = [ref for handle, ref in self._versioned[1] if handles is None or handle in handles]
+        increment_version([tensor for ref in refs if (tensor := ref()) is not None])
 
     @property
     def busy(self) -> bool:
@@ -365,3 +368,8 @@ class Variant:
         if self.holding is not None:
             self.holding.release()
             self.holding = None
+
+
+def _counts(tensor: torch.Tensor | None) -> bool:
+    """Whether autograd counts versions of a tensor that is alive."""
+    return tensor is not None and not tensor.is_inference()

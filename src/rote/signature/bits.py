@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from .compat import has_memory
+
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     """The bytes of a tensor, shaped ``(elements, bytes of an element)``; a copy."""
@@ -19,12 +21,7 @@ def sharing(leaves: list[Any]) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     storages: list[torch.UntypedStorage] = []  # kept, so that no handle is used twice
     for position, leaf in enumerate(leaves):
-        if (
-            isinstance(leaf, torch.Tensor)
-            and leaf.layout is torch.strided
-            and leaf.numel()
-            and not leaf.is_meta
-        ):
+        if isinstance(leaf, torch.Tensor) and has_memory(leaf) and leaf.numel() and not leaf.is_meta:
             storages.append(leaf.untyped_storage())
             owner = first.setdefault(storages[-1]._cdata, position)
             if owner != position:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.amp import grad_scaler
 from torch.autograd import forward_ad
+from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
 from torch.utils import _device
 
 from ..base.settings import read_settings
@@ -51,6 +52,32 @@ function_modes: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack
 """How many function modes are active: they would see how the attributes of a tensor are read."""
 
 _dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+_wrapped: Callable[[torch.Tensor], bool] | None = getattr(
+    getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None
+)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def _owns_nothing(tensor: torch.Tensor) -> bool:
+    """The same by public means: a wrapper of most kinds has no storage."""
+    try:
+        tensor.untyped_storage()
+    except NotImplementedError:
+        return tensor.layout is torch.strided
+    return False
+
+
+is_wrapped: Callable[[torch.Tensor], bool] = _wrapped if _wrapped is not None else _owns_nothing
+"""Whether a tensor is what a ``torch.func`` transform gives its function: its memory is another tensor's. It
+may be kept after the transform."""
+
+
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has a storage with an address, at least an empty one."""
+    strided = tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin)
+    return strided and not is_wrapped(tensor)
+
+
 _interpreter: Any = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
 
 

@@ -10,6 +10,7 @@ import numpy
 import torch
 
 from .ambient import Ambient, explain_ambient, read_ambient
+from .compat import is_wrapped
 from .leaves import Spec, flatten, paths, unflatten
 
 TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN = "tensor", "parameter", "plain", "opaque", "foreign"
@@ -71,7 +72,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         if type(leaf) is torch.Tensor:  # by far the most frequent
             kind, token = (TENSOR, describe_tensor(leaf)) if is_plain(leaf) else describe(leaf)
             if kind is FOREIGN:
-                foreign = f"a tensor with layout {leaf.layout}"
+                foreign = _foreign("tensor", leaf)
         else:
             if hasattr(leaf, "__rote_plain__"):  # a borrowed output of an earlier call
                 borrowed.append((position, leaf))
@@ -79,7 +80,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
                 given = None
             kind, token = describe(leaf)
             if kind is FOREIGN:
-                foreign = f"a {type(leaf).__name__} with layout {leaf.layout}"
+                foreign = _foreign(type(leaf).__name__, leaf)
         kinds.append(kind)
         tokens.append(token)
         if kind is TENSOR:
@@ -111,9 +112,18 @@ def describe(leaf: Any) -> tuple[str, Any]:
     return OPAQUE, (kind, id(leaf))
 
 
+def _foreign(kind: str, leaf: torch.Tensor) -> str:
+    """What a tensor is that cannot be placed."""
+    if is_wrapped(leaf):
+        return f"a {kind} left over from a torch.func transform"
+    return f"a {kind} with layout {leaf.layout}"
+
+
 def is_plain(leaf: torch.Tensor) -> bool:
     """Whether a tensor is memory with strides and nothing else."""
-    return leaf.layout is torch.strided and not leaf.is_quantized and not leaf.is_nested
+    return (
+        leaf.layout is torch.strided and not leaf.is_quantized and not leaf.is_nested and not is_wrapped(leaf)
+    )
 
 
 def describe_tensor(leaf: torch.Tensor) -> tuple[Any, ...]:

@@ -1,6 +1,7 @@
 """Arguments and results as people write them, taken apart into leaves and put together again.
 
-Dicts, lists, tuples, named tuples and dataclass instances are branches; everything else is a leaf.
+Dicts, lists, tuples, named tuples and dataclass instances are branches; everything else is a leaf, and so are
+named tuples and dataclass instances with further attributes.
 A dict subclass that is also a dataclass (the output classes of ``transformers``) is rebuilt by its
 constructor; other dataclasses are filled field by field, so that ``__post_init__`` does not run twice.
 The structure is a nested tuple, so that it can be hashed and compared without a class of its own.
@@ -29,7 +30,7 @@ def flatten(value: Any, leaves: list[Any]) -> Spec:
         return ("defaultdict", value.default_factory, tuple(value), children)
     if dataclasses.is_dataclass(kind):
         return _flatten_dataclass(value, kind, leaves)
-    if isinstance(value, tuple) and hasattr(kind, "_fields"):
+    if isinstance(value, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
         return ("namedtuple", kind, kind._fields, tuple([flatten(item, leaves) for item in value]))
     if isinstance(value, tuple) and hasattr(kind, "n_sequence_fields"):  # torch.return_types
         return ("structseq", kind, len(value), tuple([flatten(item, leaves) for item in value]))

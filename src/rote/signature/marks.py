@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy
 import torch
-from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
 
-from .compat import plain_functions
+from .compat import has_memory, plain_functions
 from .training import is_empty_stage_table
 
 ARRAY_BYTES = 1 << 16
@@ -69,6 +68,5 @@ def base_of(array: Any) -> Any:
 
 
 def _address(tensor: torch.Tensor) -> int:
-    plain = tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin)
     with plain_functions():
-        return tensor.data_ptr() if plain else 0
+        return tensor.data_ptr() if has_memory(tensor) else 0

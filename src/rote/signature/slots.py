@@ -11,6 +11,7 @@ import torch
 
 from ..base.location import Site
 from . import members
+from .compat import has_memory
 from .marks import Content, TensorMark, mark
 from .state import ATTRIBUTE, BULK, CELL, ITEM, LENGTH, MEMBERS, ORDER, UNSET, VARIABLE, Entry, Snapshot
 from .training import Group
@@ -113,7 +114,9 @@ def show(value: Any) -> str:
 
 def show_tensor(value: Any) -> str:
     """A short text for what lies in a slot where a tensor lay."""
-    return f"another one at {value.data_ptr():#x}" if isinstance(value, torch.Tensor) else show(value)
+    if not isinstance(value, torch.Tensor):
+        return show(value)
+    return f"another one at {value.data_ptr():#x}" if has_memory(value) else "another one, without memory"
 
 
 def read(entry: Entry) -> Any:

@@ -29,11 +29,10 @@ from typing import Any, NamedTuple
 
 import numpy
 import torch
-from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
 
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
-from .compat import plain_functions
+from .compat import has_memory, plain_functions
 from .executed import ExecutedCode
 from .marks import Content, base_of, mark, pointer_of
 from .owners import is_open, is_user, module_of
@@ -185,7 +184,7 @@ class StateWalk:
             self._descend(value, node)
 
     def _note_tensor(self, entry: Entry, tensor: torch.Tensor) -> None:
-        if tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin):
+        if has_memory(tensor):
             handle = tensor.untyped_storage()._cdata
             self.snapshot.tensors.setdefault(handle, []).append((entry, tensor))
 

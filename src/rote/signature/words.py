@@ -29,7 +29,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy
 import torch
 
-from .compat import raw_keys
+from .compat import has_memory, raw_keys
 
 BYTES = 8
 
@@ -132,7 +132,7 @@ class Owners(NamedTuple):
 def is_readable(layout: Layout, tensor: torch.Tensor) -> bool:
     """Whether the words of a tensor say what its attributes say."""
     dimensions = tensor.dim()
-    if tensor.layout is not torch.strided or dimensions > layout.strides - layout.sizes:
+    if not has_memory(tensor) or dimensions > layout.strides - layout.sizes:
         return False  # longer shapes lie elsewhere
     head = read(id(tensor), layout.body + 1)
     if head[1] != id(type(tensor)) or head[layout.body] != tensor._cdata:
