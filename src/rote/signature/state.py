@@ -7,7 +7,7 @@ what a call changed; a walk at recording time becomes the guard.
 
 Descended into: dicts, lists, tuples, sets, deques, closures, defaults and attributes of functions, partials,
 modules, optimizers, instances of user classes (``__dict__`` and ``__slots__``), plain attributes of their
-classes, context variables, and Python modules of the user by the names the code mentions; the environment,
+classes, iterators (their positions), context variables, and Python modules of the user by the names the code mentions; the environment,
 where the code mentions it. Taken by identity: everything else.
 
 What this does not see: state inside C extensions, files, properties that compute from a clock, and the
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import re
 import threading
 import types
 import weakref
@@ -34,6 +35,7 @@ from ..base.settings import ENVIRONMENT, READERS
 from . import members
 from .compat import has_memory, plain_functions
 from .executed import ExecutedCode
+from .iterators import Position
 from .marks import Content, base_of, mark, pointer_of
 from .owners import is_open, is_user, module_of
 from .training import Training
@@ -52,6 +54,7 @@ _GLOBAL_HOOKS = (
 )  # fmt: skip
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)
+_SUBSCRIPT = re.compile(r"\[.*?\]")
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
 _MODULE_INTERNALS = frozenset({
     "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_version",
@@ -140,7 +143,7 @@ class StateWalk:
     def _take(self, roots: list[tuple[str, Any]]) -> None:
         for name, root in roots:
             # What is compared by content is noted as if it lay in a slot of its own.
-            if isinstance(root, numpy.ndarray) or isinstance(mark(root), Content):
+            if isinstance(root, numpy.ndarray) or isinstance(mark(root), (Content, Position)):
                 self._note(ITEM, self._holder(root), 0, root, -1, name)
             else:
                 self._descend(root, self.snapshot.node(-1, name))
@@ -172,6 +175,10 @@ class StateWalk:
             self.snapshot.entries[address] = Entry(kind, container, key, value, node)
             return
         entry = Entry(kind, container, key, mark(value), node)
+        if isinstance(entry.value, Position) and not entry.value.known:
+            is_argument = self._executed.holders.get(id(value)) is container
+            named = is_argument or self._is_named(self.snapshot.path(node))
+            entry = entry._replace(value=entry.value._replace(known=not named))
         self.snapshot.entries[address] = entry
         if isinstance(value, torch.Tensor):
             self._note_tensor(entry, value)
@@ -182,6 +189,11 @@ class StateWalk:
             self.snapshot.arrays.append((pointer_of(base), pointer_of(base) + base.nbytes))
         elif not isinstance(entry.value, Content) or isinstance(value, (set, frozenset)):
             self._descend(value, node)
+
+    def _is_named(self, path: str) -> bool:
+        """Whether the code that ran names a slot, or the container it lies in."""
+        name = _SUBSCRIPT.sub("", path).rpartition(".")[2]
+        return name in self._names or any(name in code.co_freevars for code in self._executed.globals)
 
     def _note_tensor(self, entry: Entry, tensor: torch.Tensor) -> None:
         if has_memory(tensor):
