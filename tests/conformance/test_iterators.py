@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import io
 import itertools
+import operator
 import os
+import queue
 
 import pytest
 import torch
@@ -19,7 +22,7 @@ PLAIN = ITEMS[:CALLS]
 
 
 def generated(items):
-    for item in items:
+    for item in items:  # noqa: UP028
         yield item
 
 
@@ -45,6 +48,19 @@ def from_a_closure(items):
         return items[n - 1]
 
     return draw
+
+
+def from_a_queue(items):
+    """Neither its line nor its locals show that it went on."""
+    held = queue.SimpleQueue()
+    for item in items:
+        held.put(item)
+
+    def generator():
+        while True:
+            yield held.get()
+
+    return generator()
 
 
 class Sequence:
@@ -80,6 +96,7 @@ ITERATORS = {
     "generator": generated,
     "generator by index": by_index,
     "generator over a list": from_a_list,
+    "generator from a queue": from_a_queue,
     "generator of a generator": lambda items: generated(generated(items)),
     "expression": lambda items: (item for item in items),
     "chain": lambda items: itertools.chain(items[:3], items[3:]),
@@ -246,6 +263,26 @@ def test_what_the_caller_advances_is_no_matter(device, make):
         item = next(trainer.batches)
         assert g(torch.full((1,), item, device=device)).item() == item * 2
     assert g.report().replayed == CALLS - rote.Options().warmup - 1, g.explain()
+
+
+def test_a_look_at_an_iterator_that_the_caller_advances(device):
+    """A call may ask how far an iterator is and leave it there."""
+
+    def by_copy(x, factors):
+        return x * next(copy.copy(factors))
+
+    def by_length(x, factors):
+        return x * operator.length_hint(factors)
+
+    for look in (by_copy, by_length):
+        factors, plain = iter(ITEMS), iter(ITEMS)
+        g = rote.graph(lambda x, look=look, factors=factors: look(x, factors))
+        for _ in range(4):
+            for _ in range(4):  # long enough to record
+                x = torch.ones(1, device=device)
+                assert torch.equal(g(x), look(x, plain))
+            next(factors), next(plain)
+        assert g.report().replayed, g.explain()
 
 
 def test_another_iterator_in_its_place(device):

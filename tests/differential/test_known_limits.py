@@ -98,32 +98,6 @@ def test_class_swapped():
     check(scenario)
 
 
-@limit("a generator that waits at the same line, with the same locals, counts as one that was not advanced")
-def test_generator_whose_items_come_from_elsewhere():
-    def scenario(wrap):
-        values: queue.SimpleQueue[float] = queue.SimpleQueue()
-        for value in [1.0] * 6 + [5.0] * 10:
-            values.put(value)
-
-        def generator():
-            while True:
-                yield values.get()
-
-        items = generator()
-        yield from drive(wrap(lambda x: x * next(items)))
-
-
-@limit("how far an iterator is matters only where a call moves it: a copy of it is not watched")
-def test_copy_of_an_iterator():
-    def scenario(wrap):
-        values = iter([1.0] * 6 + [5.0] * 10)
-        for i in range(10):
-            yield wrap_once(wrap, lambda x: x * next(copy.copy(values)))(full(i))
-            next(values)
-
-    check(scenario)
-
-
 @limit("what another thread does inside the callable is dispatched in that thread, past the recorder")
 def test_other_thread_inside():
     def scenario(wrap):

@@ -74,7 +74,7 @@ def line_that_calls(owner: str, method: str, codes: Iterable[CodeType]) -> Site 
 
 
 def line_that_advances(name: str, codes: Iterable[CodeType]) -> Site | None:
-    """Return the line in executed code that most likely advances an iterator: it names it, and asks for an item.
+    """Return the line in executed code that most likely advances an iterator: names it, and asks for an item.
 
     Args:
         name: Its slot, as in ``model.batches`` or ``table['k']``.

@@ -100,9 +100,10 @@ class Guard:
     def _sort(self, entry: Entry) -> None:
         if self._is_reread(entry):
             entry = entry._replace(value=read(entry))
-        if isinstance(entry.value, Position):  # what a replay does depends on which it is, not on how far
+        if isinstance(entry.value, Position):
             self._iterates = True
-            entry = entry._replace(value=entry.value.value)
+            if not entry.value.asked:  # what a replay does depends on which it is, not on how far
+                entry = entry._replace(value=entry.value.value)
         if entry.kind in (ITEM, LENGTH, ORDER) and not is_direct(type(entry.container)):
             self.slow.append(entry)
         elif entry.kind in (LENGTH, MEMBERS):
@@ -111,7 +112,7 @@ class Guard:
             self.orders.append(entry)
         elif isinstance(entry.value, TensorMark) and entry.kind == ITEM:
             self.slots.append(entry)
-        elif entry.kind == ITEM and not isinstance(entry.value, Content):
+        elif entry.kind == ITEM and not isinstance(entry.value, (Content, Position)):
             if type(entry.container) is not tuple:
                 self.items.append(entry)
         else:

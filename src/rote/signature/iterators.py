@@ -1,18 +1,20 @@
 """How far an iterator has come, told without moving it.
 
-A replay advances no iterator: a call that asks one for an item would get the item of the capture for ever. How
-far it is shows in no attribute. It is told by what Python lets one ask: how many items are left, the text of a
-counter, the line at which a generator waits, the indices by which an iterator is pickled. Iterators over
+A replay advances no iterator: a call that asks one for an item would get the item of the capture for ever.
+How far it is shows in no attribute. It is told by what Python lets one ask: how many items are left, the text
+of a counter, the line at which a generator waits, the indices by which an iterator is pickled. Iterators over
 others (``zip``, ``enumerate``, a generator's own loop) are as far as those that they refer to. What they
 refer to besides is looked into as well: the locals of a generator, the closure of the function of a ``map``.
 
-A position matters between the begin and the end of a call, not between calls: what a recording computes depends
-on no iterator that its call did not move. So a loop may keep its batches on an object that the call reaches.
+A position matters between the begin and the end of a call, not between calls: what a recording computes
+depends on no iterator that its call did not move, so a loop may keep its batches on an object that the call
+reaches. It does depend on one of which the call made a copy, or asked the length: where the code names such a
+thing besides the iterator, the position is under guard.
 
-What does not work: text files, ``iter(f, end)`` and iterators of C extensions tell nothing. They count as moved
-wherever the code that runs names them. From Python 3.14 on that holds for ``product``, ``permutations``,
-``combinations`` and ``tee`` too. A generator that waits at the same line with the same locals counts as not
-moved, and so does ``cycle`` over one item: what such a one gives may come from elsewhere.
+What does not work: text files, ``iter(f, end)`` and iterators of C extensions tell nothing. They count as
+moved wherever the code that runs names them. From Python 3.14 on that holds for ``product`` and its like, and
+for ``tee``, too. A generator that waits at the same line with the same locals counts as moved if code like
+its own went on in the call.
 """
 
 from __future__ import annotations
@@ -59,6 +61,13 @@ _PICKLED = frozenset({
 })  # fmt: skip
 """Names of those that are told by what they are pickled by."""
 
+LOOKING = frozenset({
+    *("copy", "deepcopy", "__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "dumps"),
+    *("length_hint", "__length_hint__", "repr", "tell"),
+    *("gi_frame", "gi_running", "gi_yieldfrom", "getgeneratorstate", "getgeneratorlocals"),
+})  # fmt: skip
+"""Names in code that may ask an iterator how far it is."""
+
 _SILENT = ("callable_iterator", "memory_iterator")
 
 
@@ -70,17 +79,21 @@ class Position(NamedTuple):
         text: How far it is, for a message.
         facts: What lies inside of it, as far as it can be compared.
         known: Two positions that agree in this are one position.
+        codes: The code of the generators inside of it.
+        asked: The code that runs may depend on it, and not only on what it gets by moving it.
     """
 
     value: Any
     text: str
     facts: tuple[Any, ...]
     known: bool
+    codes: frozenset[types.CodeType]
+    asked: bool = False
 
     def agrees(self, other: Any) -> bool:
         """Whether another look found the same iterator, not moved."""
         same = isinstance(other, Position) and _owner(self.value) is _owner(other.value)
-        return same and self.known and other.known and (self.text, self.facts) == (other.text, other.facts)
+        return same and other.known and (self.text, self.facts) == (other.text, other.facts)
 
 
 def position(value: Any) -> Position | None:
@@ -90,7 +103,7 @@ def position(value: Any) -> Position | None:
         return None
     look = _Look()
     text = look.iterator(owner, DEPTH)
-    return Position(value, text, tuple(look.facts), look.known)
+    return Position(value, text, tuple(look.facts), look.known, frozenset(look.codes))
 
 
 def is_iterator(value: Any) -> bool:
@@ -111,6 +124,7 @@ class _Look:
     def __init__(self) -> None:
         self.facts: list[Any] = []
         self.known = True
+        self.codes: list[types.CodeType] = []
         self._seen: dict[int, Any] = {}
 
     def iterator(self, iterator: Any, depth: int) -> str:
@@ -146,6 +160,7 @@ class _Look:
         if frame is None:
             return "a generator at its end"
         self.facts.append(frame.f_lasti)
+        self.codes.append(generator.gi_code)
         parts = [f"line {frame.f_lineno}", *self._inside(generator, depth)]
         return f"a generator at {', '.join(parts)}"
 
@@ -171,7 +186,7 @@ class _Look:
         return f"a {name}"
 
     def _pickled(self, iterator: Any, depth: int) -> str:
-        """Those that say by which index they go on only where they are pickled (itertools: to Python 3.13)."""
+        """Those that say by which index they go on where they are pickled (itertools: to Python 3.13)."""
         name = type(iterator).__name__.lstrip("_")
         try:
             with warnings.catch_warnings():

@@ -20,7 +20,7 @@ STATE_CHANGES = Rule(
     call eagerly as long as the state keeps changing.
 
     Limits: The scan reports writes, also those that settle after the first calls; the runtime waits until
-    two calls agree. Iterators are told by the check; the runtime sees what their items change (RT202, RT203).
+    two calls agree. An iterator that does not tell how far it is counts as moved where the code names it.
 
     Bad::
 
