@@ -42,7 +42,7 @@ OPERAND_DIFFERS = Rule(
     Finder.TRIAL | Finder.RUNTIME,
     """
     Two calls with the same arguments run the same operations with another number: a time stamp, a value from
-    an iterator, the length of a queue.
+    a queue, the length of one.
 
     Why: The number is part of the graph. Captured by hand, all replays use the first one.
 
@@ -50,7 +50,7 @@ OPERAND_DIFFERS = Rule(
 
     Bad::
 
-        return x * next(self.schedule)
+        return x * self.schedule.get()
 
     Good::
 
@@ -74,7 +74,7 @@ OPERATIONS_DIFFER = Rule(
 
     Bad::
 
-        return x.exp() if next(self.flags) else x.tanh()
+        return x.exp() if self.flags.get() else x.tanh()
 
     Good::
 
