@@ -243,6 +243,7 @@ MOVED_OUTSIDE = {
     "generator over a list": from_a_list,
     "function": lambda items: iter(from_a_closure(items), None),
     "map": lambda items: map(abs, items),
+    "loader": lambda items: iter(DataLoader(items, batch_size=None)),
 }
 
 
@@ -262,6 +263,24 @@ def test_what_the_caller_advances_is_no_matter(device, make):
     for _ in range(CALLS):
         item = next(trainer.batches)
         assert g(torch.full((1,), item, device=device)).item() == item * 2
+    assert g.report().replayed == CALLS - rote.Options().warmup - 1, g.explain()
+
+
+def test_files_that_the_caller_reads_and_writes(device, tmp_path):
+    path = tmp_path / "numbers.txt"
+    path.write_text("1\n" * CALLS)
+
+    class Trainer:
+        def step(self, x):
+            return x * 2
+
+    trainer = Trainer()
+    with path.open() as trainer.numbers, (tmp_path / "log.txt").open("w") as trainer.log:
+        g = rote.graph(trainer.step)
+        for _ in range(CALLS):
+            item = float(next(trainer.numbers))
+            assert g(torch.full((1,), item, device=device)).item() == 2.0
+            trainer.log.write("a step")
     assert g.report().replayed == CALLS - rote.Options().warmup - 1, g.explain()
 
 
