@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from queue import SimpleQueue
+
 import numpy
 import torch
 
@@ -41,9 +43,10 @@ def test_an_argument_kept_from_the_call(device):
 
 
 def test_a_python_value_in_the_result(device, reason):
-    values = iter(range(100))
-    g = rote.graph(lambda x: (x + 1, next(values)))
+    values = SimpleQueue()
+    g = rote.graph(lambda x: (x + 1, values.get_nowait()))
     for n in range(CALLS):
+        values.put(n)
         assert g(torch.ones(1, device=device))[1] == n
     assert g.report().replayed == 0
     found = reason(g, "RT502")
@@ -102,16 +105,12 @@ def test_a_sparse_tensor(device, reason):
 
 
 def test_an_external_tensor_nobody_holds(device, reason):
-    """A generator's frame is out of sight: the tensor could be replaced without notice."""
-
-    def endless():
-        hidden = torch.ones(2, device=device)
-        while True:
-            yield hidden
-
-    source = endless()
-    g = rote.graph(lambda x: x + next(source))
+    """What a queue holds is out of sight: the tensor could be replaced without notice."""
+    source = SimpleQueue()
+    hidden = [torch.ones(2, device=device)]
+    g = rote.graph(lambda x: x + source.get_nowait())
     for _ in range(CALLS):
+        source.put(hidden[0])
         assert g(torch.ones(2, device=device)).tolist() == [2.0, 2.0]
     assert g.report().replayed == 0
     found = reason(g, "RT206")

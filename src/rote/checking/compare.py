@@ -12,12 +12,12 @@ from ..base.location import Site
 from ..hazards import rules
 from ..hazards.finding import Severity
 from ..hazards.rules import Rule
-from ..recording.pinpoint import line_that_calls, line_that_changes
+from ..recording.judge import NEXT
+from ..recording.pinpoint import line_that_advances, line_that_calls, line_that_changes
 from ..recording.run import HostRandom
 from ..signature.marks import TensorMark, mark
 from ..signature.slots import Difference, differences, same, show
 from ..signature.state import ATTRIBUTE, LENGTH, Entry, Snapshot
-from .iterators import Advanced, line_that_advances
 from .notes import Notes
 from .operands import short
 from .places import Place
@@ -35,15 +35,13 @@ EXPLAINING = frozenset({"RT201", "RT204", "RT205", "RT212", "RT413"})
 COUNTING = frozenset({"RT411"})
 """Rules whose findings explain why operands of one operation differ, at any line."""
 
-_NEXT = "Take the item outside (x = next(batches)), and pass it in as an argument."
-
 Trace = list[tuple[str, Any]]
 
 
 def state(notes: Notes, before: Snapshot, after: Snapshot, codes: Iterable[CodeType], line: Place) -> None:
     """Slots that a call leaves with something else in them."""
     codes = list(codes)
-    found = differences(before, after, SHOWN)
+    found = [each for each in differences(before, after, SHOWN) if not each.advanced]
     scheduler = next((each for each in found if each.scheduler is not None), None)
     if scheduler is not None:  # all else that changed may follow from it
         owner = scheduler.name.rpartition(".")[0]
@@ -166,14 +164,14 @@ def _shown(difference: Difference) -> str:
     return f"was {difference.was}, is {difference.now}"
 
 
-def iterators(notes: Notes, moved: Iterable[Advanced], codes: Iterable[CodeType], line: Place) -> None:
+def iterators(notes: Notes, moved: Iterable[Difference], codes: Iterable[CodeType], line: Place) -> None:
     """Iterators that the call advances."""
     codes = list(codes)
     for each in moved:
         text = f"{each.name} is advanced by every call, and by no replay"
         place = _place(line_that_advances(each.name, codes), line)
         notes.add(
-            rules.STATE_CHANGES, text, evidence=f"was {each.was}, is {each.now}", place=place, remedy=_NEXT
+            rules.STATE_CHANGES, text, evidence=f"was {each.was}, is {each.now}", place=place, remedy=NEXT
         )
 
 

@@ -24,11 +24,11 @@ from ..hazards.finding import Finding, Remark
 from ..hazards.rules import trial as trial_rules
 from ..recording.run import HostRandom
 from ..signature.leaves import Spec, flatten, paths, unflatten
+from ..signature.slots import Difference, differences
 from ..signature.state import Snapshot, StateWalk
 from . import compare
 from .comments import LinesRan, lines_of, to_a_trial, unused_comments
 from .isolation import TimeUp
-from .iterators import Advanced, advanced, positions
 from .notes import Note, Notes
 from .places import Place
 from .surroundings import Effect, Surroundings, handed_back
@@ -41,6 +41,9 @@ _AFTER_BACKWARD = (
     "a backward on a GPU has started autograd's threads in this process, and a check, which forks it, cannot "
     "run another one: check before the first backward, or from the command line (rote check)"
 )
+
+SLOTS = 1000
+"""Slots that differ among which iterators are looked for."""
 
 RETRIES = 6
 """Runs with other truth values when the callable raised after one was invented."""
@@ -88,7 +91,7 @@ class Run:
     random: tuple[HostRandom, HostRandom]
     value: list[Any]
     effects: list[Effect]
-    advanced: list[Advanced]
+    advanced: list[Difference]
 
 
 class FailedError(Exception):
@@ -181,7 +184,6 @@ class Session:
 
     def _attempt(self, watching: Any, wanted: frozenset[int]) -> Run:
         before = self._walk()
-        ahead = positions(before, zip(self._names, self._leaves, strict=True))
         self._stage.begin(wanted)
         self._stage.meet(before)
         self._noted.append(self._stage.notes)
@@ -200,11 +202,11 @@ class Session:
         effects += handed_back(
             value, {container for _, container, _ in after.entries}, "that the callable keeps"
         )
+        moved = [each for each in differences(before, after, SLOTS) if each.advanced]
         if watching is self._executed:
             before = after  # the globals of code that had not run were not known before
         notes, trace = self._stage.notes, self._stage.trace
         random = (surroundings.random, after_random)
-        moved = advanced(ahead, positions(after, zip(self._names, self._leaves, strict=True)))
         return Run(notes, trace, before, after, random, plain, effects, moved)
 
     def _walk(self) -> Snapshot:

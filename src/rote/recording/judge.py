@@ -23,10 +23,13 @@ from .autograd import kept_storages
 from .gradients import GradientWatch
 from .ledger import NEW, Ledger
 from .outputs import OWN
-from .pinpoint import line_that_calls, line_that_changes
+from .pinpoint import line_that_advances, line_that_calls, line_that_changes
 from .placement import group_members
 from .run import HostRandom, Outcome, parameters_of
 from .tracked import graph_ends
+
+NEXT = "Take the item outside (x = next(batches)), and pass it in as an argument."
+"""What to do about an iterator that a call advances."""
 
 
 def state_reasons(found: list[Difference], codes: Iterable[CodeType], site: Site) -> list[Reason]:
@@ -38,10 +41,14 @@ def state_reasons(found: list[Difference], codes: Iterable[CodeType], site: Site
             text = f"the call steps a {difference.scheduler}: {difference}"
             line = line_that_calls(owner, "step", codes)
             return [reason(rules.SCHEDULER_INSIDE, text, line or site)]
-    return [
-        reason(rules.STATE_CHANGES, str(difference), line_that_changes(difference.name, codes) or site)
-        for difference in found
-    ]
+    return [_state_reason(difference, codes, site) for difference in found]
+
+
+def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> Reason:
+    if difference.advanced:
+        where = line_that_advances(difference.name, codes) or site
+        return Reason(rules.STATE_CHANGES.code, str(difference), where, NEXT)
+    return reason(rules.STATE_CHANGES, str(difference), line_that_changes(difference.name, codes) or site)
 
 
 def random_reasons(before: HostRandom, site: Site) -> list[Reason]:

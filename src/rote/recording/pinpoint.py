@@ -17,6 +17,9 @@ _STORES = frozenset({"STORE_ATTR", "STORE_GLOBAL", "STORE_DEREF", "STORE_NAME"})
 _LOADS = frozenset({
     "LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME", "LOAD_CONST",
 })  # fmt: skip
+_NAMING = _LOADS | {"LOAD_FAST"}
+_LOOPS = ("GET_ITER", "FOR_ITER")
+_ASKING = ("next", "__next__", "send")
 _LENGTH = re.compile(r" \((length|number of attributes)\)$")
 _METHODS = frozenset({"append", "extend", "add", "update", "insert", "pop", "setdefault", "clear", "remove"})
 
@@ -67,6 +70,29 @@ def line_that_calls(owner: str, method: str, codes: Iterable[CodeType]) -> Site 
                 return _site(code, instruction)
             if names and instruction.argval == names[-1]:
                 mentioned = _line(instruction)
+    return None
+
+
+def line_that_advances(name: str, codes: Iterable[CodeType]) -> Site | None:
+    """Return the line in executed code that most likely advances an iterator: names it, and asks for an item.
+
+    Args:
+        name: Its slot, as in ``model.batches`` or ``table['k']``.
+        codes: Code objects that ran.
+    """
+    mentioned: Site | None = None
+    for wanted in reversed(_parts(name)):
+        for code in codes:
+            named = -1
+            for instruction in dis.get_instructions(code):
+                if instruction.opname in _NAMING and instruction.argval == wanted:
+                    named = _line(instruction)
+                    mentioned = mentioned or _site(code, instruction)
+                asks = instruction.argval in _ASKING or instruction.opname in _LOOPS
+                if asks and named == _line(instruction):
+                    return _site(code, instruction)
+        if mentioned is not None:
+            return mentioned
     return None
 
 

@@ -44,6 +44,7 @@ class ExecutedCode:
 
     Attributes:
         globals: The code, outside PyTorch and the standard library.
+        resumed: The code of generators that ran in the last call, anybody's.
         holders: Slots for arguments that are compared by content.
         seeds: PyTorch's random state was set by the code.
         hooks: The code checkpointed, or set saved-tensor hooks.
@@ -52,6 +53,7 @@ class ExecutedCode:
 
     def __init__(self) -> None:
         self.globals: dict[CodeType, dict[str, Any]] = {}
+        self.resumed: set[CodeType] = set()
         self.holders: dict[int, list[Any]] = {}
         self.seeds = False
         self.hooks = False
@@ -59,6 +61,7 @@ class ExecutedCode:
         self._stop: Callable[[], None] | None = None
 
     def __enter__(self) -> ExecutedCode:
+        self.resumed.clear()
         self._stop = self._start_monitoring() if hasattr(sys, "monitoring") else self._start_profile()
         self.blind = self._stop is None
         return self
@@ -84,7 +87,8 @@ class ExecutedCode:
             monitoring.use_tool_id(_TOOL, "rote")
         except ValueError:  # another tool, or another thread of ours
             return None
-        started: int = monitoring.events.PY_START
+        # Resumed are generators, which may have been started before.
+        events: tuple[int, ...] = (monitoring.events.PY_START, monitoring.events.PY_RESUME)
 
         def entered(code: CodeType, offset: int) -> Any:
             frame = sys._getframe(1)
@@ -93,15 +97,19 @@ class ExecutedCode:
 
         def stop() -> None:
             monitoring.set_events(_TOOL, 0)
-            monitoring.register_callback(_TOOL, started, None)
+            for event in events:
+                monitoring.register_callback(_TOOL, event, None)
             monitoring.free_tool_id(_TOOL)
 
-        monitoring.register_callback(_TOOL, started, entered)
-        monitoring.set_events(_TOOL, started)
+        for event in events:
+            monitoring.register_callback(_TOOL, event, entered)
+        monitoring.set_events(_TOOL, events[0] | events[1])
         monitoring.restart_events()
         return stop
 
     def _note(self, code: CodeType, frame: FrameType) -> None:
+        if code.co_flags & inspect.CO_GENERATOR:
+            self.resumed.add(code)
         if (
             code.co_name in _SEEDING
             and code.co_filename.endswith("random.py")

@@ -17,6 +17,7 @@ import torch
 
 from ..base.location import Site
 from .compat import plain_functions
+from .iterators import Position
 from .marks import Content, TensorMark, mark, pointer_of
 from .members import is_direct
 from .slots import Difference, now_in, read, same, show, show_tensor
@@ -75,6 +76,7 @@ class Guard:
         self._read: list[_Watched] = []
         self._readers = readers
         self.dead = False
+        self._iterates = False
         for entry in snapshot.entries.values():
             if snapshot.training.is_guarded(entry.container, entry.key):
                 self._sort(entry)
@@ -98,6 +100,10 @@ class Guard:
     def _sort(self, entry: Entry) -> None:
         if self._is_reread(entry):
             entry = entry._replace(value=read(entry))
+        if isinstance(entry.value, Position):
+            self._iterates = True
+            if not entry.value.asked:  # what a replay does depends on which it is, not on how far
+                entry = entry._replace(value=entry.value.value)
         if entry.kind in (ITEM, LENGTH, ORDER) and not is_direct(type(entry.container)):
             self.slow.append(entry)
         elif entry.kind in (LENGTH, MEMBERS):
@@ -106,7 +112,7 @@ class Guard:
             self.orders.append(entry)
         elif isinstance(entry.value, TensorMark) and entry.kind == ITEM:
             self.slots.append(entry)
-        elif entry.kind == ITEM and not isinstance(entry.value, Content):
+        elif entry.kind == ITEM and not isinstance(entry.value, (Content, Position)):
             if type(entry.container) is not tuple:
                 self.items.append(entry)
         else:
@@ -168,7 +174,7 @@ class Guard:
     @property
     def ignores(self) -> bool:
         """Whether there are slots that a call may change without being noticed by the guard."""
-        return bool(self._snapshot.training.read)
+        return self._iterates or bool(self._snapshot.training.read)
 
     @property
     def size(self) -> int:

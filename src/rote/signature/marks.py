@@ -1,4 +1,4 @@
-"""The form in which the content of a slot is kept: by identity, by address, or by a copy of the content."""
+"""The form in which a slot is kept: by identity, by address, by a copy of the content, by a position."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy
 import torch
 
 from .compat import has_memory, plain_functions
+from .iterators import position
 from .training import is_empty_stage_table
 
 ARRAY_BYTES = 1 << 16
@@ -52,7 +53,7 @@ def mark(value: Any) -> Any:
         return Content(repr(value.get_state()))
     if isinstance(value, numpy.random.Generator):
         return Content(repr(value.bit_generator.state))
-    return value
+    return position(value) or value
 
 
 def pointer_of(array: Any) -> int:

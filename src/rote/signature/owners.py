@@ -30,7 +30,8 @@ def is_open(kind: type) -> bool:
     module = module_of(kind)
     package = _package(module)
     if package == "torch":
-        return not module.startswith(_SKIPPED_TORCH) and hasattr(kind, "__dict__")
+        iterates = hasattr(kind, "__next__")  # of a DataLoader: how far it is counts, not its attributes
+        return not module.startswith(_SKIPPED_TORCH) and hasattr(kind, "__dict__") and not iterates
     return package not in _SKIPPED_PACKAGES
 
 

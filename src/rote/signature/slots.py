@@ -12,6 +12,7 @@ import torch
 from ..base.location import Site
 from . import members
 from .compat import has_memory
+from .iterators import Position
 from .marks import Content, TensorMark, mark
 from .state import ATTRIBUTE, BULK, CELL, ITEM, LENGTH, MEMBERS, ORDER, UNSET, VARIABLE, Entry, Snapshot
 from .training import Group
@@ -33,6 +34,7 @@ class Difference:
         group: The optimizer's parameter group, if the slot is one of its hyperparameters.
         key: The key of the slot in its container.
         scheduler: Class of the learning-rate scheduler whose attribute the slot is.
+        advanced: The slot holds an iterator, which was moved.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Difference:
     group: Group | None = None
     key: Any = None
     scheduler: str | None = None
+    advanced: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} was {self.was} and is {self.now}"
@@ -59,7 +62,14 @@ def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Diffe
         elif not same(entry.value, later.value):
             scheduler = after.training.schedulers.get(id(entry.container))
             was, now = show(entry.value), show(later.value)
-            found.append(Difference(before.name_of(entry), was, now, key=entry.key, scheduler=scheduler))
+            moved = _is_one_iterator(entry.value, later.value)
+            if moved and was == now:
+                now = "further" if later.value.known else "perhaps further: its position cannot be told"
+            found.append(
+                Difference(
+                    before.name_of(entry), was, now, key=entry.key, scheduler=scheduler, advanced=moved
+                )
+            )
         if len(found) >= limit:
             return found
     for address, entry in after.entries.items():
@@ -74,7 +84,12 @@ def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Diffe
 def now_in(entry: Entry) -> Any:
     """What lies in the slot, in the form that the guard keeps."""
     value = read(entry)
-    return value if isinstance(entry.value, numpy.ndarray) else mark(value)
+    as_it_is = isinstance(entry.value, numpy.ndarray) or value is entry.value  # a guard's iterator
+    return value if as_it_is else mark(value)
+
+
+def _is_one_iterator(was: Any, now: Any) -> bool:
+    return isinstance(was, Position) and isinstance(now, Position) and was.value is now.value
 
 
 def same(was: Any, now: Any) -> bool:
@@ -83,6 +98,8 @@ def same(was: Any, now: Any) -> bool:
         return True
     if isinstance(was, TensorMark):
         return isinstance(now, TensorMark) and was.identity == now.identity and was.address == now.address
+    if isinstance(was, Position):
+        return was.agrees(now)
     if isinstance(was, Content):
         return isinstance(now, Content) and was.value == now.value
     if type(was) is not type(now):
@@ -104,6 +121,8 @@ def show(value: Any) -> str:
         return "gone"
     if isinstance(value, TensorMark):
         return f"a tensor at {value.address:#x}"
+    if isinstance(value, Position):
+        return value.text if len(value.text) <= 100 else value.text[:97] + "..."
     if isinstance(value, Content):
         value = value.value
     if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):

@@ -8,7 +8,7 @@ what a call changed; a walk at recording time becomes the guard.
 Descended into: dicts, lists, tuples, sets, deques, closures, defaults and attributes of functions, partials,
 modules, optimizers, instances of user classes (``__dict__`` and ``__slots__``), plain attributes of their
 classes, context variables, and Python modules of the user by the names the code mentions; the environment,
-where the code mentions it. Taken by identity: everything else.
+where the code mentions it. Of iterators it is noted how far they are. Taken by identity: everything else.
 
 What this does not see: state inside C extensions, files, properties that compute from a clock, and the
 contents of numpy arrays above 64 KiB. A value that comes from there and reaches an operation as an operand is
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import re
 import threading
 import types
 import weakref
@@ -34,6 +35,7 @@ from ..base.settings import ENVIRONMENT, READERS
 from . import members
 from .compat import has_memory, plain_functions
 from .executed import ExecutedCode
+from .iterators import LOOKING, Position
 from .marks import Content, base_of, mark, pointer_of
 from .owners import is_open, is_user, module_of
 from .training import Training
@@ -52,6 +54,8 @@ _GLOBAL_HOOKS = (
 )  # fmt: skip
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)
+_UNNAMED = frozenset({"", "__defaults__", "__kwdefaults__", "func", "args", "keywords"})  # by parameters
+_SUBSCRIPT = re.compile(r"\[.*?\]")
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
 _MODULE_INTERNALS = frozenset({
     "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_version",
@@ -140,7 +144,7 @@ class StateWalk:
     def _take(self, roots: list[tuple[str, Any]]) -> None:
         for name, root in roots:
             # What is compared by content is noted as if it lay in a slot of its own.
-            if isinstance(root, numpy.ndarray) or isinstance(mark(root), Content):
+            if isinstance(root, numpy.ndarray) or isinstance(mark(root), (Content, Position)):
                 self._note(ITEM, self._holder(root), 0, root, -1, name)
             else:
                 self._descend(root, self.snapshot.node(-1, name))
@@ -172,6 +176,8 @@ class StateWalk:
             self.snapshot.entries[address] = Entry(kind, container, key, value, node)
             return
         entry = Entry(kind, container, key, mark(value), node)
+        if isinstance(entry.value, Position):
+            entry = entry._replace(value=self._of_use(entry.value, container, node))
         self.snapshot.entries[address] = entry
         if isinstance(value, torch.Tensor):
             self._note_tensor(entry, value)
@@ -182,6 +188,20 @@ class StateWalk:
             self.snapshot.arrays.append((pointer_of(base), pointer_of(base) + base.nbytes))
         elif not isinstance(entry.value, Content) or isinstance(value, (set, frozenset)):
             self._descend(value, node)
+
+    def _of_use(self, position: Position, container: Any, node: int) -> Position:
+        """What a position means to the code that ran; what it does not name counts as not moved."""
+        is_argument = self._executed.holders.get(id(position.value)) is container
+        named = is_argument or self._is_named(node)
+        asked = named and not LOOKING.isdisjoint(self._names)
+        known = (position.known or not named) and position.codes.isdisjoint(self._executed.resumed)
+        return position._replace(known=known, asked=asked)
+
+    def _is_named(self, node: int) -> bool:
+        """Whether the code that ran names a slot, or the container it lies in."""
+        name = _SUBSCRIPT.sub("", self.snapshot.path(node)).rpartition(".")[2]
+        mentioned = name in self._names or name in _UNNAMED
+        return mentioned or any(name in code.co_freevars for code in self._executed.globals)
 
     def _note_tensor(self, entry: Entry, tensor: torch.Tensor) -> None:
         if has_memory(tensor):

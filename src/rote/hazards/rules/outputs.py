@@ -49,7 +49,7 @@ OUTPUT_DIFFERS = Rule(
 
     Bad::
 
-        return x + 1, next(numbers)
+        return x + 1, numbers.get()
 
     Good::
 

@@ -20,7 +20,7 @@ STATE_CHANGES = Rule(
     call eagerly as long as the state keeps changing.
 
     Limits: The scan reports writes, also those that settle after the first calls; the runtime waits until
-    two calls agree. Iterators are told by the check; the runtime sees what their items change (RT202, RT203).
+    two calls agree. An iterator that does not tell how far it is counts as moved where the code names it.
 
     Bad::
 
@@ -42,7 +42,7 @@ OPERAND_DIFFERS = Rule(
     Finder.TRIAL | Finder.RUNTIME,
     """
     Two calls with the same arguments run the same operations with another number: a time stamp, a value from
-    an iterator, the length of a queue.
+    a queue, the length of one.
 
     Why: The number is part of the graph. Captured by hand, all replays use the first one.
 
@@ -50,7 +50,7 @@ OPERAND_DIFFERS = Rule(
 
     Bad::
 
-        return x * next(self.schedule)
+        return x * self.schedule.get()
 
     Good::
 
@@ -74,7 +74,7 @@ OPERATIONS_DIFFER = Rule(
 
     Bad::
 
-        return x.exp() if next(self.flags) else x.tanh()
+        return x.exp() if self.flags.get() else x.tanh()
 
     Good::
 

@@ -23,7 +23,7 @@ REPLAY_DIFFERS = Rule(
 
     Bad::
 
-        return x * next(hidden)
+        return x * hidden.get()
 
     Good::
 
@@ -40,7 +40,7 @@ HIDDEN_VALUE = Rule(
     """
     An operation got another number than in the recording, from something that rote can't look into.
 
-    Why: The number was equal while the calls were observed and changed later: an iterator, a foreign object.
+    Why: The number was equal while the calls were observed and changed later: a queue, a foreign object.
 
     Limits: Found by ``verify=`` only.
 
@@ -48,7 +48,7 @@ HIDDEN_VALUE = Rule(
 
     Bad::
 
-        return x * next(hidden)
+        return x * hidden.get()
 
     Good::
 
@@ -73,7 +73,7 @@ HIDDEN_BRANCH = Rule(
 
     Bad::
 
-        return x.exp() if next(hidden) else x.tanh()
+        return x.exp() if hidden.get() else x.tanh()
 
     Good::
 
@@ -98,7 +98,7 @@ HIDDEN_STATE = Rule(
 
     Bad::
 
-        if next(hidden):
+        if hidden.get():
             log.append("here")
         return x * 2
 
@@ -232,7 +232,7 @@ PLAIN_RAISES = Rule(
 
     Bad::
 
-        if next(hidden):
+        if hidden.get():
             raise ValueError("too late")
         return x * 2
 
