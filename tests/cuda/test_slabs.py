@@ -107,7 +107,7 @@ def test_held_outputs_stay_right_when_their_pool_goes(backend):
 
 
 def test_numbers_of_pools_keep_their_references(backend):
-    """Asked for one pool, torch 2.11 gives back references that it does not have."""
+    """Asked for one pool, torch 2.11 seems to give back references that it does not have."""
     for _ in range(300):
         torch.cuda.graph_pool_handle()
     g = rote.graph(work, outputs="borrow")

@@ -59,9 +59,9 @@ def allocator_segments() -> list[dict[str, Any]]:
     """The allocator's segments, those of private pools among them; without the history of allocations.
 
     It takes as long as there are blocks in the process (6 ms for 20,000 live tensors, on an H200's host).
-    ``memory_snapshot(pool)`` looks at one pool in a tenth of that, but not with torch 2.11: each call drops
-    a reference to the numbers of the pool's handle that it does not have, so that those above 256, which
-    Python does not keep for ever, are freed while they are in use (tests/cuda/test_slabs.py).
+    ``memory_snapshot(pool)`` looks at one pool in a tenth of that, but with torch 2.11 processes crashed soon
+    after they had used it on handles with numbers above 256, which Python does not keep for ever. It looks as
+    if each call gave back references to those numbers that it does not have (tests/cuda/test_slabs.py).
     """
     snapshot: Any = torch.cuda.memory_snapshot
     try:
