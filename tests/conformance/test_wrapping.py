@@ -226,3 +226,16 @@ def test_cuda_without_cuda():
         'backend="cuda" was asked for, but torch.cuda.is_available() is False. '
         'Use backend="auto" or backend="host", or install a CUDA build of PyTorch.'
     )
+
+
+def test_while_somebody_captures(device, monkeypatch):
+    """The call is theirs. That a real capture is noticed is tried in tests/cuda/test_capture.py."""
+    g = rote.graph(scaled)
+    with monkeypatch.context() as patch:
+        patch.setattr("rote.front.graphed.is_captured", lambda: True)
+        for _ in range(5):
+            assert g(torch.ones(2, device=device)).tolist() == [2.0, 2.0]
+    assert g.report().calls == 0
+    for _ in range(5):
+        assert g(torch.ones(2, device=device)).tolist() == [2.0, 2.0]
+    assert g.report().replayed == 5 - WARM

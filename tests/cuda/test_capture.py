@@ -223,3 +223,43 @@ def test_attention_with_dropout_forward_and_backward(kernel):
     for wanted, got in zip(run(attend), run(g), strict=True):
         for one, other in zip(wanted, got, strict=True):
             torch.testing.assert_close(one, other, rtol=2e-2, atol=2e-2)  # atomic additions; same masks
+
+
+@pytest.mark.parametrize("calls", [0, 2, 8])
+def test_called_while_somebody_captures(calls):
+    """The call becomes part of their graph, whatever is known about it; nothing is learnt from it."""
+
+    def fn(x):
+        return (x @ x).relu() + 1
+
+    g, x = rote.graph(fn), torch.rand(64, 64, device="cuda")
+    for _ in range(calls):
+        g(x)
+    before, graph = g.report(), torch.cuda.CUDAGraph()
+    static = x.clone()
+    fn(x)  # makes the handles of the libraries
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        made = g(static)
+    assert g.report() == before
+    static.copy_(torch.rand_like(x))
+    graph.replay()
+    assert torch.equal(made, fn(static))
+    for _ in range(8):
+        assert torch.equal(g(x), fn(x))
+    assert g.report().replayed > before.replayed
+
+
+def test_several_shapes_while_somebody_captures():
+    g, sizes = rote.graph(lambda x: x * 2 + 1), (3, 5, 7)
+    given = [torch.ones(size, device="cuda") for size in sizes]
+    for _ in range(8):
+        for x in given:
+            g(x)
+    before, graph = g.report(), torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        made = [g(x) for x in given]
+    graph.replay()
+    assert [each.tolist() for each in made] == [[3.0] * size for size in sizes]
+    assert g.report() == before

@@ -35,6 +35,7 @@ from ..recording.run import tracing
 from ..recording.subject import Subject
 from ..recording.umpire import Timed, Umpire
 from ..recording.variant import Variant
+from ..signature.ambient import is_captured
 from ..signature.compat import foreign_modes
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call, bind, explain_key
@@ -129,7 +130,7 @@ class Graphed:
             value = path.call(args, kwargs)
             if value is not NOT_MINE:
                 return self._function(*args, **kwargs) if value is PLAINLY else value
-        if not self._enabled or tracing.get() or foreign_modes():
+        if not self._enabled or tracing.get() or foreign_modes() or is_captured():
             return self._function(*args, **kwargs)
         if os.getpid() != self._process:
             for made in PROCESS.made():

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .ambient import Ambient, read_ambient
+from .ambient import Ambient, is_capturing, read_ambient
 from .compat import (
     STATE_SWITCHES,
     SWITCHES,
@@ -193,6 +193,7 @@ class Admission:
         source.refuse(f"{constant(torch.is_anomaly_enabled)}() is not {anomaly}")
         if device >= 0:
             source.refuse(f"{constant(current_device)}() != {device}")
+            source.refuse(f"{constant(is_capturing)}()")  # a launch would spoil that capture
         else:
             source.refuse(f"{constant(torch.cuda.is_initialized)}()")
         check = state_check() if ambient == read_ambient() else None

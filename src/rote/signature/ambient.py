@@ -13,6 +13,14 @@ Ambient = tuple[Any, ...]
 _NAMES = ("grad mode", "inference mode", "default dtype", "autocast", "current device", "default device",
           "anomaly detection", "backend switches")  # fmt: skip
 
+is_capturing = torch.cuda.is_current_stream_capturing
+"""Kept, since rote and others replace the name for a while."""
+
+
+def is_captured() -> bool:
+    """Whether somebody captures the current stream, so that a call becomes part of their graph."""
+    return torch.cuda.is_initialized() and is_capturing()
+
 
 def read_ambient() -> Ambient:
     """Read grad mode, autocast, default dtype, current device and the backend switches."""

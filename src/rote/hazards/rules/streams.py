@@ -156,7 +156,8 @@ NESTED_CAPTURE = Rule(
     Why: A stream that is capturing can't begin another capture or launch a graph that PyTorch replays.
 
     Limits: A graphed callable that is called by another one under ``rote.graph`` is run plainly while the
-    outer one records; nothing is wrong with that, and it is not reported.
+    outer one records; nothing is wrong with that, and it is not reported. Nor is one that is called while
+    the caller captures a graph by hand: it is run plainly and becomes part of that graph.
 
     Bad::
 
