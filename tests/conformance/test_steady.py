@@ -255,3 +255,23 @@ def test_numpy_generic_values_are_constants(device):
         lambda x: x * torch.tensor(numpy.float32(1.5), device=x.device), [(torch.ones(2, device=device),)] * 6
     )
     assert g.report().replayed == 6 - WARM
+
+
+def test_a_counter_named_like_an_attribute(device):
+    """The caller's script counts its steps; the callable calls a method of that name."""
+    names = {"layer": nn.Linear(4, 4, device=device), "step": 0, "scale": {"step": 2.0}}
+    source = """
+class Stepper:
+    def step(self, x):
+        return layer(x) * scale["step"]
+
+stepper = Stepper()
+
+def fn(x):
+    return stepper.step(x)
+"""
+    exec(source, names)
+    g, x = rote.graph(names["fn"]), torch.randn(3, 4, device=device)
+    for names["step"] in range(6):
+        assert torch.equal(g(x), names["fn"](x))
+    assert g.report().replayed == 6 - WARM

@@ -48,16 +48,6 @@ def test_method_of_a_torch_module_replaced():
     check(scenario)
 
 
-@limit("a global that does not exist when the callable is recorded leaves nothing to watch")
-def test_global_defined_later():
-    def scenario(wrap):
-        names: dict[str, Any] = {}
-        exec("def fn(x):\n try: return x * LATE\n except NameError: return x", names)
-        yield from drive(wrap(names["fn"]), change=lambda: names.__setitem__("LATE", 5.0))
-
-    check(scenario)
-
-
 @limit("a global whose name is computed is named by nothing in the code")
 def test_global_by_computed_name():
     def scenario(wrap):

@@ -127,3 +127,22 @@ def test_global_by_string():
         yield from drive(wrap(names["fn"]), change=lambda: names.__setitem__("K", 5.0))
 
     check(scenario)
+
+
+def test_global_defined_later():
+    def scenario(wrap):
+        names: dict[str, Any] = {}
+        exec("def fn(x):\n try: return x * LATE\n except NameError: return x", names)
+        yield from drive(wrap(names["fn"]), change=lambda: names.__setitem__("LATE", 5.0))
+
+    check(scenario)
+
+
+def test_attributes_of_a_module_by_a_tuple_of_names():
+    def scenario(wrap):
+        table = types.ModuleType("rote_tests_table")
+        table.first, table.second = 1.0, 2.0
+        fn = lambda x: x * sum([getattr(table, name) for name in ("first", "second")])  # noqa: E731
+        yield from drive(wrap(fn), change=lambda: setattr(table, "second", 5.0))
+
+    check(scenario)

@@ -13,10 +13,13 @@ not recorded.
 
 from __future__ import annotations
 
+import builtins
+import dis
 import gc
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -32,6 +35,18 @@ _SEEDING = frozenset({
     "manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state", "set_rng_state_all", "fork_rng",
 })  # fmt: skip
 
+
+_OF_GLOBALS = frozenset(
+    {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
+)
+
+_SEARCHING = frozenset({
+    "globals", "locals", "vars", "eval", "exec", "__dict__", "modules", "import_module", "__import__",
+})  # fmt: skip
+"""By which code gets at its own namespace, or that of whom it is called by."""
+
+_FRAMES = frozenset({"f_globals", "__globals__"})
+"""By which code gets at other namespaces."""
 
 _OTHERS = sys.stdlib_module_names | frozenset(TORCH_NEEDS) | {__name__.partition(".")[0]}
 
@@ -136,31 +151,35 @@ class ExecutedCode:
             self.globals.setdefault(code, function.__globals__)
 
     def reads(self) -> list[tuple[dict[str, Any], str]]:
-        """Every global that the executed code mentions, by name or as a string, as ``(globals, name)``."""
-        found: dict[tuple[int, str], tuple[dict[str, Any], str]] = {}
-        for code, namespace in list(self.globals.items()):
-            for name in _names(code):
-                if name in namespace:
-                    found.setdefault((id(namespace), name), (namespace, name))
-        return list(found.values())
+        """Every global that the executed code may look up, as ``(globals, name)``, defined or not.
 
-    def attribute_names(self) -> set[str]:
-        """Every name mentioned by the executed code (to look into Python modules selectively)."""
-        return {name for code in list(self.globals) for name in code.co_names}
+        An attribute of that name is no such look-up: ``optimizer.step()`` in a script that counts ``step``.
+        Only where code of the same namespace looks names up by itself (``globals()["K"]``) all that is
+        mentioned there counts, strings too.
+        """
+        codes = list(self.globals.items())
+        searched = {id(namespace) for code, namespace in codes if not _SEARCHING.isdisjoint(_mentions(code))}
+        everywhere = any(not _FRAMES.isdisjoint(_mentions(code)) for code, _ in codes)
+        found: dict[tuple[int, str], tuple[dict[str, Any], str]] = {}
+        for code, namespace in codes:
+            for name in _globals_of(code):
+                if name in namespace or not hasattr(builtins, name):
+                    found.setdefault((id(namespace), name), (namespace, name))
+            if everywhere or id(namespace) in searched:
+                for name in _mentions(code):
+                    if name in namespace:
+                        found.setdefault((id(namespace), name), (namespace, name))
+        return list(found.values())
 
     def mentioned(self) -> set[str]:
         """Every name and string in the executed code: what it could read an attribute by."""
-        found = self.attribute_names()
-        for code in list(self.globals):
-            found.update(constant for constant in code.co_consts if isinstance(constant, str))
-        return found
+        return set[str]().union(*map(_mentions, list(self.globals)))
 
     def modules(self) -> list[ModuleType]:
         """The Python modules that the executed code names: what it imports while it runs is no global."""
         found: set[str] = set()
         for code, namespace in list(self.globals.items()):
-            names = {*code.co_names, *(text for text in code.co_consts if isinstance(text, str))}
-            package = namespace.get("__package__")
+            names, package = _mentions(code), namespace.get("__package__")
             found |= names | ({f"{package}.{name}" for name in names} if package else set())
         return [sys.modules[name] for name in found & sys.modules.keys()]
 
@@ -182,11 +201,29 @@ def _called_by_us(frame: FrameType) -> bool:
     return frame.f_back is not None and is_own(frame.f_back.f_code.co_filename)
 
 
-def _names(code: CodeType) -> list[str]:
-    names = list(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            names.extend(_names(constant))
-        elif isinstance(constant, str):
-            names.append(constant)
-    return names
+@lru_cache(maxsize=4096)
+def _globals_of(code: CodeType) -> frozenset[str]:
+    """The names that code, and what is defined in it, looks up among globals.
+
+    To take an instruction apart costs 2 us, so it is done once for each code.
+    """
+    found = {each.argval for each in dis.get_instructions(code) if each.opname in _OF_GLOBALS}
+    return frozenset(found.union(*map(_globals_of, _inner(code))))
+
+
+@lru_cache(maxsize=4096)
+def _mentions(code: CodeType) -> frozenset[str]:
+    """Every name and every string in code and in what is defined in it."""
+    return frozenset(_strings(code.co_consts)).union(code.co_names, *map(_mentions, _inner(code)))
+
+
+def _strings(constants: Iterable[Any]) -> Iterator[str]:
+    for constant in constants:
+        if isinstance(constant, str):
+            yield constant
+        elif isinstance(constant, (tuple, frozenset)):  # what a loop goes over
+            yield from _strings(constant)
+
+
+def _inner(code: CodeType) -> list[CodeType]:
+    return [constant for constant in code.co_consts if isinstance(constant, CodeType)]

@@ -33,7 +33,7 @@ from .guards import Guard
 from .layout import find_layout, find_lengths
 from .marks import Content, TensorMark
 from .slots import now_in, read, same
-from .state import ATTRIBUTE, BULK, CELL, ITEM, LENGTH, ORDER, Entry
+from .state import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, Entry
 from .words import Lengths, Words, is_readable
 
 _data_ptr = torch.Tensor.data_ptr
@@ -43,8 +43,8 @@ _EMPTY_TESTED = (dict, OrderedDict, list, set)
 _NUMBERED = (dict, defaultdict)
 """Types of which a version says everything; of an ordered one it does not say the order."""
 
-_OF_ALL = (BULK, LENGTH, ORDER)
-"""Kinds of slots that are about all members of a container, and nothing in them."""
+_OF_KEYS = (BULK, DEFINED, LENGTH, ORDER)
+"""Kinds of slots that say what a container has, and nothing of what is in its members."""
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
@@ -137,7 +137,7 @@ class QuickGuard:
     def _sort_slow(self, entry: Entry, covered: set[int]) -> None:
         value = entry.value
         plain = not isinstance(value, (Content, TensorMark)) and read(entry) is value
-        if id(entry.container) in covered and (entry.kind in _OF_ALL or (entry.kind == ITEM and plain)):
+        if id(entry.container) in covered and (entry.kind in _OF_KEYS or (entry.kind == ITEM and plain)):
             return
         if entry.kind == CELL and isinstance(value, TensorMark) and self._is_watched(value):
             self._tensor_cells.append(entry.container)

@@ -14,7 +14,20 @@ from . import members
 from .compat import has_memory
 from .iterators import Position
 from .marks import Content, TensorMark, mark
-from .state import ATTRIBUTE, BULK, CELL, ITEM, LENGTH, MEMBERS, ORDER, UNSET, VARIABLE, Entry, Snapshot
+from .state import (
+    ATTRIBUTE,
+    BULK,
+    CELL,
+    DEFINED,
+    ITEM,
+    LENGTH,
+    MEMBERS,
+    ORDER,
+    UNSET,
+    VARIABLE,
+    Entry,
+    Snapshot,
+)
 from .training import Group
 
 MISSING: Any = object()
@@ -57,8 +70,9 @@ def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Diffe
     for address, entry in before.entries.items():
         later = after.entries.get(address)
         if later is None:
-            if read(entry) is MISSING:
-                found.append(Difference(before.name_of(entry), show(entry.value), "gone"))
+            now = read(entry)
+            if now is MISSING or (entry.kind == DEFINED and not same(entry.value, now)):
+                found.append(Difference(before.name_of(entry), show(entry.value), show(now)))
         elif not same(entry.value, later.value):
             scheduler = after.training.schedulers.get(id(entry.container))
             was, now = show(entry.value), show(later.value)
@@ -154,6 +168,7 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     ITEM: lambda entry: members.member(entry.container, entry.key),
     ATTRIBUTE: lambda entry: getattr(entry.container, entry.key),
     CELL: lambda entry: entry.container.cell_contents,
+    DEFINED: lambda entry: Content(entry.key in entry.container),
     LENGTH: lambda entry: Content(members.length(entry.container)),
     MEMBERS: lambda entry: Content(members.length(entry.container)),
     BULK: lambda entry: Content(_bulk(entry.container)),

@@ -41,8 +41,8 @@ from .owners import is_open, is_user, module_of
 from .training import Training
 from .wrappers import WRAPPERS, is_bound_method, is_graphed, wrapped_functions
 
-ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS = (
-    "item", "attribute", "cell", "length", "bulk", "order", "variable", "members",
+ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED = (
+    "item", "attribute", "cell", "length", "bulk", "order", "variable", "members", "defined",
 )  # fmt: skip
 UNSET = object()  # a context variable without a value
 BULK_LENGTH = 4096
@@ -153,8 +153,11 @@ class StateWalk:
             if isinstance(hooks, dict):
                 self._note(LENGTH, hooks, None, Content(len(hooks)), -1, f"torch.nn.modules.module.{table}")
         for namespace, name in self._executed.reads():
-            module = namespace.get("__name__", "")
-            self._note(ITEM, namespace, name, namespace[name], -1, f"{module}.{name}")
+            label = f"{namespace.get('__name__', '')}.{name}"
+            if name in namespace:
+                self._note(ITEM, namespace, name, namespace[name], -1, label)
+            else:
+                self._note(DEFINED, namespace, name, Content(False), -1, f"{label} (whether it is defined)")
         for module in self._executed.modules():
             self._descend(module, -1)
         if not READERS.isdisjoint(self._names):
