@@ -120,3 +120,33 @@ def test_names(device):
     assert rote.graph(torch.nn.Linear(1, 1)).report().name == "Linear"
     assert rote.graph(Policy()).report().name.endswith("Policy")
     assert rote.graph(torch.sin).report().name.endswith("sin")
+
+
+def test_a_value_that_the_call_does_not_name(device):
+    """A method reaches its whole instance; the remedy, a function that reaches less, replays."""
+
+    class Policy:
+        def __init__(self, graphed):
+            self.net = torch.nn.Linear(4, 2, device=device)
+            self.ticks, self.graphed = 0, graphed
+            net = self.net
+            self.inner = rote.graph(lambda obs: net(obs) * 2)
+
+        @rote.graph
+        def act(self, obs):
+            return self.net(obs) * 2
+
+        def tick(self, obs):
+            self.ticks += 1
+            return self.act(obs) if self.graphed == "method" else self.inner(obs)
+
+    x = torch.randn(3, 4, device=device)
+    for graphed, replayed in (("method", 0), ("function", 5 - WARM)):
+        policy = Policy(graphed)
+        for _ in range(5):
+            assert torch.equal(policy.tick(x), policy.net(x) * 2)
+        report = (policy.act if graphed == "method" else policy.inner).report()
+        assert report.replayed == replayed
+        for found in report.reasons:
+            assert (found.code, found.message) == ("RT302", "Policy.act.ticks was 4 and is 5")
+            assert found.remedy.startswith("The call does not name it, but reaches it. Graph a function")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from types import CodeType
 
 from ..base.location import Site
@@ -10,10 +11,15 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.slots import Difference
 from .optimizers import rate_reason
-from .pinpoint import line_that_calls, line_that_reads
+from .pinpoint import is_mentioned, line_that_calls, line_that_reads
 from .variant import Variant
 
 SHOWN = 3
+
+NOT_MENTIONED = (
+    "The call does not name it, but reaches it. Graph a function that reaches less: a method reaches all of "
+    "its instance, a function what it names (net = self.net; act = rote.graph(lambda obs: net(obs)))."
+)
 
 
 def guard_reasons(variants: list[Variant], codes: Collection[CodeType], site: Site | None) -> list[Reason]:
@@ -50,4 +56,7 @@ def _reason(difference: Difference, codes: Collection[CodeType], site: Site | No
         line = line_that_calls("", "zero_grad", codes)
         return reason(rules.GRADIENT_MOVED, str(difference), line or difference.site)
     rule = rules.TENSOR_MOVED if difference.moved else rules.VALUE_CHANGED
-    return reason(rule, str(difference), difference.site or line_that_reads(difference.name, codes) or site)
+    why = reason(rule, str(difference), difference.site or line_that_reads(difference.name, codes) or site)
+    if rule is rules.VALUE_CHANGED and not is_mentioned(difference.name, codes):
+        why = replace(why, where=site, remedy=NOT_MENTIONED)
+    return why

@@ -158,28 +158,30 @@ class ExecutedCode:
         mentioned there counts, strings too.
         """
         codes = list(self.globals.items())
-        searched = {id(namespace) for code, namespace in codes if not _SEARCHING.isdisjoint(_mentions(code))}
-        everywhere = any(not _FRAMES.isdisjoint(_mentions(code)) for code, _ in codes)
+        searched = {
+            id(namespace) for code, namespace in codes if not _SEARCHING.isdisjoint(mentions_of(code))
+        }
+        everywhere = any(not _FRAMES.isdisjoint(mentions_of(code)) for code, _ in codes)
         found: dict[tuple[int, str], tuple[dict[str, Any], str]] = {}
         for code, namespace in codes:
             for name in _globals_of(code):
                 if name in namespace or not hasattr(builtins, name):
                     found.setdefault((id(namespace), name), (namespace, name))
             if everywhere or id(namespace) in searched:
-                for name in _mentions(code):
+                for name in mentions_of(code):
                     if name in namespace:
                         found.setdefault((id(namespace), name), (namespace, name))
         return list(found.values())
 
     def mentioned(self) -> set[str]:
         """Every name and string in the executed code: what it could read an attribute by."""
-        return set[str]().union(*map(_mentions, list(self.globals)))
+        return set[str]().union(*map(mentions_of, list(self.globals)))
 
     def modules(self) -> list[ModuleType]:
         """The Python modules that the executed code names: what it imports while it runs is no global."""
         found: set[str] = set()
         for code, namespace in list(self.globals.items()):
-            names, package = _mentions(code), namespace.get("__package__")
+            names, package = mentions_of(code), namespace.get("__package__")
             found |= names | ({f"{package}.{name}" for name in names} if package else set())
         return [sys.modules[name] for name in found & sys.modules.keys()]
 
@@ -212,9 +214,9 @@ def _globals_of(code: CodeType) -> frozenset[str]:
 
 
 @lru_cache(maxsize=4096)
-def _mentions(code: CodeType) -> frozenset[str]:
+def mentions_of(code: CodeType) -> frozenset[str]:
     """Every name and every string in code and in what is defined in it."""
-    return frozenset(_strings(code.co_consts)).union(code.co_names, *map(_mentions, _inner(code)))
+    return frozenset(_strings(code.co_consts)).union(code.co_names, *map(mentions_of, _inner(code)))
 
 
 def _strings(constants: Iterable[Any]) -> Iterator[str]:

@@ -42,7 +42,9 @@ VALUE_CHANGED = Rule(
 
     Why: The value is part of the graph. rote records again for it.
 
-    Limits: Values are noticed that can be reached from the callable.
+    Limits: Values are noticed that can be reached from the callable, read or not. A method reaches all of its
+    instance, so a counter that another method advances is such a value; a function reaches what it names
+    (``net = self.net; act = rote.graph(lambda obs: net(obs))``).
 
     Unchecked: It is about what is changed between calls; in a check nothing happens between them.
 
