@@ -167,7 +167,27 @@ def test_ambient_state():
             "kwargs['mask'] was float32[2, 8] strides [8, 1] on cpu "
             "and is float32[2, 9] strides [9, 1] on cpu",
         ),
-        (((PARAMETER_OF_OURS,), {}), ((1,), {}), "args[0] was another parameter and is 1"),
+        (((PARAMETER_OF_OURS,), {}), ((1,), {}), "args[0] was a parameter and is 1"),
+        (
+            ((PARAMETER_OF_OURS,), {}),
+            ((nn.Parameter(torch.ones(2)),), {}),
+            "args[0] was a parameter and is another one (such arguments are known by their identity)",
+        ),
+        (
+            (({"obs": numpy.ones(2)},), {}),
+            (({"obs": numpy.ones(2)},), {}),
+            "args[0]['obs'] was a ndarray and is another one (such arguments are known by their identity; "
+            "pass arrays as tensors: torch.from_numpy(array))",
+        ),
+        (((X,), {}), ((X.clone().requires_grad_(),), {}), "args[0].requires_grad was False and is True"),
+        (((1j,), {}), ((2j,), {}), "args[0] was 1j and is 2j"),
+        (
+            ((slice(0, 1),), {}),
+            ((slice(0, 2),), {}),
+            "args[0] was slice(0, 1, None) and is slice(0, 2, None)",
+        ),
+        (((torch.float16,), {}), ((torch.float32,), {}), "args[0] was torch.float16 and is torch.float32"),
+        (((numpy.int64(1),), {}), ((numpy.int64(2),), {}), "args[0] was int64(1) and is int64(2)"),
         ((([1],), {}), (((1,),), {}), "the structure of the arguments differs"),
         (((1,), {}), ((1, 2), {}), "the structure of the arguments differs"),
         (((X[:4], X[:4]), {}), ((X[:4], X[4:8]), {}), "other arguments share memory than before"),
@@ -176,6 +196,12 @@ def test_ambient_state():
 )
 def test_explain_key(was, now, text):
     assert explain_key(bind(*was).key, bind(*now)) == text
+
+
+def test_every_pair_of_keys_can_be_explained():
+    for was in DISTINCT:
+        for now in DISTINCT:
+            assert explain_key(key(was), bind((now,), {}))
 
 
 def test_explain_ambient():

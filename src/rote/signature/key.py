@@ -126,6 +126,12 @@ def is_plain(leaf: torch.Tensor) -> bool:
     )
 
 
+_TENSOR_FIELDS = (
+    "shape", "stride()", "dtype", "device", "requires_grad", "is_leaf", "__class__",
+    "is_inference()", "is_conj()", "is_neg()",
+)  # fmt: skip
+
+
 def describe_tensor(leaf: torch.Tensor) -> tuple[Any, ...]:
     """Comparable form of a tensor argument: all metadata that decides what an operation does with it."""
     return (
@@ -185,24 +191,43 @@ def explain_key(was: tuple[Any, ...], call: Call) -> str:
         return "the structure of the arguments differs"
     for name, before, after in zip(call.names(), was[1], now[1], strict=False):
         if before != after:
-            return f"{name} was {_show(before)} and is {_show(after)}"
+            return name + _explain_token(before, after)
     if was[2] != now[2]:
         return "other arguments share memory than before"
     ambient: tuple[Ambient, Ambient] = (was[3], now[3])
     return explain_ambient(*ambient) or "nothing differs"
 
 
+def _explain_token(was: Any, now: Any) -> str:
+    """What is to be said behind the name of an argument."""
+    before, after = _show(was), _show(now)
+    if before != after:
+        return f" was {before} and is {after}"
+    if isinstance(was[0], torch.Size):
+        pairs = zip(_TENSOR_FIELDS, was, now, strict=True)
+        return next(f".{name} was {one} and is {other}" for name, one, other in pairs if one != other)
+    hint = "; pass arrays as tensors: torch.from_numpy(array)" if was[0] is numpy.ndarray else ""
+    return f" was {before} and is another one (such arguments are known by their identity{hint})"
+
+
 def _show(token: Any) -> str:
-    if token[0] == "parameter":
-        return "another parameter"
-    if isinstance(token[0], torch.Size):
+    kind = token[0]
+    if isinstance(kind, torch.Size):
         shape, stride, dtype, device = token[:4]
         return f"{str(dtype).removeprefix('torch.')}{list(shape)} strides {list(stride)} on {device}"
-    if token[0] is float:
+    if kind == "parameter":
+        return "a parameter"
+    if kind is float:
         return repr(float.fromhex(token[1]))
-    if len(token) == 2 and token[0] in _SCALARS:
+    if kind is complex:
+        return repr(complex(*map(float.fromhex, token[1:])))
+    if kind is slice:
+        return repr(slice(*token[1:]))
+    if issubclass(kind, (numpy.number, numpy.bool_)):
+        return f"{kind.__name__}({numpy.frombuffer(token[1], kind)[0].item()!r})"
+    if kind in _SCALARS or isinstance(token[1], _VALUES):
         return repr(token[1])
-    return f"a {getattr(token[0], '__name__', token[0])}"
+    return f"a {kind.__name__}"
 
 
 def describe_key(call: Call) -> str:

@@ -61,7 +61,8 @@ class Difference:
     advanced: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name} was {self.was} and is {self.now}"
+        now = "another one at the same address" if self.moved and self.was == self.now else self.now
+        return f"{self.name} was {self.was} and is {now}"
 
 
 def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Difference]:
