@@ -146,3 +146,12 @@ def test_attributes_of_a_module_by_a_tuple_of_names():
         yield from drive(wrap(fn), change=lambda: setattr(table, "second", 5.0))
 
     check(scenario)
+
+
+def test_builtin_hidden_by_a_global():
+    def scenario(wrap):
+        names: dict[str, Any] = {}
+        exec("def fn(x): return x * len('abc')", names)
+        yield from drive(wrap(names["fn"]), change=lambda: names.__setitem__("len", lambda _: 9))
+
+    check(scenario)

@@ -13,7 +13,6 @@ not recorded.
 
 from __future__ import annotations
 
-import builtins
 import dis
 import gc
 import inspect
@@ -151,7 +150,7 @@ class ExecutedCode:
             self.globals.setdefault(code, function.__globals__)
 
     def reads(self) -> list[tuple[dict[str, Any], str]]:
-        """Every global that the executed code may look up, as ``(globals, name)``, defined or not.
+        """Every global that the executed code may look up, as ``(globals, name)``, defined there or not.
 
         An attribute of that name is no such look-up: ``optimizer.step()`` in a script that counts ``step``.
         Only where code of the same namespace looks names up by itself (``globals()["K"]``) all that is
@@ -165,8 +164,7 @@ class ExecutedCode:
         found: dict[tuple[int, str], tuple[dict[str, Any], str]] = {}
         for code, namespace in codes:
             for name in _globals_of(code):
-                if name in namespace or not hasattr(builtins, name):
-                    found.setdefault((id(namespace), name), (namespace, name))
+                found.setdefault((id(namespace), name), (namespace, name))
             if everywhere or id(namespace) in searched:
                 for name in mentions_of(code):
                     if name in namespace:
