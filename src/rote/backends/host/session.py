@@ -167,8 +167,8 @@ class HostSession:
             constants = idle_literals(entries)
             memory = Memory(self._storages.blocks, constants)
             self._lease = memory.bind(self._pool, exclusive=self._exclusive, tenant=self._tenant)
-            for n, segment in enumerate(self._segments):
-                self._freeze(segment, memory, constants, f"host segment {n}")
+            for segment in self._segments:
+                self._freeze(segment, memory, constants)
         self._storages.close()
         self._state = following
         return memory.plan.nbytes + memory.kept_bytes
@@ -198,14 +198,14 @@ class HostSession:
         return nullcontext()
 
     def _freeze(
-        self, segment: HostSegment, memory: Memory, constants: dict[Block, torch.Tensor], name: str
+        self, segment: HostSegment, memory: Memory, constants: dict[Block, torch.Tensor]
     ) -> None:
         lowering = Lowering(memory.tensor)
         source = Source()
         for entry in segment.entries:
             if entry.literal is None or entry.products[0].place.block not in constants:
                 source.add(lowering.lower(entry), grad=entry.grad, inference=entry.inference)
-        segment.freeze(source.compile(name))
+        segment.freeze(source.compile())
 
 
 def _first_line(error: BaseException) -> str:
