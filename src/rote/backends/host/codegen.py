@@ -6,11 +6,11 @@ attribute and is slower than the loop.
 
 To compile a line takes ten times as long as to make its operands, so lines are compiled once for all
 recordings. What a line says depends only on how many operands a call has, on their names and on what is
-copied from its result: some ten kinds make up every model. So the statements go into *blocks* of sixteen, the
+copied from its result: some ten kinds make up every model. So statements go into *blocks* of sixteen, the
 code of a block is remembered by the kinds of its lines, and a function is made of that code with operands of
-its own as the default values of its parameters. Calling it costs 0.1 us a block. One function for each
-statement would be compiled less often still and cost that at each statement; one function for all of a segment
-would be a new text each time.
+its own as the default values of its parameters. Calling it costs 0.1 us a block. A function for each
+statement would be compiled even less often, but would cost that for each; one function for a whole segment
+is a new text every time.
 
 The functions run below autograd and version counting, as a CUDA replay does: they build no graph, and
 ``tensor._version`` counts only what the user writes. Inference mode and grad mode are as they were at
@@ -34,8 +34,8 @@ BLOCK = 16
 """Statements of one function."""
 
 Kind = tuple[int, tuple[str, ...], tuple[tuple[tuple[int, ...], bool], ...]]
-"""All that the text of a statement depends on: the number of positional operands, the names of the others, and
-of each result that is copied its path and whether it is copied as it lies in memory."""
+"""All that the text of a statement depends on: the number of positional operands, the names of the others,
+and of each result that is copied its path and whether it is copied as it lies in memory."""
 
 Program = Callable[[], None]
 
