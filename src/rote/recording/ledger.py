@@ -20,7 +20,7 @@ INPUT, EXTERNAL, NEW = "input", "external", "new"
 
 Origin = tuple[str, int]
 
-_SEEDS = (torch.int64, torch.uint64)
+_SEEDS = frozenset({torch.int64, torch.uint64})
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
