@@ -109,7 +109,7 @@ class Sites:
         self._known: dict[tuple[int, int], tuple[CodeType, Site]] = {}  # the code keeps its identity
 
     def here(self) -> Site:
-        """What :func:`user_site` returns, called three frames below rote's innermost entry or deeper."""
+        """What :func:`user_site` returns; the caller and the two frames around it are rote's own."""
         at = sys._getframe(3).f_back  # pyright: ignore[reportPrivateUsage]
         while at is not None:
             code = at.f_code
