@@ -242,13 +242,15 @@ class Tracer(HostTensors, DispatchMode):
     ) -> None:
         """All that is noted of an operation once it has run."""
         self._check_metadata(event, tensors, tokens)
+        made = self.ledger.made
         if type(out) is torch.Tensor:
             event.shape = "one"
             event.results = (self._result(event, out, tensors),)
         else:
             event.shape, parts = results_of(out)
             event.results = tuple([self._result(event, part, tensors) for part in parts])
-        if event.kind == ev.CAPTURED and not facts.mutable and is_view(event, tokens):
+        new = self.ledger.made - made == len(event.results)  # then none of them is a view
+        if not new and event.kind == ev.CAPTURED and not facts.mutable and is_view(event, tokens):
             event.kind = ev.VIEW
         self._meet(event)
 

@@ -14,6 +14,7 @@ import torch
 from .compat import Call
 from .operations import COPIES, FILLS, FILLS_WITH, Facts
 from .tape import Entry, Place, Product
+from .trial import PLAIN_VALUES
 from .variants import Variant
 
 _tuple = tuple.__new__
@@ -52,7 +53,7 @@ class Lowering:
     def lower(self, entry: Entry) -> Statement:
         """The statement that repeats an entry."""
         facts, thaw = entry.facts, self._thaw
-        args = tuple([thaw(each) for each in entry.args])
+        args = tuple([each if type(each) in PLAIN_VALUES else thaw(each) for each in entry.args])
         kwargs = {name: thaw(each) for name, each in entry.kwargs.items()} if entry.kwargs else {}
         if entry.variant is not None:
             return self._into(entry, entry.variant, args, kwargs)
