@@ -114,8 +114,7 @@ class Tape:
         if not (made or facts.writes or facts.silent):
             return
         forms = [self._forms.of(tensor) for tensor in operands]
-        held = [self._hold(*each) for each in zip(operands, stored, forms, strict=True)]
-        frozen, options = with_tensors(args, kwargs, held)
+        frozen, options = with_tensors(args, kwargs, self._held(operands, stored, forms))
         if facts.makes_memory and not fills_memory():
             return
         if facts.writes or facts.unsaid_writes:
@@ -143,7 +142,7 @@ class Tape:
         self, given: Sequence[torch.UntypedStorage], out: Any
     ) -> tuple[tuple[Product, ...], list[torch.Tensor]]:
         """The result's tensors in storages that nobody had before; those are watched from now on."""
-        found = [((), out)] if isinstance(out, torch.Tensor) else list(walk(out))
+        found = [((), out)] if type(out) is torch.Tensor else list(walk(out))
         storages, key_of = self._storages, self._storages.key
         made: dict[int, Block] = {}
         products: list[Product] = []
@@ -160,10 +159,18 @@ class Tape:
             results.append(tensor)
         return tuple(products), results
 
-    def _hold(self, tensor: torch.Tensor, storage: torch.UntypedStorage, form: Form) -> Place | torch.Tensor:
-        """An operand as it is written down."""
-        block = self._storages.find(storage)
-        return self._alias(tensor, storage, form) if block is None else _place(block, storage, form, tensor)
+    def _held(
+        self, tensors: Sequence[torch.Tensor], stored: Sequence[torch.UntypedStorage], forms: Sequence[Form]
+    ) -> list[Place | torch.Tensor]:
+        """Operands as they are written down."""
+        storages = self._storages
+        held: list[Place | torch.Tensor] = []
+        for tensor, storage, form in zip(tensors, stored, forms, strict=True):
+            block = storages.at(storages.key(storage))
+            held.append(
+                self._alias(tensor, storage, form) if block is None else _place(block, storage, form, tensor)
+            )
+        return held
 
     def _alias(self, tensor: torch.Tensor, storage: torch.UntypedStorage, form: Form) -> torch.Tensor:
         key = (self._storages.key(storage), form, tensor.storage_offset())
