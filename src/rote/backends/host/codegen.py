@@ -109,7 +109,7 @@ def _bound(value: list[Any]) -> Any:
     return tuple(value) if all([type(each) is int or type(each) is bool for each in value]) else value
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _code(kinds: tuple[Kind, ...]) -> CodeType:
     """The code of a block: a function whose parameters are all that its statements mention, in order."""
     names = (f"v{number}" for number in count())
