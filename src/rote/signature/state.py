@@ -33,11 +33,12 @@ import torch
 
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
+from .classes import Class, class_of
 from .compat import has_memory, plain_functions
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
 from .marks import BY_IDENTITY, Content, base_of, mark, pointer_of
-from .owners import is_open, is_user, module_of
+from .owners import is_user, module_of
 from .training import Training
 from .wrappers import WRAPPERS, is_bound_method, is_graphed, wrapped_functions
 
@@ -127,7 +128,7 @@ class StateWalk:
         self._executed = executed
         self._names = executed.mentioned()
         self._seen: dict[int, Any] = {}
-        self._classes: dict[type, _Class] = {}
+        self._classes: dict[type, Class] = {}
         self._queue: deque[tuple[Any, int]] = deque()
         self.snapshot = Snapshot(Training(executed.mentioned()))
 
@@ -273,7 +274,7 @@ class StateWalk:
                 self._expand_class(value, node)
                 self._descend(type(value), node)
             return
-        of_class = self._classes.get(kind) or self._classes.setdefault(kind, _class_of(kind))
+        of_class = self._classes.get(kind) or self._classes.setdefault(kind, class_of(kind))
         if of_class.is_open:
             self._expand_instance(value, of_class, node)
 
@@ -332,7 +333,7 @@ class StateWalk:
         for name in self._names & namespace.keys():
             self._note(ITEM, namespace, name, namespace[name], -1, f"{value.__name__}.{name}")
 
-    def _expand_instance(self, value: Any, of_class: _Class, node: int) -> None:
+    def _expand_instance(self, value: Any, of_class: Class, node: int) -> None:
         attributes = getattr(value, "__dict__", None)
         if attributes is not None:
             self.snapshot.training.meet(value)
@@ -374,30 +375,6 @@ class StateWalk:
                     self._note(ITEM, namespace, name, value, node, f".{name}")
             elif not name.startswith(("__", "_abc_")) and not isinstance(value, _DESCRIPTORS):
                 self._note(ITEM, namespace, name, value, node, f".{name}")
-
-
-class _Class(NamedTuple):
-    """What is asked of the class of each instance: whether it is looked into, its slots, the user's bases."""
-
-    is_open: bool
-    slots: tuple[str, ...]
-    users: tuple[type, ...]
-
-
-_CLOSED = _Class(False, (), ())
-
-
-def _class_of(kind: type) -> _Class:
-    if not is_open(kind):
-        return _CLOSED
-    slots = tuple([name for cls in kind.__mro__ for name in _slots(cls)])
-    return _Class(True, slots, tuple([cls for cls in kind.__mro__ if is_user(module_of(cls))]))
-
-
-def _slots(cls: type) -> tuple[str, ...]:
-    slots = cls.__dict__.get("__slots__", ())
-    names = (slots,) if isinstance(slots, str) else tuple(slots)
-    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
 
 
 def _root(snapshot: Snapshot, node: int) -> bool:
