@@ -10,7 +10,7 @@ import torch
 
 import rote
 from rote.base.location import Sites, user_site
-from rote.recording.run import uncollected
+from rote.recording.surroundings import uncollected
 from rote.signature.executed import ExecutedCode, our_profiler
 
 FACTOR = 2.0
@@ -104,11 +104,17 @@ def test_a_profiler_that_the_callable_starts_stays(device):
 def test_the_table_of_lines_says_what_looking_says():
     sites = Sites()
 
-    def asked():  # two frames above the table: what stands for the operation
+    def asked():  # what stands for the operation
+        return handled()
+
+    def handled():
+        return taken()
+
+    def taken():
         return noted()
 
     def noted():
-        return sites.here(), user_site(sys._getframe(1))
+        return sites.here(), user_site(sys._getframe(3))
 
     first, second = asked(), asked()
     assert first[0] == first[1] == second[0] and first[0].function == "asked"

@@ -109,8 +109,8 @@ class Sites:
         self._known: dict[tuple[int, int], tuple[CodeType, Site]] = {}  # the code keeps its identity
 
     def here(self) -> Site:
-        """What :func:`user_site` returns, called two frames below rote's innermost entry or deeper."""
-        at = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+        """What :func:`user_site` returns; the caller and the two frames around it are rote's own."""
+        at = sys._getframe(3).f_back  # pyright: ignore[reportPrivateUsage]
         while at is not None:
             code = at.f_code
             if not is_internal(code.co_filename):

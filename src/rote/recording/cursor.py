@@ -17,7 +17,6 @@ from ..base.errors import MisuseError
 from ..base.location import Site, Sites
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..partition.facts import Facts
 from .events import CAPTURED, Event, first_difference
 from .ledger import Ledger, Origin
 from .tape import Place, SegmentTape
@@ -77,7 +76,6 @@ class Cursor(Place):
         self._sites = Sites()
         self._device = device
         self._on_host = device.type == "cpu"
-        self._facts: dict[int, Facts] = {}
         self._constants: set[Origin] = set()
         self._follow = list(path or ())
         self._stop = stop
@@ -143,15 +141,16 @@ class Cursor(Place):
     def _meet(self, event: Event) -> None:
         """Compare an event with what was seen here before; remember it if nothing was."""
         node, index = self.node, self.index
-        self.index += 1
+        events = node.events
+        self.index = index + 1
         if self.difference is not None or self.blockers:
             if self.difference is not None:
-                node.events.append(event)
+                events.append(event)
             return
-        if index == len(node.events) and not node.complete:
-            node.events.append(event)
+        was = events[index] if index < len(events) else None
+        if was is None and index == len(events) and not node.complete:
+            events.append(event)
             return
-        was = node.events[index] if index < len(node.events) else None
         if (
             was is not None
             and was.operation == event.operation
@@ -161,7 +160,7 @@ class Cursor(Place):
             return
         self._differ(was, event)
         node.forget(index)
-        node.events.append(event)
+        events.append(event)
 
     def _differ(self, was: Event | None, now: Event) -> None:
         text = first_difference(was, now) if was is not None else None

@@ -9,8 +9,6 @@ from __future__ import annotations
 import logging
 import sys
 import weakref
-from collections.abc import Generator
-from contextlib import contextmanager
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -35,10 +33,11 @@ from .lesson import Lesson
 from .opening import extend, prepare
 from .replay import Replayed, replay, result_of, start
 from .result import EAGER, PLAINLY, REPLAYED, Result
-from .run import HostRandom, Outcome, Plan, TracedCall, uncollected
+from .run import HostRandom, Outcome, Plan, TracedCall
 from .shortage import was_evicted
 from .states import Event, Life, State
 from .subject import Subject
+from .surroundings import traced_on, uncollected
 from .tree import Node
 from .variant import Variant
 
@@ -261,6 +260,12 @@ class Entry:
         if guards and self.life.state in (State.REPLAYING, State.RECORDING):
             self.life.happen(Event.GUARD_FAILED)
             _log.info("%s records again: %s", self.name, guards[0])
+        with uncollected():  # what a trace has made and does not keep is gone when the collector looks
+            return self._learn(variant, call, plan, site, guards)
+
+    def _learn(
+        self, variant: Variant | None, call: Call, plan: Plan, site: Site, guards: list[Reason]
+    ) -> Result:
         # A known variant's guard has just said that nothing changed, unless it ignores something.
         known = variant is not None and not plan.follow and not variant.ignores
         before = None if known else plan.before or self.walk(call)
@@ -270,10 +275,9 @@ class Entry:
         plan.codes = len(self.executed.globals)
         traced = TracedCall(self.function, call, plan, site)
         try:
-            with uncollected():
-                with self.executed, _tracing(plan.backend):
-                    outcome = self._run_traced(traced, variant, plan)
-                return Lesson(self, variant, call, plan, outcome, site).learn(before, watch, dice, guards)
+            with self.executed, traced_on(plan.backend):
+                outcome = self._run_traced(traced, variant, plan)
+            return Lesson(self, variant, call, plan, outcome, site).learn(before, watch, dice, guards)
         except BaseException:
             traced.copy_back()
             if traced.lost:
@@ -386,13 +390,3 @@ class Entry:
         for variant in self.variants:
             variant.release()
         self.variants.clear()
-
-
-@contextmanager
-def _tracing(backend: Backend) -> Generator[None, None, None]:
-    """While the callable runs under observation, other threads do not wait for the backend's lock."""
-    before, backend.tracing = backend.tracing, True
-    try:
-        yield
-    finally:
-        backend.tracing = before

@@ -20,7 +20,7 @@ INPUT, EXTERNAL, NEW = "input", "external", "new"
 
 Origin = tuple[str, int]
 
-_SEEDS = (torch.int64, torch.uint64)
+_SEEDS = frozenset({torch.int64, torch.uint64})
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -49,6 +49,7 @@ class Ledger:
     Python code runs when a tensor dies. They are looked at before anything is looked up.
 
     Attributes:
+        made: Number of storages that the call has made.
         most_bytes: The most that :attr:`live_bytes` were.
     """
 
@@ -56,7 +57,7 @@ class Ledger:
         self._origins: dict[int, Origin] = {}
         self._watch: dict[int, _Watched] = {}
         self._pinned: dict[Origin, torch.UntypedStorage] = {}
-        self._made = 0
+        self.made = 0
         self._inputs: dict[int, list[tuple[int, int]]] = {}
         self._dtypes: dict[int, torch.dtype] = {}
         self.host_memory: set[int] = set()
@@ -141,9 +142,9 @@ class Ledger:
         origin = self._origins.get(handle)
         if origin is None:
             if number is None:
-                number = self._made
-            if number >= self._made:
-                self._made = number + 1
+                number = self.made
+            if number >= self.made:
+                self.made = number + 1
             self.sites[number] = (operation, site)
             origin = (NEW, number)
             self._follow(storage, handle, origin, "cpu" if tensor.is_cpu else tensor.device.type)

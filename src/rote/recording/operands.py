@@ -31,6 +31,9 @@ def is_view(event: Event, operands: list[Token]) -> bool:
     for result in event.results:
         if isinstance(result, int):
             continue
-        if result is None or all([token.origin != result.origin for token in operands]):
+        if result is None:
+            return False
+        origin = result[0]
+        if origin not in [token[0] for token in operands]:
             return False
     return bool(event.results)

@@ -7,7 +7,6 @@ the capture fails and nobody can say at which operation, the rest of the call ru
 
 from __future__ import annotations
 
-import gc
 import random
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -38,6 +37,7 @@ from .outputs import Template, make_template
 from .placement import base_offset, group_members
 from .saved import saving
 from .shortage import out_of_memory
+from .surroundings import uncollected
 from .tape import RestartError, SegmentTape
 from .tracer import Tracer
 from .tracked import GradientUse, gradient_blockers
@@ -147,7 +147,11 @@ class TracedCall:
             Exception: What the callable raised, unchanged.
         """
         with uncollected():  # a collection may destroy graphs, which spoils a capture
-            return self._run()
+            try:
+                return self._run()
+            finally:
+                if self._tape is not None:
+                    self._tape.place = None  # a cycle, which would wait for the collector
 
     def _run(self) -> Outcome:
         tracer = self._tracer(self._plan.follow, self._plan.path, None)
@@ -327,25 +331,6 @@ class TracedCall:
 
     def _stream(self) -> Any:
         return self._plan.session.stream() if self._plan.session is not None else nullcontext()
-
-
-@contextmanager
-def uncollected() -> Generator[None]:
-    """No automatic garbage collection inside.
-
-    Observing and recording make some twenty objects for each operation and keep them, so collections come
-    again and again and find nothing: with a million objects alive they take longer than all the rest. The
-    switch is the process's: other threads make garbage meanwhile, which is collected afterwards, since
-    whoever comes in first turns it on again. ``gc.freeze()`` would spare later collections too, but
-    ``gc.unfreeze()`` gives back what the program had frozen itself; so it is left alone.
-    """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

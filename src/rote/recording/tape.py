@@ -73,6 +73,9 @@ class SegmentTape:
         session: The recording in progress.
         aliases: How steps hold tensors that the recording did not make.
         make_room: Frees memory for it.
+
+    Attributes:
+        executes: Whether operations have run when they are captured.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class SegmentTape:
         self.recorded: list[Node] = []
         self.failure: str | None = None
         self._backend = backend
+        self.executes = backend.capabilities.executes_while_capturing
         self._open = False
         self._steps: list[Step] = []
 
@@ -169,11 +173,6 @@ class SegmentTape:
         with plain_functions():
             make_room()
         return True
-
-    @property
-    def executes(self) -> bool:
-        """Whether operations have run when they are captured."""
-        return self._backend.capabilities.executes_while_capturing
 
     @property
     def is_open(self) -> bool:

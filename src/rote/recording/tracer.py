@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -47,6 +47,22 @@ _detach = torch.ops.aten.detach.default
 _lift = torch.ops.aten.lift_fresh.default
 
 
+class Known(NamedTuple):
+    """What is asked of an overload at each of its calls.
+
+    Attributes:
+        func: The overload.
+        facts: What its schema says.
+        raw: What calling it comes down to.
+        parts: Takes it apart, if it has no kernel of its own.
+    """
+
+    func: Any
+    facts: Facts
+    raw: Callable[..., Any]
+    parts: Callable[..., Any] | None
+
+
 class Tracer(HostTensors, DispatchMode):
     """Dispatch mode for one run of the callable; the arguments are those of :class:`.cursor.Cursor`."""
 
@@ -54,7 +70,7 @@ class Tracer(HostTensors, DispatchMode):
         DispatchMode.__init__(self)
         HostTensors.__init__(self, *args, **kwargs)
         self._index = -1
-        self._calls: dict[int, Callable[..., Any]] = {}
+        self._known: dict[int, Known] = {}
         self._profiler: Any = None
 
     def __enter__(self) -> Any:
@@ -110,11 +126,13 @@ class Tracer(HostTensors, DispatchMode):
             if isinstance(func, torch._ops.OpOverload):
                 self._note_writes(written_operands(facts_of(func), args, kwargs))
             return self._seen(func, *args, **kwargs)
-        if not isinstance(func, torch._ops.OpOverload):
-            return self._higher_order(func, args, kwargs)
-        facts = self._facts.get(id(func)) or self._facts.setdefault(id(func), facts_of(func))
-        parts = composite_call(func) if torch.is_inference_mode_enabled() else None
-        if parts is not None:
+        known = self._known.get(id(func))
+        if known is None:
+            if not isinstance(func, torch._ops.OpOverload):
+                return self._higher_order(func, args, kwargs)
+            known = self._known[id(func)] = Known(func, facts_of(func), raw_call(func), composite_call(func))
+        _, facts, raw, parts = known
+        if parts is not None and torch.is_inference_mode_enabled():
             with self:  # they come back here, one by one
                 return parts(*args, **kwargs)
         tensors = tensors_of(args, kwargs)
@@ -127,7 +145,18 @@ class Tracer(HostTensors, DispatchMode):
             return self._seen(self._branch, event, func, args, kwargs)
         if self.mode is Mode.FOLLOW:
             return self._seen(self._followed, event, func, args, kwargs, tensors)
-        return self._run(event, facts, func, args, kwargs, tensors, tokens, placement)
+        try:
+            if self.mode is Mode.OBSERVE or placement is Placement.ANYWHERE:
+                operands, options = seeds_on_host(func, args, kwargs)
+                out = self._seen(raw, *operands, **options)
+            else:
+                out = self._recorded(event, func, args, kwargs, tensors, placement)
+        except Exception as error:  # the callable may go on from it, which no recording could
+            text = f"{event.operation} raised {type(error).__name__}"
+            self.block(reason(rules.OPERATION_RAISES, text, event.site))
+            raise
+        self._after(event, facts, tensors, tokens, out)
+        return out
 
     def _before(
         self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
@@ -208,46 +237,29 @@ class Tracer(HostTensors, DispatchMode):
 
     # ------------------------------------------------------------------ observe and record
 
-    def _run(
-        self,
-        event: Event,
-        facts: Facts,
-        func: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        tensors: list[torch.Tensor],
-        tokens: list[Token],
-        placement: Placement,
-    ) -> Any:
-        try:
-            if self.mode is Mode.OBSERVE or placement is Placement.ANYWHERE:
-                operands, options = seeds_on_host(func, args, kwargs)
-                raw = self._calls.get(id(func)) or self._calls.setdefault(id(func), raw_call(func))
-                out = self._seen(raw, *operands, **options)
-            else:
-                out = self._recorded(event, func, args, kwargs, tensors, placement)
-        except Exception as error:  # the callable may go on from it, which no recording could
-            text = f"{event.operation} raised {type(error).__name__}"
-            self.block(reason(rules.OPERATION_RAISES, text, event.site))
-            raise
-        self._after(event, facts, tensors, tokens, out)
-        return out
-
     def _after(
         self, event: Event, facts: Facts, tensors: list[torch.Tensor], tokens: list[Token], out: Any
     ) -> None:
         """All that is noted of an operation once it has run."""
         self._check_metadata(event, tensors, tokens)
-        event.shape, parts = results_of(out)
-        event.results = tuple([self._result(event, part, tensors) for part in parts])
-        if event.kind == ev.CAPTURED and not facts.mutable and is_view(event, tokens):
+        made = self.ledger.made
+        if type(out) is torch.Tensor:
+            event.shape = "one"
+            event.results = (self._result(event, out, tensors),)
+        else:
+            event.shape, parts = results_of(out)
+            event.results = tuple([self._result(event, part, tensors) for part in parts])
+        new = self.ledger.made - made == len(event.results)  # then none of them is a view
+        if not new and event.kind == ev.CAPTURED and not facts.mutable and is_view(event, tokens):
             event.kind = ev.VIEW
         self._meet(event)
 
     def _check_metadata(self, event: Event, tensors: list[torch.Tensor], tokens: list[Token]) -> None:
         """An operation that gives a tensor made outside another shape would do so to a copy of it."""
         for tensor, token in zip(tensors, tokens, strict=True):
-            if token.origin[0] is not NEW and token.shape and (tensor.shape, tensor.stride()) != token[2:4]:
+            if token[0][0] is NEW or not token.shape:
+                continue
+            if tensor.shape != token.shape or tensor.stride() != token.stride:
                 text = f"{event.operation} changes the shape of a tensor made outside the call"
                 self.block(reason(rules.RESHAPED, text, event.site))
 

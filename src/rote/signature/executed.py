@@ -73,9 +73,11 @@ class ExecutedCode:
         self.hooks = False
         self.blind = False
         self._stop: Callable[[], None] | None = None
+        self._settled: dict[int, CodeType] = {}  # by identity, since hashing code takes as long as its text
 
     def __enter__(self) -> ExecutedCode:
         self.resumed.clear()
+        self._settled.clear()
         self._stop = self._start_monitoring() if hasattr(sys, "monitoring") else self._start_profile()
         self.blind = self._stop is None
         return self
@@ -84,6 +86,7 @@ class ExecutedCode:
         stop, self._stop = self._stop, None
         if stop is not None:
             stop()
+        self._settled.clear()
 
     def _start_profile(self) -> Callable[[], None] | None:
         if sys.getprofile() is not None:
@@ -93,7 +96,9 @@ class ExecutedCode:
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
-            self._note(frame.f_code, frame)
+            code = frame.f_code
+            if id(code) not in self._settled:
+                self._note(code, frame)
 
     def _start_monitoring(self) -> Callable[[], None] | None:
         monitoring: Any = sys.monitoring  # pyright: ignore[reportAttributeAccessIssue]
@@ -130,9 +135,12 @@ class ExecutedCode:
             and "torch" in code.co_filename
         ):
             self.seeds = True
-        if code in _SAVING and not _called_by_us(frame):
+        saves = code in _SAVING
+        if saves and not _called_by_us(frame):
             self.hooks = True
         if code in self.globals or code.co_name == "<module>" or is_internal(code.co_filename):
+            if not saves:  # to note it again in this call would say nothing new
+                self._settled[id(code)] = code
             return
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if package.startswith("namedtuple_") or any(

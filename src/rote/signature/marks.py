@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from array import array
+from collections import OrderedDict
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy
@@ -13,6 +15,8 @@ from .compat import has_memory, plain_functions
 from .iterators import position
 from .training import is_empty_stage_table
 
+BY_IDENTITY = frozenset({dict, OrderedDict, list, tuple, FunctionType, type})
+"""Types, of most of what a module has, whose instances are kept as they are; what they hold has own slots."""
 ARRAY_BYTES = 1 << 16
 SET_LENGTH = 4096
 
@@ -33,7 +37,7 @@ class Content(NamedTuple):
 
 def mark(value: Any) -> Any:
     """The form in which a slot's content is kept: tensors by address, small arrays and sets by content."""
-    if isinstance(value, Content):
+    if type(value) in BY_IDENTITY or isinstance(value, Content):
         return value
     if isinstance(value, torch.Tensor):
         return TensorMark(id(value), _address(value), value.requires_grad)

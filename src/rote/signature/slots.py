@@ -74,7 +74,7 @@ def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Diffe
             now = read(entry)
             if now is MISSING or (entry.kind == DEFINED and not same(entry.value, now)):
                 found.append(Difference(before.name_of(entry), show(entry.value), show(now)))
-        elif not same(entry.value, later.value):
+        elif entry.value is not later.value and not same(entry.value, later.value):
             scheduler = after.training.schedulers.get(id(entry.container))
             was, now = show(entry.value), show(later.value)
             moved = _is_one_iterator(entry.value, later.value)
@@ -88,8 +88,7 @@ def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Diffe
         if len(found) >= limit:
             return found
     for address, entry in after.entries.items():
-        container_known = any((kind, address[1], None) in before.entries for kind in (LENGTH,))
-        if address not in before.entries and container_known:
+        if address not in before.entries and (LENGTH, address[1], None) in before.entries:
             found.append(Difference(after.name_of(entry), "absent", show(entry.value)))
         if len(found) >= limit:
             break

@@ -33,17 +33,19 @@ import torch
 
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
+from .classes import Class, class_of
 from .compat import has_memory, plain_functions
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
-from .marks import Content, base_of, mark, pointer_of
-from .owners import is_open, is_user, module_of
+from .marks import BY_IDENTITY, Content, base_of, mark, pointer_of
+from .owners import is_user, module_of
 from .training import Training
 from .wrappers import WRAPPERS, is_bound_method, is_graphed, wrapped_functions
 
 ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED = (
     "item", "attribute", "cell", "length", "bulk", "order", "variable", "members", "defined",
 )  # fmt: skip
+_tuple = tuple.__new__  # half the time of a named tuple's own constructor
 UNSET = object()  # a context variable without a value
 BULK_LENGTH = 4096
 ORDERED_LENGTH = 64
@@ -126,6 +128,7 @@ class StateWalk:
         self._executed = executed
         self._names = executed.mentioned()
         self._seen: dict[int, Any] = {}
+        self._classes: dict[type, Class] = {}
         self._queue: deque[tuple[Any, int]] = deque()
         self.snapshot = Snapshot(Training(executed.mentioned()))
 
@@ -172,16 +175,22 @@ class StateWalk:
 
     def _note(self, kind: str, container: Any, key: Any, value: Any, parent: int, label: str) -> None:
         address = (kind, id(container), key)
-        if address in self.snapshot.entries:
+        entries = self.snapshot.entries
+        if address in entries:
             return
         node = self.snapshot.node(parent, label)
-        if type(value) in _PLAIN_TYPES:  # most slots; they are kept as they are
-            self.snapshot.entries[address] = Entry(kind, container, key, value, node)
+        kind_of_value = type(value)
+        if kind_of_value in _PLAIN_TYPES or kind_of_value is Content:  # most slots; they are kept as they are
+            entries[address] = _tuple(Entry, (kind, container, key, value, node))
+            return
+        if kind_of_value in BY_IDENTITY:
+            entries[address] = _tuple(Entry, (kind, container, key, value, node))
+            self._descend(value, node)
             return
         entry = Entry(kind, container, key, mark(value), node)
         if isinstance(entry.value, Position):
             entry = entry._replace(value=self._of_use(entry.value, container, node))
-        self.snapshot.entries[address] = entry
+        entries[address] = entry
         if isinstance(value, torch.Tensor):
             self._note_tensor(entry, value)
             if vars(value):
@@ -212,7 +221,7 @@ class StateWalk:
             self.snapshot.tensors.setdefault(handle, []).append((entry, tensor))
 
     def _descend(self, value: Any, node: int) -> None:
-        if type(value) in _PLAIN_TYPES or id(value) in self._seen or isinstance(value, torch.Tensor):
+        if id(value) in self._seen or type(value) in _PLAIN_TYPES or isinstance(value, torch.Tensor):
             return
         self._seen[id(value)] = value
         self._queue.append((value, node))
@@ -265,20 +274,21 @@ class StateWalk:
                 self._expand_class(value, node)
                 self._descend(type(value), node)
             return
-        if is_open(kind):
-            self._expand_instance(value, node)
+        of_class = self._classes.get(kind) or self._classes.setdefault(kind, class_of(kind))
+        if of_class.is_open:
+            self._expand_instance(value, of_class, node)
 
     def _expand_dict(self, value: Mapping[Any, Any], node: int) -> None:
         found = members.items(value)
         self._note(LENGTH, value, None, Content(len(found)), node, " (length)")
-        if len(found) > BULK_LENGTH and all(type(item) in _PLAIN for _, item in found):
+        if len(found) > BULK_LENGTH and all(type(item) in _PLAIN_TYPES for _, item in found):
             self._note(BULK, value, None, Content(found), node, "")
             return
         self._note_order(value, node)
         if isinstance(value, defaultdict):
             self._note(ATTRIBUTE, value, "default_factory", value.default_factory, node, ".default_factory")
         for key, item in found:
-            label = f"[{key!r}]" if type(key) in _PLAIN else f"[<{type(key).__name__}>]"
+            label = f"[{key!r}]" if type(key) in _PLAIN_TYPES else f"[<{type(key).__name__}>]"
             self._note(ITEM, value, key, item, node, label)
             if not isinstance(key, _PLAIN):
                 self._descend(key, node)
@@ -286,14 +296,14 @@ class StateWalk:
     def _note_order(self, value: Mapping[Any, Any], node: int) -> None:
         if 1 < members.length(value) <= ORDERED_LENGTH:
             keys = members.keys(value)
-            if all(type(key) in _PLAIN for key in keys):
+            if all([type(key) in _PLAIN_TYPES for key in keys]):
                 self._note(ORDER, value, None, Content(keys), node, " (order)")
 
     def _expand_sequence(self, value: Any, node: int) -> None:
         found = members.keys(value)
         if not isinstance(value, tuple):
             self._note(LENGTH, value, None, Content(len(found)), node, " (length)")
-        if len(found) > BULK_LENGTH and all(type(item) in _PLAIN for item in found):
+        if len(found) > BULK_LENGTH and all(type(item) in _PLAIN_TYPES for item in found):
             self._note(BULK, value, None, Content(found), node, "")
             return
         for index, item in enumerate(found):
@@ -323,18 +333,17 @@ class StateWalk:
         for name in self._names & namespace.keys():
             self._note(ITEM, namespace, name, namespace[name], -1, f"{value.__name__}.{name}")
 
-    def _expand_instance(self, value: Any, node: int) -> None:
+    def _expand_instance(self, value: Any, of_class: Class, node: int) -> None:
         attributes = getattr(value, "__dict__", None)
         if attributes is not None:
             self.snapshot.training.meet(value)
             is_module = isinstance(value, torch.nn.Module)
             self._expand_attributes(attributes, node, _MODULE_INTERNALS if is_module else frozenset())
-        for cls in type(value).__mro__:
-            for name in _slots(cls):
-                if hasattr(value, name):
-                    self._note(ATTRIBUTE, value, name, getattr(value, name), node, f".{name}")
-        for cls in type(value).__mro__:
-            if is_user(module_of(cls)):
+        for name in of_class.slots:
+            if hasattr(value, name):
+                self._note(ATTRIBUTE, value, name, getattr(value, name), node, f".{name}")
+        for cls in of_class.users:
+            if id(cls) not in self._seen:
                 self._descend(cls, self.snapshot.node(-1, cls.__qualname__))
 
     def _expand_attributes(
@@ -366,12 +375,6 @@ class StateWalk:
                     self._note(ITEM, namespace, name, value, node, f".{name}")
             elif not name.startswith(("__", "_abc_")) and not isinstance(value, _DESCRIPTORS):
                 self._note(ITEM, namespace, name, value, node, f".{name}")
-
-
-def _slots(cls: type) -> tuple[str, ...]:
-    slots = cls.__dict__.get("__slots__", ())
-    names = (slots,) if isinstance(slots, str) else tuple(slots)
-    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
 
 
 def _root(snapshot: Snapshot, node: int) -> bool:

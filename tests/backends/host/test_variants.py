@@ -73,10 +73,12 @@ def test_a_kind_of_call_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("rote.backends.host.operations.fits", fits)
     catalog = Catalog()
+    add = catalog.facts(aten.add.Tensor)
     for size in (3, 3, 4):
         x = torch.ones(size)
-        assert catalog.variant(aten.add.Tensor, (x, x), {}, [x + x]) is not None
+        form = catalog.forms.of(x)
+        assert catalog.variant(add, (x, x), {}, [form, form], [x + x]) is not None
     assert len(tried) == 2
-    assert catalog.variant(aten.add.Tensor, (x, 1), {}, [x + 1]) is not None
-    assert catalog.variant(aten.add.Tensor, (x, 1.0), {}, [x + 1]) is not None
+    assert catalog.variant(add, (x, 1), {}, [form], [x + 1]) is not None
+    assert catalog.variant(add, (x, 1.0), {}, [form], [x + 1]) is not None
     assert len(tried) == 4

@@ -133,8 +133,10 @@ def negative_view(tensor: torch.Tensor) -> torch.Tensor:
 
 def is_zero_tensor(tensor: torch.Tensor) -> bool:
     """Whether the tensor is one of forward-mode autograd's zeros without memory. Seen on 2.11 and 2.13."""
-    probe = getattr(tensor, "_is_zerotensor", None)
-    return probe is not None and bool(probe())
+    try:
+        return bool(tensor._is_zerotensor())  # pyright: ignore[reportAttributeAccessIssue]
+    except AttributeError:
+        return False
 
 
 def fills_memory() -> bool:

@@ -1,10 +1,7 @@
 """From a captured operation to the cheapest call that repeats it into the same memory.
 
 In order of preference: fill or copy in place (factories and clones), the operation itself if it writes in
-place, its native ``out=`` overload, or the operation followed by a copy of each result. Hot operations are
-bound to their ``torch.`` function or tensor method, whose argument parser is up to 1 us cheaper than the
-overload's; the parser is only trusted with overloads where it can pick no other, so the lists below name
-overloads, not operations.
+place, its native ``out=`` overload, or the operation followed by a copy of each result.
 """
 
 from __future__ import annotations
@@ -14,66 +11,13 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from .compat import Call, raw_call
+from .compat import Call
 from .operations import COPIES, FILLS, FILLS_WITH, Facts
-from .tape import Entry, Place, Product, may_overlap
+from .tape import Entry, Place, Product
+from .trial import PLAIN_VALUES
+from .variants import Variant
 
-HOT_FUNCTIONS = frozenset(
-    f"aten::{name}"
-    for name in [
-        "abs.out",
-        "add.out",
-        "addmm.out",
-        "addmv.out",
-        "amax.out",
-        "baddbmm.out",
-        "bmm.out",
-        "cat.out",
-        "clamp_min.out",
-        "cos.out",
-        "div.out",
-        "exp.out",
-        "gather.out",
-        "index_select.out",
-        "log.out",
-        "maximum.out",
-        "mean.out",
-        "minimum.out",
-        "mm.out",
-        "mul.out",
-        "mv.out",
-        "neg.out",
-        "pow.Tensor_Scalar_out",
-        "reciprocal.out",
-        "rsqrt.out",
-        "sigmoid.out",
-        "sin.out",
-        "sqrt.out",
-        "sub.out",
-        "sum.IntList_out",
-        "tanh.out",
-        "where.self_out",
-    ]
-)
-HOT_METHODS = frozenset(
-    f"aten::{name}"
-    for name in [
-        "add_.Tensor",
-        "addcdiv_",
-        "addcmul_",
-        "copy_",
-        "div_.Tensor",
-        "fill_.Scalar",
-        "mul_.Tensor",
-        "neg_",
-        "relu_",
-        "sigmoid_",
-        "sqrt_",
-        "sub_.Tensor",
-        "tanh_",
-        "zero_",
-    ]
-)
+_tuple = tuple.__new__
 
 
 class Store(NamedTuple):
@@ -108,15 +52,16 @@ class Lowering:
 
     def lower(self, entry: Entry) -> Statement:
         """The statement that repeats an entry."""
-        facts = entry.facts
-        args = tuple([self._thaw(each) for each in entry.args])
-        kwargs = {name: self._thaw(each) for name, each in entry.kwargs.items()}
+        facts, thaw = entry.facts, self._thaw
+        args = tuple([each if type(each) in PLAIN_VALUES else thaw(each) for each in entry.args])
+        kwargs = {name: thaw(each) for name, each in entry.kwargs.items()} if entry.kwargs else {}
+        if entry.variant is not None:
+            return self._into(entry, entry.variant, args, kwargs)
         if entry.literal is not None:
             return Statement(self._target(entry).copy_, (entry.literal,), {})
         if facts.writes or facts.silent or not entry.plain:
             return self._call(entry, args, kwargs)
-        simple = self._in_place(facts, entry, args)
-        return simple or self._into(entry, args, kwargs) or self._call(entry, args, kwargs)
+        return self._in_place(facts, entry, args) or self._call(entry, args, kwargs)
 
     def _in_place(self, facts: Facts, entry: Entry, args: tuple[Any, ...]) -> Statement | None:
         if len(entry.products) != 1:
@@ -130,30 +75,28 @@ class Lowering:
             return Statement(self._target(entry).copy_, (args[0],), {})
         return None
 
-    def _into(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Statement | None:
-        variant = entry.variant
-        if variant is None:
-            return None
-        args, kwargs = variant.operands(args, kwargs)
-        outs = [self._tensor(product.place) for product in entry.products]
-        kwargs = {**kwargs, **dict(zip(variant.outs, outs, strict=True))}
-        name = variant.op.name()
-        if name in HOT_FUNCTIONS:
-            return Statement(getattr(torch, name.removeprefix("aten::").partition(".")[0]), args, kwargs)
-        return Statement(raw_call(variant.op), args, kwargs)
+    def _into(
+        self, entry: Entry, variant: Variant, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Statement:
+        if variant.adapt is not None:
+            args, kwargs = variant.adapt(args, kwargs)
+        for name, product in zip(variant.outs, entry.products, strict=True):
+            kwargs[name] = self._tensor(product.place)
+        return _tuple(Statement, (variant.call, args, kwargs, ()))
 
     def _call(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Statement:
         facts = entry.facts
-        if args and not entry.products and facts.op.name() in HOT_METHODS:
-            return Statement(getattr(args[0], facts.name), args[1:], kwargs)
+        if facts.method is not None and args and not entry.products:
+            return Statement(getattr(args[0], facts.method), args[1:], kwargs)
         stores = tuple([self._store(product) for product in entry.products])
-        return Statement(raw_call(facts.op), args, kwargs, stores)
+        return Statement(facts.call, args, kwargs, stores)
 
     def _store(self, product: Product) -> Store:
         place, target = product.place, self._tensor(product.place)
-        if not may_overlap(place):
+        form = place.form
+        if not form.overlaps:
             return Store(product.path, target, None)
-        count = 1 + sum((n - 1) * step for n, step in zip(place.size, place.stride, strict=True))
+        count = 1 + sum((n - 1) * step for n, step in zip(form.size, form.stride, strict=True))
         flat = target.as_strided((count,), (1,), target.storage_offset())
         return Store(product.path, flat, (count, place.offset))
 
@@ -161,8 +104,7 @@ class Lowering:
         return self._tensor(entry.products[0].place)
 
     def _thaw(self, value: Any) -> Any:
-        if isinstance(value, Place):
+        kind = type(value)
+        if kind is Place:
             return self._tensor(value)
-        if isinstance(value, list):
-            return [self._thaw(each) for each in cast("list[Any]", value)]
-        return value
+        return [self._thaw(each) for each in cast("list[Any]", value)] if kind is list else value

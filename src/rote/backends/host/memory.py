@@ -14,6 +14,7 @@ import torch
 
 from ...base.errors import CaptureError
 from .compat import negative_view
+from .forms import Form
 from .plan import Plan, arrange
 from .pool import HostPool, Lease
 from .storages import Block
@@ -21,7 +22,7 @@ from .tape import Entry, Place
 
 
 class Memory:
-    """Where each block of one finished recording lies.
+    """Where each block of one finished recording lies: at an offset of the arena, or in a storage of its own.
 
     Attributes:
         plan: The arena's layout.
@@ -29,22 +30,26 @@ class Memory:
     """
 
     def __init__(self, blocks: Sequence[Block], literals: Mapping[Block, torch.Tensor]) -> None:
-        self._own: dict[Block, torch.UntypedStorage] = {}
+        self._own: list[torch.UntypedStorage] = []
+        self._where: dict[Block, int] = {}
         self.kept_bytes = 0
+        planned: list[Block] = []
         for block in blocks:
             storage = block.storage()
             if storage is not None:
-                self._own[block] = _unshrunk(block, storage)
+                storage = _unshrunk(block, storage)
             elif block in literals:
-                self._own[block] = literals[block].untyped_storage()
+                storage = literals[block].untyped_storage()
             else:
+                planned.append(block)
                 continue
-            self.kept_bytes += self._own[block].nbytes()
-        planned = [block for block in blocks if block not in self._own]
+            self._own.append(storage)
+            self._where[block] = -len(self._own)
+            self.kept_bytes += storage.nbytes()
         self.plan: Plan = arrange([block.lifetime() for block in planned])
-        self._offsets = dict(zip(planned, self.plan.offsets, strict=True))
+        self._where.update(zip(planned, self.plan.offsets, strict=True))
         self._chunk: torch.UntypedStorage | None = None
-        self._tensors: dict[Place, torch.Tensor] = {}
+        self._tensors: dict[tuple[int, int, Form], torch.Tensor] = {}
 
     def bind(self, pool: HostPool, *, exclusive: bool, tenant: Hashable = None) -> Lease:
         """Take the arena from the pool. Tensors exist from here on."""
@@ -54,25 +59,28 @@ class Memory:
         return lease
 
     def tensor(self, place: Place) -> torch.Tensor:
-        """The tensor at a place; the same object for equal places."""
-        found = self._tensors.get(place)
+        """The tensor at a place; the same object for all that lie there and look alike, at whatever time."""
+        block, form, offset = place
+        key = (self._where[block], offset, form)
+        found = self._tensors.get(key)
         if found is None:
-            found = self._tensors[place] = self._make(place)
+            found = self._tensors[key] = self._make(*key)
         return found
 
-    def _make(self, place: Place) -> torch.Tensor:
-        storage, offset = self._own.get(place.block), place.offset
-        if storage is None and self._chunk is not None:
-            storage = self._chunk
-            offset += self._offsets[place.block] // place.dtype.itemsize
-        if storage is None:  # no block has bytes, so only the shape matters
-            tensor = torch.empty_strided(place.size, place.stride, dtype=place.dtype, device="cpu")
+    def _make(self, where: int, offset: int, form: Form) -> torch.Tensor:
+        storage = self._chunk
+        if where < 0:
+            storage = self._own[-where - 1]
         else:
-            tensor = torch.empty(0, dtype=place.dtype, device="cpu")
-            tensor.set_(storage, offset, place.size, place.stride)
-        if place.conj:
+            offset += where // form.dtype.itemsize
+        if storage is None:  # no block has bytes, so only the shape matters
+            tensor = torch.empty_strided(form.size, form.stride, dtype=form.dtype, device="cpu")
+        else:
+            tensor = torch.empty(0, dtype=form.dtype, device="cpu")
+            tensor.set_(storage, offset, form.size, form.stride)
+        if form.conj:
             tensor = tensor.conj()
-        return negative_view(tensor) if place.neg else tensor
+        return negative_view(tensor) if form.neg else tensor
 
 
 def idle_literals(entries: Sequence[Entry]) -> dict[Block, torch.Tensor]:

@@ -12,8 +12,10 @@ from typing import Any, cast
 
 import torch
 
-from .compat import Call, OpOverload, composite_call, schema_of
-from .trial import fits, kind_of
+from .calls import method_of
+from .compat import Call, OpOverload, composite_call, raw_call, schema_of
+from .forms import Form, Forms
+from .trial import PLAIN_VALUES, fits, kind_of
 from .variants import Variant, find_variant
 
 IGNORED_NAMESPACES = frozenset({"profiler", "prim"})
@@ -29,6 +31,7 @@ IN_PLACE = frozenset({*FILLS, *FILLS_WITH, *COPIES})
 MAX_KINDS = 4096
 """Kinds of calls whose trial is remembered; the oldest is forgotten beyond that."""
 
+_Tensor = torch.Tensor
 # Each writes memory through an operand whose schema does not say so.
 WRITES_UNSAID = frozenset({"native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "rrelu_with_noise"})
 # Besides the operations tagged inplace_view: they change where a tensor lies, never what lies there.
@@ -50,7 +53,10 @@ class Facts:
         metadata_only: Changes a tensor's shape, strides or storage, and no memory.
         makes_memory: Its result has no defined values.
         silent: Returns nothing.
+        functional: It only returns something new, which could be written into memory given to it.
         composite: The call that takes it apart into other operations, if it has no kernel of its own.
+        call: What calls it.
+        method: The tensor method that does the same at less cost, if there is one.
     """
 
     op: OpOverload
@@ -63,13 +69,21 @@ class Facts:
     metadata_only: bool
     makes_memory: bool
     silent: bool
+    functional: bool
     composite: Call | None
+    call: Call
+    method: str | None
 
 
 class Catalog:
-    """Facts and ``out=`` variants of the operations seen so far."""
+    """Facts and ``out=`` variants of the operations seen so far.
+
+    Attributes:
+        forms: What tensors look like.
+    """
 
     def __init__(self) -> None:
+        self.forms = Forms()
         # By identity, since hashing an overload is a call of Python code. The facts keep it alive.
         self._facts: dict[int, Facts] = {}
         self._variants: dict[int, Variant | None] = {}
@@ -84,19 +98,28 @@ class Catalog:
 
     def variant(
         self,
-        func: OpOverload,
+        facts: Facts,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        forms: Sequence[Form],
         results: Sequence[torch.Tensor],
     ) -> Variant | None:
-        """The ``out=`` overload that may stand for a call that has just returned ``results``, if any."""
-        number = id(self.facts(func).op)
+        """The ``out=`` overload that may stand for a call that has just returned ``results``, if any.
+
+        Args:
+            facts: The operation.
+            args: Its positional operands.
+            kwargs: Its keyword operands.
+            forms: What the tensors in both look like, in order.
+            results: What it returned.
+        """
+        number = id(facts.op)
         if number not in self._variants:
-            self._variants[number] = find_variant(func)
+            self._variants[number] = find_variant(facts.op)
         variant = self._variants[number]
         if variant is None or len(results) != len(variant.outs):
             return None
-        kind = (number, kind_of(args), kind_of(tuple(kwargs.items())) if kwargs else ())
+        kind = (number, *kind_of(args, kwargs, forms))
         fitting = self._fitting.get(kind)
         if fitting is None:
             if len(self._fitting) >= MAX_KINDS:  # numbers that change with every recording make new kinds
@@ -108,11 +131,35 @@ class Catalog:
 def tensors_in(values: Iterable[Any], found: list[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors that :func:`walk` finds in operands, appended to ``found``."""
     for value in values:
-        if isinstance(value, torch.Tensor):
+        kind = type(value)
+        if kind is _Tensor:
+            found.append(value)
+        elif kind in PLAIN_VALUES:  # before the questions that take longer
+            continue
+        elif isinstance(value, _Tensor):
             found.append(value)
         elif isinstance(value, (list, tuple)):
             tensors_in(cast("list[Any] | tuple[Any, ...]", value), found)
     return found
+
+
+def with_tensors(
+    args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Iterable[Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Operands with others in place of the tensors that :func:`tensors_in` finds, and lists for tuples."""
+    rest = iter(tensors)
+    changed = tuple([next(rest) if type(each) is _Tensor else _changed(each, rest) for each in args])
+    return changed, {name: _changed(each, rest) for name, each in kwargs.items()} if kwargs else kwargs
+
+
+def _changed(value: Any, rest: Iterator[Any]) -> Any:
+    if type(value) in PLAIN_VALUES:
+        return value
+    if isinstance(value, _Tensor):
+        return next(rest)
+    if isinstance(value, (list, tuple)):
+        return [_changed(each, rest) for each in cast("list[Any] | tuple[Any, ...]", value)]
+    return value
 
 
 def walk(value: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], torch.Tensor]]:
@@ -127,20 +174,24 @@ def walk(value: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ..
 def _facts(func: OpOverload) -> Facts:
     schema = schema_of(func)
     name = str(schema.name).removeprefix("aten::")
+    written = tuple(
+        (n, str(each.name))
+        for n, each in enumerate(schema.arguments)
+        if each.alias_info is not None and each.alias_info.is_write
+    )
     return Facts(
         op=func,
         name=name,
         ignored=func.namespace in IGNORED_NAMESPACES,
         host_read=name in HOST_READS,
         dynamic=torch.Tag.dynamic_output_shape in func.tags,
-        writes=tuple(
-            (n, str(each.name))
-            for n, each in enumerate(schema.arguments)
-            if each.alias_info is not None and each.alias_info.is_write
-        ),
+        writes=written,
         unsaid_writes=name in WRITES_UNSAID,
         metadata_only=torch.Tag.inplace_view in func.tags or name in RESIZES,
         makes_memory=name in MAKES_MEMORY,
         silent=len(schema.returns) == 0,
+        functional=not (written or name in WRITES_UNSAID or name in IN_PLACE),
         composite=composite_call(func),
+        call=raw_call(func),
+        method=method_of(func),
     )

@@ -44,20 +44,6 @@ def aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def lower_bound(blocks: Sequence[Lifetime]) -> int:
-    """The most bytes, each block rounded up, that are alive at any one operation."""
-    changes: dict[int, int] = {}
-    for block in blocks:
-        if block.death > block.birth:
-            changes[block.birth] = changes.get(block.birth, 0) + aligned(block.nbytes)
-            changes[block.death] = changes.get(block.death, 0) - aligned(block.nbytes)
-    live = most = 0
-    for when in sorted(changes):
-        live += changes[when]
-        most = max(most, live)
-    return most
-
-
 def arrange(blocks: Sequence[Lifetime]) -> Plan:
     """Give every block an aligned offset such that no two live blocks overlap.
 
@@ -65,8 +51,8 @@ def arrange(blocks: Sequence[Lifetime]) -> Plan:
         blocks: Sizes in bytes and lifetimes. Blocks without bytes or without a lifetime get offset 0.
     """
     needed = [n for n, block in enumerate(blocks) if block.nbytes > 0 and block.death > block.birth]
-    best = _in_time(blocks, needed)
-    if len(needed) <= PAIRWISE_LIMIT and best.nbytes > lower_bound(blocks):
+    best, most = _in_time(blocks, needed)
+    if len(needed) <= PAIRWISE_LIMIT and best.nbytes > most:
         best = min(best, _largest_first(blocks, needed), key=_size)
     return best
 
@@ -125,17 +111,24 @@ def _smallest_gap(placed: Sequence[tuple[int, int, int, int]], block: Lifetime, 
     return reached if best < 0 else best
 
 
-def _in_time(blocks: Sequence[Lifetime], needed: Sequence[int]) -> Plan:
+def _in_time(blocks: Sequence[Lifetime], needed: Sequence[int]) -> tuple[Plan, int]:
+    """The plan, and the lower bound: the most bytes that were taken at once."""
     arena = _FreeList()
     offsets = [0] * len(blocks)
-    deaths = sorted(needed, key=lambda n: blocks[n].death)
-    dead = 0
-    for n in sorted(needed, key=lambda n: (blocks[n].birth, -blocks[n].nbytes)):
-        while dead < len(deaths) and blocks[deaths[dead]].death <= blocks[n].birth:
-            arena.give_back(offsets[deaths[dead]], aligned(blocks[deaths[dead]].nbytes))
+    sizes = [aligned(block.nbytes) for block in blocks]
+    births = sorted([(blocks[n].birth, -blocks[n].nbytes, n) for n in needed])
+    deaths = sorted([(blocks[n].death, n) for n in needed])
+    dead = live = most = 0
+    for birth, _, n in births:
+        while deaths[dead][0] <= birth:
+            gone = deaths[dead][1]
+            arena.give_back(offsets[gone], sizes[gone])
+            live -= sizes[gone]
             dead += 1
-        offsets[n] = arena.take(aligned(blocks[n].nbytes))
-    return Plan(tuple(offsets), arena.top)
+        offsets[n] = arena.take(sizes[n])
+        live += sizes[n]
+        most = max(most, live)
+    return Plan(tuple(offsets), arena.top), most
 
 
 class _FreeList:

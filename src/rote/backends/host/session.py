@@ -93,22 +93,30 @@ class HostSession:
         """
         if self._state is not State.OPEN:
             self._state = after(self._state, Step.RUN)
-        check_operation(func)
+        if type(func) is not OpOverload:
+            check_operation(func)
         facts = self._catalog.facts(func)
         if facts.ignored:
             return func(*args, **kwargs)
-        operands = tensors_in(kwargs.values(), tensors_in(args, []))
-        self._bare(operands, check_call, facts, func, args, kwargs, operands)
+        operands = tensors_in(kwargs.values(), tensors_in(args, [])) if kwargs else tensors_in(args, [])
+        bare = not self._watched(operands)
+        if bare:
+            check_call(facts, func, args, kwargs, operands)
+        else:
+            self._unseen(check_call, facts, func, args, kwargs, operands)
         if facts.composite is not None:
             with _Parts(self):
                 return facts.composite(*args, **kwargs)
         try:
-            out = func(*args, **kwargs)
+            out = facts.call(*args, **kwargs)
         except (RuntimeError, MemoryError) as error:
             if is_shortage(error):
                 raise MemoryShortageError(f"no memory for {func.name()}: {_first_line(error)}") from error
             raise
-        self._bare(operands, self._note, facts, args, kwargs, operands, out)
+        if bare:
+            self._note(facts, args, kwargs, operands, out)
+        else:
+            self._unseen(self._note, facts, args, kwargs, operands, out)
         return out
 
     def _note(
@@ -119,16 +127,19 @@ class HostSession:
         operands: list[torch.Tensor],
         out: Any,
     ) -> None:
-        for tensor in tensors_in((out,), []):
+        for tensor in (out,) if type(out) is torch.Tensor else tensors_in((out,), []):
             check_tensor(facts.op, "returns", tensor)
         self._tape.record(facts, args, kwargs, operands, out)
 
-    def _bare(self, operands: list[torch.Tensor], call: Callable[..., None], *args: Any) -> None:
+    def _watched(self, operands: list[torch.Tensor]) -> bool:
+        """Whether a mode or a subclass would see or change a look at these tensors."""
+        if self._functions() or self._dispatches():
+            return True
+        return any([type(each) not in _PLAIN for each in operands])
+
+    def _unseen(self, call: Callable[..., None], *args: Any) -> None:
         """Look at tensors in a way that no mode and no subclass sees or changes."""
-        if self._functions() or self._dispatches() or any([type(each) not in _PLAIN for each in operands]):
-            with self._no_functions(), self._no_dispatch():
-                call(*args)
-        else:
+        with self._no_functions(), self._no_dispatch():
             call(*args)
 
     def end(self) -> HostSegment | None:
@@ -167,8 +178,8 @@ class HostSession:
             constants = idle_literals(entries)
             memory = Memory(self._storages.blocks, constants)
             self._lease = memory.bind(self._pool, exclusive=self._exclusive, tenant=self._tenant)
-            for n, segment in enumerate(self._segments):
-                self._freeze(segment, memory, constants, f"host segment {n}")
+            for segment in self._segments:
+                self._freeze(segment, memory, constants)
         self._storages.close()
         self._state = following
         return memory.plan.nbytes + memory.kept_bytes
@@ -197,15 +208,13 @@ class HostSession:
         """Nothing to enter: operations always run at once."""
         return nullcontext()
 
-    def _freeze(
-        self, segment: HostSegment, memory: Memory, constants: dict[Block, torch.Tensor], name: str
-    ) -> None:
+    def _freeze(self, segment: HostSegment, memory: Memory, constants: dict[Block, torch.Tensor]) -> None:
         lowering = Lowering(memory.tensor)
         source = Source()
         for entry in segment.entries:
             if entry.literal is None or entry.products[0].place.block not in constants:
                 source.add(lowering.lower(entry), grad=entry.grad, inference=entry.inference)
-        segment.freeze(source.compile(name))
+        segment.freeze(source.compile())
 
 
 def _first_line(error: BaseException) -> str:

@@ -22,28 +22,26 @@ kept aside.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import torch
 
 from ..aliases import OWNING, Aliases
 from .compat import fills_memory
-from .operations import IN_PLACE, Catalog, Facts, walk
+from .forms import Form
+from .operations import Catalog, Facts, walk, with_tensors
 from .storages import Block, Storages
 from .variants import Variant
+
+_tuple = tuple.__new__  # half the time of a named tuple's own constructor, several times an operation
 
 
 class Place(NamedTuple):
     """A tensor in a storage of the session."""
 
     block: Block
-    dtype: torch.dtype
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
+    form: Form
     offset: int
-    conj: bool
-    neg: bool
 
 
 class Product(NamedTuple):
@@ -63,7 +61,7 @@ class Entry(NamedTuple):
         products: The tensors it made. What it wrote in place is among the operands.
         grad: Grad mode at capture; some CPU kernels choose their arithmetic by it.
         inference: Whether inference mode was on at capture.
-        plain: Whether :func:`is_plain` is true of its products.
+        plain: Each product lies in memory of its own, none is lazy, no two elements are in one spot.
         variant: The ``out=`` overload that was found to do the same, if any.
         literal: For a lifted literal, its values as they were at capture.
     """
@@ -86,6 +84,7 @@ class Tape:
         self.entries: list[Entry] = []
         self._catalog = catalog
         self._storages = storages
+        self._forms = catalog.forms
         self._keep = aliases.keep
         self._aliases: dict[tuple[Any, ...], torch.Tensor] = {}
 
@@ -103,27 +102,27 @@ class Tape:
             facts: The operation.
             args: Its positional operands.
             kwargs: Its keyword operands.
-            operands: The tensors in both.
+            operands: The tensors in both, in order.
             out: What it returned.
         """
         if facts.metadata_only:
             return
         if facts.name == "lift_fresh" and self._lift(facts, args[0]):
             return
-        made = self._made(operands, out)
+        stored = [tensor.untyped_storage() for tensor in operands]
+        made, results = self._made(stored, out)
         if not (made or facts.writes or facts.silent):
             return
-        frozen = tuple([self._freeze(each) for each in args])
-        options = {k: self._freeze(v) for k, v in kwargs.items()} if kwargs else kwargs
-        products = tuple([Product(path, self._place(tensor)) for path, tensor in made])
+        forms = [self._forms.of(tensor) for tensor in operands]
+        frozen, options = with_tensors(args, kwargs, self._held(operands, stored, forms))
         if facts.makes_memory and not fills_memory():
             return
         if facts.writes or facts.unsaid_writes:
             _note_writes(facts, frozen, options)
-        variant, plain = None, is_plain(products)
-        if plain and not (facts.writes or facts.unsaid_writes or facts.name in IN_PLACE):
-            variant = self._catalog.variant(facts.op, args, kwargs, [tensor for _, tensor in made])
-        self._append(Entry(facts, frozen, options, products, *_modes(), plain, variant))
+        variant, plain = None, _is_plain(made)
+        if plain and facts.functional:
+            variant = self._catalog.variant(facts, args, kwargs, forms, results)
+        self._append(_tuple(Entry, (facts, frozen, options, made, *_modes(), plain, variant, None)))
 
     def _append(self, entry: Entry) -> None:
         self.entries.append(entry)
@@ -134,74 +133,58 @@ class Tape:
         # A storage that cannot be resized is borrowed (from NumPy), so its owner may change it: an input.
         if self._storages.find(storage) is not None or not storage.resizable():
             return False
-        self._storages.add(storage, self._storages.key(storage))
-        products = (Product((), self._place(tensor)),)
-        self._append(Entry(facts, (), {}, products, *_modes(), is_plain(products), literal=tensor.clone()))
+        block = self._storages.add(storage, self._storages.key(storage))
+        made = (Product((), _place(block, storage, self._forms.of(tensor), tensor)),)
+        self._append(Entry(facts, (), {}, made, *_modes(), _is_plain(made), literal=tensor.clone()))
         return True
 
-    def _made(self, operands: Sequence[torch.Tensor], out: Any) -> list[tuple[tuple[int, ...], torch.Tensor]]:
+    def _made(
+        self, given: Sequence[torch.UntypedStorage], out: Any
+    ) -> tuple[tuple[Product, ...], list[torch.Tensor]]:
         """The result's tensors in storages that nobody had before; those are watched from now on."""
-        results = [((), out)] if isinstance(out, torch.Tensor) else list(walk(out))
-        if not results:
-            return []
-        storages = self._storages
-        given = [storages.key(tensor.untyped_storage()) for tensor in operands]
-        made: set[int] = set()
-        fresh: list[tuple[tuple[int, ...], torch.Tensor]] = []
-        for path, tensor in results:
+        found = [((), out)] if type(out) is torch.Tensor else list(walk(out))
+        storages, key_of = self._storages, self._storages.key
+        made: dict[int, Block] = {}
+        products: list[Product] = []
+        results: list[torch.Tensor] = []
+        for path, tensor in found:
             storage = tensor.untyped_storage()
-            key = storages.key(storage)
-            if key in given or (key not in made and storages.at(key) is not None):
-                continue
-            if key not in made:
-                made.add(key)
-                storages.add(storage, key)
-            fresh.append((path, tensor))
-        return fresh
+            key = key_of(storage)
+            block = made.get(key)
+            if block is None:
+                if storages.at(key) is not None or key in [key_of(each) for each in given]:
+                    continue
+                block = made[key] = storages.add(storage, key)
+            products.append(_tuple(Product, (path, _place(block, storage, self._forms.of(tensor), tensor))))
+            results.append(tensor)
+        return tuple(products), results
 
-    def _freeze(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            storage = value.untyped_storage()
-            block = self._storages.find(storage)
-            return self._alias(value) if block is None else self._place_in(block, storage, value)
-        if isinstance(value, (list, tuple)):
-            return [self._freeze(each) for each in cast("list[Any] | tuple[Any, ...]", value)]
-        return value
+    def _held(
+        self, tensors: Sequence[torch.Tensor], stored: Sequence[torch.UntypedStorage], forms: Sequence[Form]
+    ) -> list[Place | torch.Tensor]:
+        """Operands as they are written down."""
+        storages = self._storages
+        held: list[Place | torch.Tensor] = []
+        for tensor, storage, form in zip(tensors, stored, forms, strict=True):
+            block = storages.at(storages.key(storage))
+            held.append(
+                self._alias(tensor, storage, form) if block is None else _place(block, storage, form, tensor)
+            )
+        return held
 
-    def _place(self, tensor: torch.Tensor) -> Place:
-        storage = tensor.untyped_storage()
-        block = self._storages.find(storage)
-        assert block is not None
-        return self._place_in(block, storage, tensor)
-
-    def _place_in(self, block: Block, storage: torch.UntypedStorage, tensor: torch.Tensor) -> Place:
-        nbytes = storage.nbytes()
-        if nbytes > block.nbytes:
-            block.nbytes = nbytes
-        return Place(
-            block,
-            tensor.dtype,
-            tuple(tensor.size()),
-            tuple(tensor.stride()),
-            int(tensor.storage_offset()),
-            tensor.is_conj(),
-            tensor.is_neg(),
-        )
-
-    def _alias(self, tensor: torch.Tensor) -> torch.Tensor:
-        key = (
-            self._storages.key(tensor.untyped_storage()),
-            tensor.dtype,
-            tensor.size(),
-            tensor.stride(),
-            tensor.storage_offset(),
-            tensor.is_conj(),
-            tensor.is_neg(),
-        )
+    def _alias(self, tensor: torch.Tensor, storage: torch.UntypedStorage, form: Form) -> torch.Tensor:
+        key = (self._storages.key(storage), form, tensor.storage_offset())
         alias = self._aliases.get(key)
         if alias is None:
             alias = self._aliases[key] = self._keep(tensor)
         return alias
+
+
+def _place(block: Block, storage: torch.UntypedStorage, form: Form, tensor: torch.Tensor) -> Place:
+    nbytes = storage.nbytes()
+    if nbytes > block.nbytes:
+        block.nbytes = nbytes
+    return _tuple(Place, (block, form, tensor.storage_offset()))
 
 
 def places(value: Any) -> Iterator[Place]:
@@ -213,30 +196,13 @@ def places(value: Any) -> Iterator[Place]:
             yield from places(each)
 
 
-def is_plain(products: Sequence[Product]) -> bool:
+def _is_plain(products: Sequence[Product]) -> bool:
     """Whether each result lies in memory of its own, none lazily conjugated, no two elements in one spot."""
-    for _, place in products:
-        if place.conj or place.neg or may_overlap(place):
-            return False
-    return len(products) < 2 or len({place.block for _, place in products}) == len(products)
-
-
-def may_overlap(place: Place) -> bool:
-    """Whether two elements of the tensor may share memory, as after ``expand``."""
-    return _overlaps(place.size, place.stride)
-
-
-@lru_cache(maxsize=4096)
-def _overlaps(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
-    reach = 0
-    for step, n in sorted(zip(stride, size, strict=True)):
-        if n == 0:
-            return False
-        if n > 1:
-            if step <= reach:
-                return True
-            reach += (n - 1) * step
-    return False
+    if len(products) == 1:
+        return products[0].place.form.plain
+    if not all([place.form.plain for _, place in products]):
+        return False
+    return len({place.block for _, place in products}) == len(products)
 
 
 def _modes() -> tuple[bool, bool]:

@@ -13,13 +13,18 @@ generator); they are run and copied.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
 
 from .compat import below_tracking
+from .forms import Form
 from .variants import Variant
+
+_Tensor = torch.Tensor
+PLAIN_VALUES = frozenset({int, float, bool, type(None), str, torch.dtype, torch.device})
+"""Types of operands that are no tensors and contain none."""
 
 
 def fits(
@@ -38,13 +43,24 @@ def fits(
         return stayed and all(_same_bits(a, b) for a, b in zip(outs, results, strict=True))
 
 
-def kind_of(value: Any) -> Any:
-    """A hashable description of an operand: of a tensor its metadata, of anything else its type and value."""
-    if isinstance(value, torch.Tensor):
-        return value.dtype, value.size(), value.stride(), value.is_conj(), value.is_neg()
+def kind_of(args: tuple[Any, ...], kwargs: dict[str, Any], forms: Iterable[Form]) -> tuple[Any, ...]:
+    """A hashable description of operands: of a tensor its form, of anything else its type and value."""
+    rest = iter(forms)
+    described = [next(rest) if type(each) is _Tensor else _kind(each, rest) for each in args]
+    for name, each in kwargs.items():
+        described.extend((name, _kind(each, rest)))
+    return tuple(described)
+
+
+def _kind(value: Any, rest: Iterator[Form]) -> Any:
+    kind = type(value)
+    if kind in PLAIN_VALUES:
+        return kind, value
+    if isinstance(value, _Tensor):
+        return next(rest)
     if isinstance(value, (list, tuple)):
-        return tuple([kind_of(each) for each in cast("list[Any] | tuple[Any, ...]", value)])
-    return type(value), value
+        return tuple([_kind(each, rest) for each in cast("list[Any] | tuple[Any, ...]", value)])
+    return kind, value
 
 
 def _where(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -12,11 +12,14 @@ the kernel that runs is the same, so the numbers are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import torch
 
-from .compat import OpOverload, has_cpu_kernel, schema_of
+from .calls import function_of
+from .compat import Call, OpOverload, has_cpu_kernel, schema_of
 
 # Their kernels use the output as scratch: a trial would reject them, after PyTorch has printed a warning.
 SCRATCH_LOSSES = frozenset(
@@ -26,7 +29,8 @@ SCRATCH_LOSSES = frozenset(
 Operands = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-class Variant(NamedTuple):
+@dataclass(frozen=True)
+class Variant:
     """An ``out=`` overload.
 
     Attributes:
@@ -38,6 +42,11 @@ class Variant(NamedTuple):
     op: OpOverload
     outs: tuple[str, ...]
     adapt: Callable[[tuple[Any, ...], dict[str, Any]], Operands] | None = None
+
+    @cached_property
+    def call(self) -> Call:
+        """What calls it at the least cost."""
+        return function_of(self.op)
 
     def operands(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operands:
         """The operands to call ``op`` with, less the outputs."""

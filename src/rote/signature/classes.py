@@ -1,0 +1,38 @@
+"""What a walk of the state asks of the class of each instance that it meets."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .owners import is_open, is_user, module_of
+
+
+class Class(NamedTuple):
+    """One class.
+
+    Attributes:
+        is_open: Its instances are looked into.
+        slots: The slots of its instances.
+        users: It and its bases, as far as they are the user's.
+    """
+
+    is_open: bool
+    slots: tuple[str, ...]
+    users: tuple[type, ...]
+
+
+_CLOSED = Class(False, (), ())
+
+
+def class_of(kind: type) -> Class:
+    """What is to be known of a class."""
+    if not is_open(kind):
+        return _CLOSED
+    slots = tuple([name for cls in kind.__mro__ for name in _slots(cls)])
+    return Class(True, slots, tuple([cls for cls in kind.__mro__ if is_user(module_of(cls))]))
+
+
+def _slots(cls: type) -> tuple[str, ...]:
+    slots = cls.__dict__.get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple([name for name in names if name not in ("__dict__", "__weakref__")])
