@@ -9,8 +9,6 @@ from __future__ import annotations
 import logging
 import sys
 import weakref
-from collections.abc import Generator
-from contextlib import contextmanager
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -33,6 +31,8 @@ from .gradients import GradientWatch
 from .guard_reasons import guard_reasons, island_reasons
 from .lesson import Lesson
 from .opening import extend, prepare
+from .patience import Patience
+from .plain import unwaited
 from .replay import Replayed, replay, result_of, start
 from .result import EAGER, PLAINLY, REPLAYED, Result
 from .run import HostRandom, Outcome, Plan, TracedCall, uncollected
@@ -40,6 +40,7 @@ from .shortage import was_evicted
 from .states import Event, Life, State
 from .subject import Subject
 from .tree import Node
+from .unseen import Unseen
 from .variant import Variant
 
 _log = logging.getLogger("rote")
@@ -64,6 +65,7 @@ class Entry:
         self.calls = 0
         self.lessons = 0  # calls that were more than a replay, or were to be
         self.dead = False
+        self.proven = False  # a call of it was replayed
         self.last_mismatch: Reason | None = None
         self.subject = subject
         self.name = subject.name
@@ -75,7 +77,7 @@ class Entry:
         self._pick = subject.pick
         self._backend: Backend | None = None
         self.evictions = 0
-        self.replays_before = 0
+        self.patience = Patience(self.life, self.limits, self.variants)
         self.choice = Choice(self.variants, self.limits)
         self._eager_reasons: list[Reason] = []
         self._anchors = [self._anchor(leaf) for leaf, kind in zip(call.leaves, call.kinds, strict=True)
@@ -271,14 +273,16 @@ class Entry:
         traced = TracedCall(self.function, call, plan, site)
         try:
             with uncollected():
-                with self.executed, _tracing(plan.backend):
+                with self.executed, unwaited(plan.backend):
                     outcome = self._run_traced(traced, variant, plan)
                 return Lesson(self, variant, call, plan, outcome, site).learn(before, watch, dice, guards)
-        except BaseException:
+        except BaseException as error:
             traced.copy_back()
             if traced.lost:
                 watch.put_back()
             self._abandon(variant, plan)
+            if isinstance(error, Exception) and not self.patience.paid():
+                self.rest([reason(rules.OPERATION_RAISES, f"the call raised {type(error).__name__}", site)])
             raise
 
     def _run_traced(self, traced: TracedCall, variant: Variant | None, plan: Plan) -> Outcome:
@@ -337,16 +341,23 @@ class Entry:
         self.life.unsteady()
         if self.life.state is State.EAGER:
             self._eager_reasons = reasons
+            self.release()
+
+    def tire(self, unseen: Unseen) -> None:
+        """A call read a value that none before had; after too many in a row the key runs eagerly for a while.
+
+        What was observed is kept: values that come in turn are known when the key is looked at again.
+        """
+        why = self.patience.spend(unseen)
+        if why is not None:
+            self._eager_reasons = [why]
             for variant in self.variants:
                 variant.release()
-            self.variants.clear()
 
     def give_up(self, event: Event, why: Reason) -> None:
-        """Run this key eagerly from now on, release its recordings and say so once."""
+        """Run this key eagerly from now on, or for long, release its recordings and say so once."""
         self._eager_reasons = [why]
-        for variant in self.variants:
-            variant.release()
-        self.variants.clear()
+        self.release()
         self.life.happen(event)
         _log.warning("%s runs eagerly for %s: %s", self.name, self.description, why)
 
@@ -386,13 +397,3 @@ class Entry:
         for variant in self.variants:
             variant.release()
         self.variants.clear()
-
-
-@contextmanager
-def _tracing(backend: Backend) -> Generator[None, None, None]:
-    """While the callable runs under observation, other threads do not wait for the backend's lock."""
-    before, backend.tracing = backend.tracing, True
-    try:
-        yield
-    finally:
-        backend.tracing = before

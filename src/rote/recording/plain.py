@@ -1,4 +1,4 @@
-"""Running a callable plainly while its wrapper's locks are held."""
+"""Running a callable while its wrapper's locks are held."""
 
 from __future__ import annotations
 
@@ -12,6 +12,16 @@ from .run import tracing
 
 
 @contextmanager
+def unwaited(backend: Backend) -> Generator[None]:
+    """While the callable runs, other threads do not wait for the backend's lock."""
+    before, backend.tracing = backend.tracing, True
+    try:
+        yield
+    finally:
+        backend.tracing = before
+
+
+@contextmanager
 def plainly(backend: Backend) -> Generator[None]:
     """A context for a plain call of a callable.
 
@@ -20,11 +30,10 @@ def plainly(backend: Backend) -> Generator[None]:
     put back).
     """
     token = tracing.set(True)
-    before, backend.tracing = backend.tracing, True
     torch.clear_autocast_cache()
     try:
-        yield
+        with unwaited(backend):
+            yield
     finally:
         torch.clear_autocast_cache()
-        backend.tracing = before
         tracing.reset(token)
