@@ -35,8 +35,8 @@ class Options:
             row that are new, or half of these if that is more, the key runs eagerly for a while; after all of
             them for long.
         max_keys: Distinct signatures that are remembered; the least recently used is dropped. After 64 in a
-            row that were never replayed, a new one is looked at from its second call on, then from its fourth,
-            and so on.
+            row that were never replayed, a new one is looked at from its second call on, later from its
+            fourth, and so on.
         backend: ``"auto"`` takes CUDA when an argument or a reachable tensor is there, else the host.
         outputs: ``"safe"`` copies results into memory of their own. ``"borrow"`` hands out the graph's own
             memory; reading it after a later call overwrote it raises :class:`~rote.StaleOutputError`.
