@@ -172,7 +172,7 @@ def _parent(child: int, results: int, prints: int, limit_s: float) -> Answer:
     finally:
         status = _end(child, killed)
     text = head.decode(errors="replace")
-    if message and message != OVER:
+    if message and bytes(message) != OVER:
         value, error = pickle.loads(bytes(message))
         return Answer(value, error, count, text, "")
     return Answer(None, None, count, text, "time" if killed or message else _how(status))
