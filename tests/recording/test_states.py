@@ -84,9 +84,16 @@ def test_unseen_values_in_a_row():
         assert not life.unseen()
     life.steady()
     assert not any(life.unseen() for _ in range(PATIENCE - 1))
-    assert life.unseen() and life.state is State.EAGER and not life.final
+    assert life.unseen() == PATIENCE and life.state is State.EAGER and not life.final
     assert rests(life) == LEAST_REST[Event.FRUITLESS]
     assert not any(life.unseen() for _ in range(PATIENCE - 1))  # all of its patience again
+
+
+def test_patience_is_shorter_after_too_many_values():
+    life = Life()
+    life.happen(Event.CROWDED)
+    rests(life)
+    assert [life.unseen(20) for _ in range(3)] == [0, 0, 3]
 
 
 def test_one_rest_after_another_whatever_the_reason():

@@ -64,6 +64,7 @@ class Lesson:
         self._results: list[torch.Tensor] = []
         self._backward: Backward | None = None
         self._refused: Reason | None = None
+        self._first = False  # the first observation of a state
         self._strange = False  # one state more that was seen only once
 
     def learn(
@@ -230,7 +231,8 @@ class Lesson:
         """Keep the variant, with a guard over the state as it is now if that was looked at."""
         outcome, variant = self._outcome, self._variant
         if variant is None:
-            variant = self._variant = Variant(self._plan.root)
+            variant, self._first = Variant(self._plan.root), True
+            self._variant = variant
             self._pupil.variants.insert(0, variant)
             if after is not None:
                 state = variant.reach(after, parameters_of(self._call), watch)
@@ -301,7 +303,8 @@ class Lesson:
             return self._never_twice(value, guards)
         if unseen is not None:
             guards = [*guards, unseen.reason()]
-        pupil.life.steady(fruitless=fruitless)
+        if not self._first:  # or it agreed with nothing yet
+            pupil.life.steady(fruitless=fruitless)
         settled = self._settle_session(variant)
         if self._refused is not None:
             return self._capture_failed(value, self._refused)

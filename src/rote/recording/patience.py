@@ -62,8 +62,8 @@ class Patience:
         """
         if self._limits.keep:
             return None
-        most = max(PATIENCE, self._limits.max_paths // 2)
-        return unseen.give_up(most, self._life.resting) if self._life.unseen(most) else None
+        count = self._life.unseen(max(PATIENCE, self._limits.max_paths // 2))
+        return unseen.give_up(count, self._life.resting) if count else None
 
 
 def overdrawn(pupil: Pupil, variant: Variant, site: Site) -> tuple[Event, Reason] | None:

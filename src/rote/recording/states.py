@@ -94,6 +94,9 @@ LEAST_REST = {Event.GAVE_UP: FIRST_REST, Event.FRUITLESS: 64, Event.CROWDED: 512
 """Calls a key rests at least, by the reason. Values that come in turn, more of them than patience lasts for,
 need a second look; after that, and with all that may be kept, they hardly come again."""
 
+RETRIES = 3
+"""Calls in which a key has to show that it has settled, when it is looked at again."""
+
 FOREVER = sys.maxsize
 
 
@@ -113,6 +116,7 @@ class Life:
         self._unsteady = 0
         self._unseen = 0
         self._rest = FIRST_REST
+        self._most = FOREVER  # unseen values in a row, whatever patience there is
 
     def happen(self, event: Event) -> None:
         """Move on.
@@ -129,8 +133,10 @@ class Life:
         elif event in LEAST_REST:
             self.resting = max(self._rest, LEAST_REST[event])
             self._rest = 2 * self.resting
-            self._unsteady = PATIENCE - 3 if event is Event.GAVE_UP else 0  # three calls to have settled
+            self._unsteady = PATIENCE - RETRIES if event is Event.GAVE_UP else 0
             self._unseen = 0
+            if event is Event.CROWDED:
+                self._most = RETRIES
 
     def unsteady(self) -> None:
         """A call was not steady; after too many in a row the key rests."""
@@ -140,12 +146,14 @@ class Life:
         elif self.state is not State.OBSERVING:
             self.happen(Event.DIFFERED)
 
-    def unseen(self, patience: int = PATIENCE) -> bool:
-        """A call read a value that none before had; whether that were too many, so that the key rests."""
+    def unseen(self, patience: int = PATIENCE) -> int:
+        """A call read a value that none before had; the number of them in a row if the key rests, else 0."""
         self._unseen += 1
-        if self._unseen >= patience:
-            self.happen(Event.FRUITLESS)
-        return self.state is State.EAGER
+        count = self._unseen
+        if count < min(patience, self._most):
+            return 0
+        self.happen(Event.FRUITLESS)
+        return count
 
     def steady(self, *, fruitless: bool = False) -> None:
         """A call was steady; fruitless, if it met what none before had met and too little was replayed."""

@@ -42,8 +42,8 @@ TOO_MANY_PATHS = Rule(
 
     Why: Each value is a path of its own through the recording, made at its second time. After 8 new values in
     a row (or half of ``max_paths``, if that is more) with fewer than 4 replays between one and the next, the
-    key runs eagerly for 64 calls; after ``max_paths`` of them for 512. Each rest is twice as long as the one
-    before.
+    key runs eagerly for 64 calls; after ``max_paths`` of them for 512, and then after 3. Each rest is twice
+    as long as the one before.
 
     Limits: With ``keep=True``, in strict mode, with ``verify`` and with buckets only ``max_paths`` counts,
     and the key stays eager.
