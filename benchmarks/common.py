@@ -156,7 +156,7 @@ def describe(graphed: Any) -> dict[str, Any]:
 
 def bare_replay(graphed: Any) -> Call | None:
     """The launches of a graphed callable's only recording and nothing else; None if they depend on values."""
-    entries = list(graphed._entries.values())
+    entries = list(graphed._keys.entries.values())
     found = [variant for entry in entries for variant in entry.variants if variant.recorded]
     if len(found) != 1 or found[0].root.branch is not None:
         return None

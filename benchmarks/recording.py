@@ -164,7 +164,10 @@ def one_round(subject: Subject, settings: Settings, out: Outcome) -> tuple[dict[
             out.checks[f"{subject.name}: {way} is right"] = False
     report = graphed.report()
     nodes = [
-        node for entry in graphed._entries.values() for each in entry.variants for node in each.root.walk()
+        node
+        for entry in graphed._keys.entries.values()
+        for each in entry.variants
+        for node in each.root.walk()
     ]
     operations = sum(len(node.events) for node in nodes)
     out.checks[f"{subject.name}: recorded at the second call, then replayed"] = report.replayed == 3

@@ -16,7 +16,7 @@ from torch import nn
 import rote
 from rote.base.errors import MisuseError
 from rote.checking.check import check_work
-from rote.checking.isolation import isolated
+from rote.checking.isolation import TimeUp, isolated
 from rote.hazards.finding import Severity
 
 
@@ -48,7 +48,7 @@ def test_a_callable_that_never_ends():
         while y is not None:
             time.sleep(0.01)
 
-    findings = check_work(lambda: (fn, (torch.ones(3),), {}), limit_s=1.0)
+    findings = check_work(lambda: (fn, (torch.ones(3),), {}), limit_s=4.0)  # it has to be reached before
     assert "time limit" in findings.incomplete and "test_hostile.py" in findings.incomplete
     assert [finding.code for finding in findings] == ["RT101"]
 
@@ -61,8 +61,16 @@ def test_a_callable_that_does_not_let_itself_be_stopped(monkeypatch):
         while True:
             time.sleep(0.01)
 
-    findings = check_work(lambda: (fn, (torch.ones(3),), {}), limit_s=0.5)
-    assert findings.incomplete == "the callable did not end within 0.5 s"
+    findings = check_work(lambda: (fn, (torch.ones(3),), {}), limit_s=3.0)
+    assert findings.incomplete == "the callable did not end within 3 s"
+
+
+def test_time_that_is_up_where_nobody_expects_it():
+    def never():
+        raise TimeUp("the time limit of 3 s was reached")
+
+    answer = isolated(never, 60.0)
+    assert (answer.value, answer.error, answer.ended, answer.printed) == (None, None, "time", 0)
 
 
 def test_a_callable_that_takes_its_process_down():

@@ -658,7 +658,7 @@ def test_recording_that_became_stale(device, make):
     calls = batch(device, 3)
     for args in calls[:5]:
         g(*args)
-    (entry,) = g._entries.values()
+    (entry,) = g._keys.entries.values()
     (constant,) = entry.variants[0].root.constants.values()
     constant.fill_(7.0)  # somebody wrote into the recording's memory
     error = failing(g, calls)

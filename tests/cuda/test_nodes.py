@@ -31,7 +31,7 @@ def on(*shape, fill=1.0):
 
 def copying(g):
     """The graphs with copies that a graphed callable has made."""
-    variants = [variant for entry in g._entries.values() for variant in entry.variants]
+    variants = [variant for entry in g._keys.entries.values() for variant in entry.variants]
     steps = [step for variant in variants for node in variant.root.walk() for step in node.steps or ()]
     made = [getattr(step, "_launcher", None) for step in steps]
     return [graph for graph in made if isinstance(graph, nodes.CopyingGraph)]
@@ -83,7 +83,7 @@ def test_graphs_that_have_none():
     many = warmed(lambda x: [x := x + 1 for _ in range(nodes.MOST_OPERATIONS + 1)][-1], on(3))
     draws = warmed(torch.rand_like, on(3))
     assert not copying(many) and not copying(draws)
-    (step,) = next(iter(many._entries.values())).variants[0].root.steps
+    (step,) = next(iter(many._keys.entries.values())).variants[0].root.steps
     assert isinstance(step._launcher, nodes.PlainGraph)
     assert many(on(3)).tolist() == [nodes.MOST_OPERATIONS + 2.0] * 3
 
@@ -150,7 +150,7 @@ for n in range(40):
     other = torch.empty((n % 5 + 1) << 20, device="cuda")
     del other
 assert hits > 5, hits
-steps = next(iter(g._entries.values())).variants[0].root.steps
+steps = next(iter(g._keys.entries.values())).variants[0].root.steps
 assert steps[0]._launcher.outputs and g.report().replayed > 30
 print("right", hits)
 """
@@ -168,7 +168,7 @@ def test_memory_that_was_given_back_and_mapped_again(expandable):
 
 def test_static_memory_as_an_argument():
     g = warmed(lambda x: x * 2, on(3))
-    static = next(iter(g._entries.values())).variants[0].inputs.groups[0].static[0]
+    static = next(iter(g._keys.entries.values())).variants[0].inputs.groups[0].static[0]
     static.fill_(7)
     (graph,) = copying(g)
     assert graph.inputs[0].move(static.data_ptr())
@@ -286,7 +286,7 @@ def test_a_launch_before_all_of_the_guard_is_checked():
     with torch.no_grad():
         for _ in range(CALLS):
             g(on(4))
-        (variant,) = next(iter(g._entries.values())).variants
+        (variant,) = next(iter(g._keys.entries.values())).variants
         assert variant.starts_early and len(copying(g)) == 1
         held = []
         for n in range(6):

@@ -74,6 +74,14 @@ def test_a_tally_counts_calls_by_code_and_line():
     assert tally.reports() == ()
 
 
+def test_what_is_still_observed_comes_last_of_equally_many():
+    tally = Tally()
+    tally.add([reason(rules.NOT_YET, "unseen", HERE), reason(rules.TOO_MANY_PATHS, "too many", HERE)])
+    assert [item.code for item in tally.reports()] == ["RT304", "RT307"]
+    tally.add([reason(rules.NOT_YET, "unseen", HERE)])
+    assert [item.code for item in tally.reports()] == ["RT307", "RT304"]
+
+
 def test_json():
     value = report(recordings=(RECORDING,), reasons=(ReasonReport("RT1", "m", "a.py:1", "r.", 2),))
     assert json.loads(value.to_json()) == {

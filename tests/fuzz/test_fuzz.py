@@ -6,10 +6,24 @@ import pytest
 
 pytest.importorskip("hypothesis")
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 
-from .play import LEAST_REPLAYED, Tally, check_text
+from .play import Tally, check_text
 from .scene import KINDS, scenes
+
+LEAST = {
+    "frozen": (0.25, 0.45),
+    "no_grad": (0.2, 0.4),
+    "inference": (0.2, 0.4),
+    "outside": (0.15, 0.45),
+    "step": (0.12, 0.18),
+}
+"""Of each kind, the share of calls that have to be replayed, and of scenes in which one is.
+
+Of twelve seeds with 50 scenes each, the lowest on the host were 0.31, 0.28, 0.24, 0.18, 0.16 of the calls and
+0.58, 0.50, 0.50, 0.58, 0.24 of the scenes; of this seed nearly twice as much. Whole steps replay least, since
+optimizers that count on the host cannot (RT411).
+"""
 
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS)))
@@ -17,10 +31,10 @@ def test_graphed_equals_plain(device, kind, monkeypatch):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic algorithms ask for it
     tally = Tally()
 
+    @seed(0)  # the same scenes whatever the text of this test is
     @settings(
         max_examples=50,
         deadline=None,
-        derandomize=True,
         database=None,
         suppress_health_check=list(HealthCheck),
     )
@@ -29,4 +43,5 @@ def test_graphed_equals_plain(device, kind, monkeypatch):
         check_text(scene, tally)
 
     play()
-    assert tally.replaying and tally.share >= LEAST_REPLAYED / 4, tally
+    calls, played = LEAST[kind]
+    assert tally.share >= calls and tally.replaying >= played * tally.examples, tally

@@ -188,7 +188,7 @@ def test_an_early_start(copying, alone, monkeypatch):
     g = rote.graph(lambda x: m(x) * m.factor)
     for _ in range(4):
         g(torch.ones(4))
-    variant = next(iter(g._entries.values())).variants[0]
+    variant = next(iter(g._keys.entries.values())).variants[0]
     variant.starts_early = True
     variant.hot = None
     g._paths.clear()

@@ -165,8 +165,8 @@ def test_a_released_recording_is_let_go(device):
     x = torch.ones(2, 4, device=device)
     g = warmed(layers(device), x)
     (path,) = g._paths.known
-    output = weakref.ref(next(iter(g._entries.values())).variants[0].root.template.leaves[0].value)
-    next(iter(g._entries.values())).variants[0].evict("for the test")
+    output = weakref.ref(next(iter(g._keys.entries.values())).variants[0].root.template.leaves[0].value)
+    next(iter(g._keys.entries.values())).variants[0].evict("for the test")
     assert output() is None
     assert g(x) is not None and g.report().calls == 7
     assert g._paths.known != (path,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rote import InternalError
-from rote.recording.states import FIRST_REST, PATIENCE, TABLE, Event, Life, State
+from rote.recording.states import FIRST_REST, LEAST_REST, PATIENCE, TABLE, Event, Life, State
 
 
 def life_in(state):
@@ -75,6 +75,33 @@ def test_a_steady_call_restores_patience():
         life.unsteady()
         life.steady()
     assert life.state is State.OBSERVING
+
+
+def test_unseen_values_in_a_row():
+    life = Life()
+    for _ in range(PATIENCE - 1):
+        life.steady(fruitless=True)
+        assert not life.unseen()
+    life.steady()
+    assert not any(life.unseen() for _ in range(PATIENCE - 1))
+    assert life.unseen() == PATIENCE and life.state is State.EAGER and not life.final
+    assert rests(life) == LEAST_REST[Event.FRUITLESS]
+    assert not any(life.unseen() for _ in range(PATIENCE - 1))  # all of its patience again
+
+
+def test_patience_is_shorter_after_too_many_values():
+    life = Life()
+    life.happen(Event.CROWDED)
+    rests(life)
+    assert [life.unseen(20) for _ in range(3)] == [0, 0, 3]
+
+
+def test_one_rest_after_another_whatever_the_reason():
+    life, lengths = Life(), []
+    for event in (Event.GAVE_UP, Event.FRUITLESS, Event.CROWDED, Event.GAVE_UP, Event.FRUITLESS):
+        life.happen(event)
+        lengths.append(rests(life))
+    assert lengths == [16, 64, 512, 1024, 2048]
 
 
 @pytest.mark.parametrize("state", [State.RECORDING, State.REPLAYING])

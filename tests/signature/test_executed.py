@@ -27,7 +27,7 @@ def factor_now() -> float:
 
 def names_of(g: rote.Graphed) -> set[str]:
     """Names of the functions that were seen to run."""
-    return {code.co_name for entry in g._entries.values() for code in entry.executed.globals}
+    return {code.co_name for entry in g._keys.entries.values() for code in entry.executed.globals}
 
 
 def helper(x: torch.Tensor) -> torch.Tensor:
@@ -60,7 +60,8 @@ def test_nothing_of_ours_counts_as_the_callables(device):
     g = rote.graph(lambda x: (x * torch.tensor(3.0, device=device)).relu()[x > 0].sum())
     for _ in range(4):
         g(torch.ones(3, device=device))
-    seen = [space["__name__"] for entry in g._entries.values() for space in entry.executed.globals.values()]
+    entries = g._keys.entries.values()
+    seen = [space["__name__"] for entry in entries for space in entry.executed.globals.values()]
     assert seen and not [name for name in seen if name.partition(".")[0] == "rote"]
 
 

@@ -31,6 +31,12 @@ from ..base.errors import EnvironmentError_, MisuseError
 GRACE_S = 3.0
 """Seconds after the limit until a process that does not listen is killed."""
 
+AGAIN_S = 1.0
+"""Seconds until it is told again, for those who caught it. What was found is put together meanwhile."""
+
+OVER = b"the time is up"
+"""Comes instead of an answer where the limit was reached outside of the work itself."""
+
 HEAD = 2000
 """Characters of what was printed that are kept."""
 
@@ -107,13 +113,16 @@ def _child(work: Callable[[], Any], limit_s: float, answers: int, printed: int) 
         torch.set_num_threads(1)  # the threads of the parent's pool are not there
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGALRM, functools.partial(_time_up, limit_s))
-        signal.setitimer(signal.ITIMER_REAL, limit_s, 0.5)
+        signal.setitimer(signal.ITIMER_REAL, limit_s, AGAIN_S)
         message = _answer(work)
         signal.setitimer(signal.ITIMER_REAL, 0)
         sys.stdout.flush()
         with os.fdopen(answers, "wb", closefd=False) as pipe:
             pipe.write(message)
         status = 0
+    except TimeUp:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        os.write(answers, OVER)
     except BaseException:  # nothing of the child may run on in the caller's code
         traceback.print_exc()
     finally:
@@ -163,10 +172,10 @@ def _parent(child: int, results: int, prints: int, limit_s: float) -> Answer:
     finally:
         status = _end(child, killed)
     text = head.decode(errors="replace")
-    if message:
+    if message and bytes(message) != OVER:
         value, error = pickle.loads(bytes(message))
         return Answer(value, error, count, text, "")
-    return Answer(None, None, count, text, "time" if killed else _how(status))
+    return Answer(None, None, count, text, "time" if killed or message else _how(status))
 
 
 def _end(child: int, kill: bool) -> int:

@@ -8,7 +8,6 @@ import os
 import sys
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from time import perf_counter
 from types import FrameType
@@ -43,6 +42,8 @@ from ..signature.source import NOT_MINE
 from ..signature.ticket import Ticket
 from .bound import BoundWeakly, GraphedMethod
 from .callables import name_of, takes_any_keyword
+from .keys import Keys
+from .newcomers import Newcomers
 from .options import Options
 from .padding import Source
 from .paths import Paths
@@ -62,10 +63,15 @@ class Graphed:
         function: What to graph.
         options: How.
         account: Whose budget its recordings count against, if not one of its own.
+        newcomers: Whose new keys its new keys count among, likewise.
     """
 
     def __init__(
-        self, function: Callable[..., Any], options: Options, account: Account | None = None
+        self,
+        function: Callable[..., Any],
+        options: Options,
+        account: Account | None = None,
+        newcomers: Newcomers | None = None,
     ) -> None:
         settings = read_settings()
         self._function = function
@@ -76,7 +82,6 @@ class Graphed:
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._executed = ExecutedCode()
-        self._entries: OrderedDict[Any, Entry] = OrderedDict()
         self._tally = Tally()
         self._counts = Counts()
         self._recorded = self._padded = 0
@@ -98,6 +103,8 @@ class Graphed:
             self._backwards,
             ((self._name, function),),
         )
+        self._newcomers = newcomers or Newcomers(options.max_keys)
+        self._keys = Keys(self._subject, options, self._tally, self._newcomers)
         self._sorts = not takes_any_keyword(function)  # then their order cannot matter
         self._paths = Paths(self, self._lock, self._counts, sorts=self._sorts)
         self._umpire = Umpire(self._counts, self._tally, self._paths.finish)
@@ -167,7 +174,12 @@ class Graphed:
             if call.foreign is not None:
                 why = reason(rules.UNSUPPORTED_TENSOR, f"an argument is {call.foreign}", user_site(caller))
                 return self._call_plainly(why)
-            entry = self._entry(call, caller)
+            entry = self._keys.find(call)
+            if entry is None:
+                why = self._keys.refuse(call, caller)
+                if why is not None:
+                    return self._call_plainly(why)
+                entry = self._keys.make(call, caller, tell=not self._strict)  # or it says so itself
             ticket = Ticket.of(call, args, kwargs)
             self._last = (ticket, entry) if ticket is not None else None
         self._counts.calls += 1
@@ -184,7 +196,7 @@ class Graphed:
             if self._verifier is None:
                 result = entry.run(call, caller)
             else:
-                result = self._verifier.run(entry, call, caller, self._entries.values())
+                result = self._verifier.run(entry, call, caller, self._keys.entries.values())
             value = self.finish(entry, result)
             if result.how == REPLAYED and result.variant is not None and self._is_quick(result.variant):
                 self._paths.learn(entry, result.variant, call, (args, kwargs))
@@ -200,7 +212,7 @@ class Graphed:
     def call_padded(self, exact: Call, padded: Call, sources: list[Source], caller: FrameType) -> Any:
         """A call in the shapes of a bucket, or, while that is being checked, in its own."""
         assert self._shapes is not None
-        entry = self._entry(padded, caller)
+        entry = self._keys.find(padded) or self._keys.make(padded, caller, tell=not self._strict)
         if self._strict and not entry.calls:
             self._check_strict(entry, padded, user_site(caller))
         backend = entry.prepare(padded)
@@ -215,7 +227,7 @@ class Graphed:
             if self._verifier is None:
                 value = self.finish(entry, entry.run(padded, caller))
             else:
-                made = self._verifier.run(entry, padded, caller, self._entries.values())
+                made = self._verifier.run(entry, padded, caller, self._keys.entries.values())
                 value = self.finish(entry, made)
             return value if value is PLAINLY else cut.apply(value, sources)
         finally:
@@ -240,22 +252,6 @@ class Graphed:
             raise NotReplayedError(text, findings_of([why], self._name))
         return PLAINLY
 
-    def _entry(self, call: Call, caller: FrameType) -> Entry:
-        entries = self._entries
-        entry = entries.get(call.key)
-        if entry is not None and not entry.dead:
-            entries.move_to_end(call.key)
-            return entry
-        if entry is not None:
-            entry.release()
-        if not self._strict and (other := next(reversed(entries.values()), None)):  # or it says so itself
-            self._tally.add([reason(rules.NEW_KEY, explain_key(other.key, call), user_site(caller))])
-        entry = entries[call.key] = self.new_entry(call)
-        while len(entries) > self._options.max_keys:
-            entries.popitem(last=False)[1].release()
-            self._tally.add([reason(rules.TOO_MANY_KEYS, f"more than {self._options.max_keys} keys")])
-        return entry
-
     def new_entry(self, call: Call) -> Entry:
         """A key about which nothing is known yet."""
         return Entry(self._subject, call)
@@ -268,6 +264,7 @@ class Graphed:
         """Count a result and give its value."""
         if result.how == REPLAYED:
             self._counts.replayed += 1
+            self._keys.prove(entry)
         else:
             self._paths.clear()
             self._recorded += result.how == RECORDED
@@ -291,9 +288,9 @@ class Graphed:
             return
         reasons: list[Reason]
         if entry.calls == 0:
-            del self._entries[call.key]
+            del self._keys.entries[call.key]
             self._last = None
-            known = next(iter(self._entries.values()), None)
+            known = next(iter(self._keys.entries.values()), None)
             text = explain_key(known.key, call) if known is not None else "no key was seen before"
             reasons = [reason(rules.NEW_KEY, text, site)]
         else:
@@ -318,7 +315,7 @@ class Graphed:
                 backwards_replayed=self._backwards.replayed,
                 backwards_verified=self._backwards.verified,
                 verified=self._verifier.verified if self._verifier is not None else 0,
-                recordings=recording_reports(self._entries.values(), self._account),
+                recordings=recording_reports(self._keys.entries.values(), self._account),
                 padded=self._padded,
                 budget=self._account.limit,
                 reasons=self._tally.reports(),
@@ -335,9 +332,7 @@ class Graphed:
     def reset(self) -> None:
         """Free all recordings and forget everything that was observed."""
         with self._lock:
-            for entry in self._entries.values():
-                entry.release()
-            self._entries.clear()
+            self._keys.clear()
             self._last = None
             for _, bound in list(self._bound.values()):
                 bound.reset()
@@ -373,7 +368,8 @@ class Graphed:
                 "weakly (it has __slots__ without __weakref__); graph the bound method: "
                 "rote.graph(instance.method)"
             ) from None
-        bound = Graphed(BoundWeakly(self._function, alive), self._options, self._account)
+        function = BoundWeakly(self._function, alive)
+        bound = Graphed(function, self._options, self._account, self._newcomers)
         table[key] = (alive, bound)
         return GraphedMethod(bound, instance)
 
@@ -393,7 +389,6 @@ class Graphed:
         )
 
     def __del__(self) -> None:
-        entries = self.__dict__.get("_entries")
-        if entries and not sys.is_finalizing():
-            for entry in entries.values():
-                entry.release()
+        keys = self.__dict__.get("_keys")
+        if keys is not None and not sys.is_finalizing():
+            keys.release()

@@ -31,8 +31,12 @@ class Options:
             with 1 a recording is kept when two calls in a row agree.
         max_recordings: Recordings alive at once for one key (the oldest is dropped for a new one), and how
             many may be replaced before the key runs eagerly.
-        max_paths: Ways (combinations of values read by the host) that one recording may have.
-        max_keys: Distinct signatures that are remembered; the least recently used is dropped.
+        max_paths: Ways (combinations of values read by the host) that one recording may have. After 8 in a
+            row that are new, or half of these if that is more, the key runs eagerly for a while; after all of
+            them for long.
+        max_keys: Distinct signatures that are remembered; the least recently used is dropped. After 64 in a
+            row that were never replayed, a new one is looked at from its second call on, later from its
+            fourth, and so on.
         backend: ``"auto"`` takes CUDA when an argument or a reachable tensor is there, else the host.
         outputs: ``"safe"`` copies results into memory of their own. ``"borrow"`` hands out the graph's own
             memory; reading it after a later call overwrote it raises :class:`~rote.StaleOutputError`.
@@ -69,7 +73,8 @@ class Options:
             A recording that loses twice in a row, by more than 5 % and 2 us, is dropped, and its key runs
             plainly until ``reset()``; the report has both times. Nothing waits for the device. Not measured
             are recordings in strict mode, with ``verify``, buckets or borrowed outputs, and those with
-            results that require grad; see :mod:`rote.recording.contest`.
+            results that require grad; see :mod:`rote.recording.contest`. With True, keys and values that
+            never come again are traced all the same, up to ``max_paths``.
         enabled: False makes the wrapper a plain call.
     """
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..base.location import Site
 from ..hazards.findings import Findings, finding_at
-from ..hazards.rules import Reason
+from ..hazards.rules import NOT_YET, Reason
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,8 @@ class Tally:
             self._found[key] = (reason, self._found.get(key, (reason, 0))[1] + 1)
 
     def reports(self) -> tuple[ReasonReport, ...]:
-        """All reasons, most frequent first."""
-        ordered = sorted(self._found.values(), key=lambda item: -item[1])
+        """All reasons, most frequent first; of equally many, what is still being observed comes last."""
+        ordered = sorted(self._found.values(), key=lambda item: (-item[1], item[0].code == NOT_YET.code))
         return tuple(
             ReasonReport(reason.code, reason.message, reason.place, reason.remedy, count)
             for reason, count in ordered

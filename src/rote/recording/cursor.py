@@ -21,6 +21,7 @@ from .events import CAPTURED, Event, first_difference
 from .ledger import Ledger, Origin
 from .tape import Place, SegmentTape
 from .tree import Node
+from .unseen import Unseen
 
 
 class Mode(Enum):
@@ -65,6 +66,7 @@ class Cursor(Place):
         self.path: list[Any] = []
         self.nodes: list[Node] = [root]
         self.difference: Reason | None = None
+        self.unseen: Unseen | None = None
         self.blockers: list[Reason] = []
         self.arrays: dict[int, Site] = {}
         self.written_inputs: set[int] = set()
@@ -133,6 +135,9 @@ class Cursor(Place):
         """Go along an edge, making it if it is new."""
         child = self.node.edges.get(value)
         if child is None:
+            known = self.node.edges and self.difference is None and not self.blockers
+            if known and self.unseen is None:
+                self.unseen = Unseen.of(self.node, self.node.events[self.index - 1], value)
             child = self.node.edges[value] = Node()
         self.path.append(value)
         self.node, self.index = child, 0

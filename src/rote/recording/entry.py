@@ -27,18 +27,21 @@ from .autograd import GradientWalk
 from .borrow import Lease, went_stale, with_stale_copied
 from .choice import Choice, keeps_values, may_track, shares_state
 from .compat import saving_is_hooked
+from .device import device_of
 from .gradients import GradientWatch
 from .guard_reasons import guard_reasons, island_reasons
 from .lesson import Lesson
 from .opening import extend, prepare
+from .patience import Patience
 from .replay import Replayed, replay, result_of, start
 from .result import EAGER, PLAINLY, REPLAYED, Result
 from .run import HostRandom, Outcome, Plan, TracedCall
 from .shortage import was_evicted
 from .states import Event, Life, State
 from .subject import Subject
-from .surroundings import traced_on, uncollected
+from .surroundings import uncollected, unwaited
 from .tree import Node
+from .unseen import Unseen
 from .variant import Variant
 
 _log = logging.getLogger("rote")
@@ -63,6 +66,7 @@ class Entry:
         self.calls = 0
         self.lessons = 0  # calls that were more than a replay, or were to be
         self.dead = False
+        self.proven = False  # a call of it was replayed
         self.last_mismatch: Reason | None = None
         self.subject = subject
         self.name = subject.name
@@ -74,7 +78,7 @@ class Entry:
         self._pick = subject.pick
         self._backend: Backend | None = None
         self.evictions = 0
-        self.replays_before = 0
+        self.patience = Patience(self.life, self.limits, self.variants)
         self.choice = Choice(self.variants, self.limits)
         self._eager_reasons: list[Reason] = []
         self._anchors = [self._anchor(leaf) for leaf, kind in zip(call.leaves, call.kinds, strict=True)
@@ -99,7 +103,7 @@ class Entry:
     def prepare(self, call: Call) -> Backend:
         """The device the key runs on: that of its arguments, else of the tensors it can reach."""
         if self._backend is None:
-            self._backend = self._pick(self._device(call))
+            self._backend = self._pick(device_of(call, self.walk))
         return self._backend
 
     def move(self, device: torch.device) -> None:
@@ -275,14 +279,16 @@ class Entry:
         plan.codes = len(self.executed.globals)
         traced = TracedCall(self.function, call, plan, site)
         try:
-            with self.executed, traced_on(plan.backend):
+            with self.executed, unwaited(plan.backend):
                 outcome = self._run_traced(traced, variant, plan)
             return Lesson(self, variant, call, plan, outcome, site).learn(before, watch, dice, guards)
-        except BaseException:
+        except BaseException as error:
             traced.copy_back()
             if traced.lost:
                 watch.put_back()
             self._abandon(variant, plan)
+            if isinstance(error, Exception) and not self.patience.paid():
+                self.rest([reason(rules.OPERATION_RAISES, f"the call raised {type(error).__name__}", site)])
             raise
 
     def _run_traced(self, traced: TracedCall, variant: Variant | None, plan: Plan) -> Outcome:
@@ -315,16 +321,6 @@ class Entry:
     def _watch(self, snapshot: Snapshot | None) -> GradientWatch:
         return GradientWatch(snapshot.gradient_leaves() if snapshot is not None else [])
 
-    def _device(self, call: Call) -> torch.device:
-        for leaf in call.leaves:
-            if isinstance(leaf, torch.Tensor) and leaf.device.type == "cuda":
-                return leaf.device
-        # The walk takes as long as some hundred operations: not where there can be no tensor on a GPU.
-        for found in self.walk(call).tensors.values() if torch.cuda.is_initialized() else ():
-            if found[0][1].device.type == "cuda":
-                return found[0][1].device
-        return torch.device("cpu")
-
     def _guard_reasons(self, site: Site | None = None) -> list[Reason]:
         """Why none of the recordings there are fits, or why this call is not the one observed last."""
         return guard_reasons(self.variants, self.executed.globals, site)
@@ -341,16 +337,23 @@ class Entry:
         self.life.unsteady()
         if self.life.state is State.EAGER:
             self._eager_reasons = reasons
+            self.release()
+
+    def tire(self, unseen: Unseen) -> None:
+        """A call read a value that none before had; after too many in a row the key runs eagerly for a while.
+
+        What was observed is kept: values that come in turn are known when the key is looked at again.
+        """
+        why = self.patience.spend(unseen)
+        if why is not None:
+            self._eager_reasons = [why]
             for variant in self.variants:
                 variant.release()
-            self.variants.clear()
 
     def give_up(self, event: Event, why: Reason) -> None:
-        """Run this key eagerly from now on, release its recordings and say so once."""
+        """Run this key eagerly from now on, or for long, release its recordings and say so once."""
         self._eager_reasons = [why]
-        for variant in self.variants:
-            variant.release()
-        self.variants.clear()
+        self.release()
         self.life.happen(event)
         _log.warning("%s runs eagerly for %s: %s", self.name, self.description, why)
 

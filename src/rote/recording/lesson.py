@@ -6,7 +6,6 @@ Runs after the callable has returned. Whatever it decides, the caller gets the r
 from __future__ import annotations
 
 import weakref
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,6 +25,7 @@ from .choice import bind, note_inputs
 from .gradients import GradientEffect, GradientWatch
 from .inputs import StaticInputs
 from .outputs import AGAIN, Template, spend
+from .patience import MAX_OBSERVED, overdrawn
 from .placement import describe_inputs
 from .pupil import Pupil
 from .replay import result_of
@@ -35,9 +35,6 @@ from .shortage import estimate_of, keep, settle
 from .states import Event, State
 from .tracked import take_over, tracked_results
 from .variant import Variant
-
-MAX_OBSERVED = 8
-"""Variants of a key that were observed but never recorded; the oldest is forgotten beyond that."""
 
 
 class Lesson:
@@ -67,6 +64,7 @@ class Lesson:
         self._results: list[torch.Tensor] = []
         self._backward: Backward | None = None
         self._refused: Reason | None = None
+        self._first = False  # the first observation of a state
         self._strange = False  # one state more that was seen only once
 
     def learn(
@@ -233,7 +231,8 @@ class Lesson:
         """Keep the variant, with a guard over the state as it is now if that was looked at."""
         outcome, variant = self._outcome, self._variant
         if variant is None:
-            variant = self._variant = Variant(self._plan.root)
+            variant, self._first = Variant(self._plan.root), True
+            self._variant = variant
             self._pupil.variants.insert(0, variant)
             if after is not None:
                 state = variant.reach(after, parameters_of(self._call), watch)
@@ -298,9 +297,14 @@ class Lesson:
             node.seen += 1
         ends_recorded = self._node.recorded
         self._note_end(outcome.template.prepared() if ends_recorded else outcome.template.bare())
-        if self._strange and guards and self._no_replays():
+        strange, unseen = self._strange and bool(guards), outcome.tracer.unseen
+        fruitless = (strange or unseen is not None) and not pupil.patience.paid()
+        if fruitless and strange:
             return self._never_twice(value, guards)
-        pupil.life.steady()
+        if unseen is not None:
+            guards = [*guards, unseen.reason()]
+        if not self._first:  # or it agreed with nothing yet
+            pupil.life.steady(fruitless=fruitless)
         settled = self._settle_session(variant)
         if self._refused is not None:
             return self._capture_failed(value, self._refused)
@@ -315,18 +319,16 @@ class Lesson:
                 for effect in self._node.effects:
                     effect.hand_out(copy=True)
             result = Result(value, RECORDED, guards, variant)
-        self._enforce_limits(variant)
+        excess = overdrawn(pupil, variant, self._site)
+        if excess is not None:
+            pupil.give_up(*excess)
         why = settle(variant, self._site) if result.how == RECORDED else None
         if why is not None:  # a limit does not hold even with all others evicted
             pupil.give_up(Event.LIMIT, why)
             return Result(value, EAGER, [why])
+        if fruitless and unseen is not None and excess is None:
+            pupil.tire(unseen)
         return result
-
-    def _no_replays(self) -> bool:
-        """Whether nothing was replayed since the last state that was seen only once."""
-        pupil = self._pupil
-        before, pupil.replays_before = pupil.replays_before, sum(other.replays for other in pupil.variants)
-        return pupil.replays_before <= before
 
     def _never_twice(self, value: Any, guards: list[Reason]) -> Result:
         """The state is another one at every call: too many of them in a row, and the key rests."""
@@ -369,31 +371,3 @@ class Lesson:
             self._plan.session.release()
         if self._variant is not None:
             self._variant.release()
-
-    # ------------------------------------------------------------------ limits
-
-    def _enforce_limits(self, variant: Variant) -> None:
-        pupil, limits = self._pupil, self._pupil.limits
-        if variant.root.paths() > limits.max_paths:
-            text = f"{variant.root.paths()} ways were seen"
-            widest = max(variant.root.walk(), key=lambda node: len(node.edges))
-            site = widest.events[-1].site if widest.events else self._site
-            pupil.give_up(Event.LIMIT, widest.excess or reason(rules.TOO_MANY_PATHS, text, site))
-            return
-        recorded = [other for other in pupil.variants if other.recorded]
-        for old in recorded[limits.max_recordings :]:
-            old.release()
-            pupil.variants.remove(old)
-            pupil.evictions += 1
-        unused = sum(not other.replays and not other.holds() for other in recorded)
-        if pupil.evictions > limits.max_recordings or unused > MAX_OBSERVED:
-            text = f"{pupil.evictions} recordings were replaced (max_recordings={limits.max_recordings})"
-            if unused > MAX_OBSERVED:
-                text = f"{unused} recordings were never replayed, their state did not come back"
-            if pupil.last_mismatch is not None:
-                text += f"; the last time {pupil.last_mismatch.message}"
-            why = reason(rules.TOO_MANY_RECORDINGS, text, self._site)
-            last = pupil.last_mismatch
-            if last is not None and last.code in (rules.HYPERPARAMETER.code, rules.GRADIENT_MOVED.code):
-                why = replace(why, where=last.where, remedy=last.remedy)
-            pupil.give_up(Event.LIMIT, why)

@@ -1,4 +1,4 @@
-"""Running a callable plainly while its wrapper's locks are held."""
+"""Running a callable while its wrapper's locks are held."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 
 from ..backends.base import Backend
 from .run import tracing
+from .surroundings import unwaited
 
 
 @contextmanager
@@ -20,11 +21,10 @@ def plainly(backend: Backend) -> Generator[None]:
     put back).
     """
     token = tracing.set(True)
-    before, backend.tracing = backend.tracing, True
     torch.clear_autocast_cache()
     try:
-        yield
+        with unwaited(backend):
+            yield
     finally:
         torch.clear_autocast_cache()
-        backend.tracing = before
         tracing.reset(token)

@@ -1,4 +1,4 @@
-"""The hot path of a key that runs eagerly for good: one generated function that says so.
+"""The hot path of a key that runs eagerly for good, or for long: one generated function that says so.
 
 Such a key gains nothing from rote and is not to lose much by it either: arguments and surroundings are
 checked as in :mod:`.hot`, the call is counted with its reasons, and the caller runs the callable.
@@ -20,6 +20,9 @@ from .log import Tally
 from .result import PLAINLY
 from .run import tracing
 from .states import State
+
+LONG = 256
+"""Calls that a key has to rest, at least: to generate a function takes as long as some of them."""
 
 
 class PlainPath:
@@ -50,7 +53,8 @@ class PlainPath:
         source.refuse(f"not {constant(lock.acquire)}(False)")
         source.line("try:")
         source.indent()
-        source.refuse(f"{constant(entry)}.dead")
+        source.refuse(f"{constant(entry)}.dead or not {constant(entry.life)}.resting")
+        source.line(f"{constant(entry.life)}.resting -= 1")
         for counted in (counts, entry):
             source.line(f"{constant(counted)}.calls += 1")
         source.line(f"{constant(tally.add)}({constant(entry.eager_reasons)})")
@@ -62,6 +66,7 @@ class PlainPath:
 
     @staticmethod
     def possible(entry: Entry, call: Call) -> bool:
-        """Whether the key runs eagerly for good, and its calls can be told by what is given."""
-        final = entry.life.final and entry.life.state is State.EAGER
-        return final and not call.borrowed and Admission.possible(call)
+        """Whether the key runs eagerly for long, and its calls can be told by what is given."""
+        life = entry.life
+        rests = life.state is State.EAGER and life.resting >= LONG
+        return rests and not call.borrowed and Admission.possible(call)

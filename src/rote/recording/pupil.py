@@ -15,8 +15,10 @@ from .autograd import GradientWalk
 from .backward import Walker
 from .choice import Choice
 from .log import BackwardLog
+from .patience import Patience
 from .result import Limits
 from .states import Event, Life
+from .unseen import Unseen
 from .variant import Variant
 
 
@@ -26,7 +28,7 @@ class Pupil(Protocol):
     life: Life
     variants: list[Variant]
     evictions: int
-    replays_before: int
+    patience: Patience
     calls: int
     last_mismatch: Reason | None
     choice: Choice
@@ -79,6 +81,10 @@ class Pupil(Protocol):
 
     def rest(self, reasons: list[Reason]) -> None:
         """Run eagerly for a while, for these reasons."""
+        ...
+
+    def tire(self, unseen: Unseen) -> None:
+        """A call read a value that none before had; after too many in a row, run eagerly for a while."""
         ...
 
     def give_up(self, event: Event, why: Reason) -> None:

@@ -2,11 +2,14 @@
 
 A key is *observing* until it was observed often enough; then the next call is *recording*, and if that call
 agrees with the observation, later calls are *replaying*. What never agrees is *eager*; it is looked at again
-after a while, seldom and ever more seldom, because calibration over many batches ends some day.
+after a while, seldom and ever more seldom, because calibration over many batches ends some day. So does what
+reads another value on the host in every call, for which each traced call leads to a path that is never taken
+again.
 """
 
 from __future__ import annotations
 
+import sys
 from enum import Enum
 
 from ..base.errors import InternalError
@@ -29,6 +32,8 @@ class Event(Enum):
     RECORDED = "recording finished"
     GUARD_FAILED = "guard does not match"
     GAVE_UP = "unsteady for too long"
+    FRUITLESS = "values do not come again"
+    CROWDED = "too many values"
     LIMIT = "limit reached"
     CAPTURE_FAILED = "capture failed"
     RETRY = "time to look again"
@@ -41,6 +46,8 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.AGREED: State.RECORDING,
         Event.DIFFERED: State.OBSERVING,
         Event.GAVE_UP: State.EAGER,
+        Event.FRUITLESS: State.EAGER,
+        Event.CROWDED: State.EAGER,
         Event.LIMIT: State.EAGER,
         Event.GUARD_FAILED: State.OBSERVING,
         Event.CAPTURE_FAILED: State.EAGER,
@@ -54,6 +61,8 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.GUARD_FAILED: State.OBSERVING,
         Event.LIMIT: State.EAGER,
         Event.GAVE_UP: State.EAGER,
+        Event.FRUITLESS: State.EAGER,
+        Event.CROWDED: State.EAGER,
         Event.REFUTED: State.EAGER,
         Event.LOST: State.EAGER,
     },
@@ -64,6 +73,8 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.GUARD_FAILED: State.OBSERVING,
         Event.LIMIT: State.EAGER,
         Event.GAVE_UP: State.EAGER,
+        Event.FRUITLESS: State.EAGER,
+        Event.CROWDED: State.EAGER,
         Event.CAPTURE_FAILED: State.EAGER,
         Event.REFUTED: State.EAGER,
         Event.LOST: State.EAGER,
@@ -79,16 +90,33 @@ PATIENCE = 8
 FIRST_REST = 16
 """Calls a key runs eagerly after that; doubled each time."""
 
+LEAST_REST = {Event.GAVE_UP: FIRST_REST, Event.FRUITLESS: 64, Event.CROWDED: 512}
+"""Calls a key rests at least, by the reason. Values that come in turn, more of them than patience lasts for,
+need a second look; after that, and with all that may be kept, they hardly come again."""
+
+RETRIES = 3
+"""Calls in which a key has to show that it has settled, when it is looked at again."""
+
+FOREVER = sys.maxsize
+
 
 class Life:
-    """Where a key is, and how long it stays eager."""
+    """Where a key is, and how long it stays eager.
+
+    Attributes:
+        state: Where it is.
+        final: It stays eager.
+        resting: Calls that run eagerly until the key is looked at again.
+    """
 
     def __init__(self) -> None:
         self.state = State.OBSERVING
         self.final = False
+        self.resting = 0
         self._unsteady = 0
+        self._unseen = 0
         self._rest = FIRST_REST
-        self._resting = 0
+        self._most = FOREVER  # unseen values in a row, whatever patience there is
 
     def happen(self, event: Event) -> None:
         """Move on.
@@ -101,29 +129,42 @@ class Life:
             raise InternalError(f"a key that is {self.state.value} cannot have '{event.value}' happen")
         self.state = target
         if event in (Event.LIMIT, Event.CAPTURE_FAILED, Event.REFUTED, Event.LOST):
-            self.final = True
+            self.final, self.resting = True, FOREVER
+        elif event in LEAST_REST:
+            self.resting = max(self._rest, LEAST_REST[event])
+            self._rest = 2 * self.resting
+            self._unsteady = PATIENCE - RETRIES if event is Event.GAVE_UP else 0
+            self._unseen = 0
+            if event is Event.CROWDED:
+                self._most = RETRIES
 
     def unsteady(self) -> None:
         """A call was not steady; after too many in a row the key rests."""
         self._unsteady += 1
         if self._unsteady >= PATIENCE:
             self.happen(Event.GAVE_UP)
-            self._resting = self._rest
-            self._rest *= 2
         elif self.state is not State.OBSERVING:
             self.happen(Event.DIFFERED)
 
-    def steady(self) -> None:
-        """A call was steady."""
+    def unseen(self, patience: int = PATIENCE) -> int:
+        """A call read a value that none before had; the number of them in a row if the key rests, else 0."""
+        self._unseen += 1
+        count = self._unseen
+        if count < min(patience, self._most):
+            return 0
+        self.happen(Event.FRUITLESS)
+        return count
+
+    def steady(self, *, fruitless: bool = False) -> None:
+        """A call was steady; fruitless, if it met what none before had met and too little was replayed."""
         self._unsteady = 0
+        if not fruitless:
+            self._unseen = 0
 
     def rest(self) -> bool:
         """Count an eager call; whether the key goes on resting."""
-        if self.final:
-            return True
-        self._resting -= 1
-        if self._resting >= 0:
+        if self.resting:
+            self.resting -= 1
             return True
         self.happen(Event.RETRY)
-        self._unsteady = PATIENCE - 3  # three calls to show that it has settled
         return False

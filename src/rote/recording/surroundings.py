@@ -1,4 +1,4 @@
-"""What holds for the process while a call is traced."""
+"""What holds for the process while the callable itself runs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def uncollected() -> Generator[None]:
 
 
 @contextmanager
-def traced_on(backend: Backend) -> Generator[None]:
-    """While the callable runs under observation, other threads do not wait for the backend's lock."""
+def unwaited(backend: Backend) -> Generator[None]:
+    """While the callable runs, other threads do not wait for the backend's lock."""
     before, backend.tracing = backend.tracing, True
     try:
         yield

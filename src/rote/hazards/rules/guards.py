@@ -93,11 +93,12 @@ NOT_YET = Rule(
     Group.GUARDS,
     Finder.RUNTIME,
     """
-    The first calls of a key run eagerly and are observed until two agree.
+    The first calls of a key run eagerly and are observed until two agree; so does the first call in which the
+    host reads a value that it has not read there before.
 
-    Why: What settles by itself (lazy state, autotuning) should not be recorded.
+    Why: What settles by itself (lazy state, autotuning) should not be recorded, nor what never comes again.
 
-    Limits: Nothing is wrong; told by ``strict`` mode.
+    Limits: Nothing is wrong. Of keys ``strict`` mode tells, of values the report, with those met before.
 
     Unchecked: It is about a call that comes before there is a recording; a check makes none.
 

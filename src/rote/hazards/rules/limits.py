@@ -40,10 +40,13 @@ TOO_MANY_PATHS = Rule(
     """
     A host read gives another value in every call.
 
-    Why: Each value is a path of its own through the recording, and after ``max_paths`` of them the call runs
-    eagerly.
+    Why: Each value is a path of its own through the recording, made at its second time. After 8 new values in
+    a row (or half of ``max_paths``, if that is more) with fewer than 4 replays between one and the next, the
+    key runs eagerly for 64 calls; after ``max_paths`` of them for 512, and then after 3. Each rest is twice
+    as long as the one before.
 
-    Limits: None known.
+    Limits: With ``keep=True``, in strict mode, with ``verify`` and with buckets only ``max_paths`` counts,
+    and the key stays eager.
 
     Unchecked: It is about values that differ in many calls; the trial invents them and tells of the read
     itself (RT101).
@@ -65,11 +68,15 @@ TOO_MANY_KEYS = Rule(
     Group.LIMITS,
     Finder.RUNTIME,
     """
-    More distinct signatures than ``max_keys``; the least recently used is dropped.
+    More distinct signatures than ``max_keys``, of which the least recently used is dropped; or signatures
+    that are new in every call.
 
-    Why: A Python number that changes in every call is part of the key, and so is every shape.
+    Why: A Python number that changes in every call is part of the key, and so is every shape. To look at a
+    call takes longer than to make it, so once 64 keys in a row were looked at and none was replayed, a key
+    runs eagerly until its second call, then, after 64 more, until its fourth, and so on.
 
-    Limits: Nothing is wrong.
+    Limits: Nothing is wrong. With ``keep=True``, in strict mode, with ``verify`` and with buckets every key
+    is looked at.
 
     Unchecked: It is about calls with many arguments; a check has one set of them.
 

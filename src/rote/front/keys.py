@@ -1,0 +1,104 @@
+"""The keys of a wrapper."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from types import FrameType
+from typing import Any
+
+from ..base.location import user_site
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
+from ..recording.entry import Entry
+from ..recording.subject import Subject
+from ..signature.key import Call, explain_key
+from .newcomers import PATIENCE, Newcomers
+from .options import Options
+from .report import Tally
+
+
+class Keys:
+    """Finds the key of a call, makes new ones and drops those that were not used for longest.
+
+    Args:
+        subject: The callable.
+        options: Those of the wrapper.
+        tally: Counts reasons.
+        newcomers: Counts new keys.
+
+    Attributes:
+        entries: By key, in order of last use.
+    """
+
+    def __init__(self, subject: Subject, options: Options, tally: Tally, newcomers: Newcomers) -> None:
+        self.entries: OrderedDict[Any, Entry] = OrderedDict()
+        self._subject = subject
+        self._most = options.max_keys
+        self._tally = tally
+        self._newcomers = newcomers
+        self._serial = newcomers.serial()
+        self._refusal: tuple[int, Reason] | None = None
+
+    def find(self, call: Call) -> Entry | None:
+        """The key of a call, if it was looked at before and its arguments are alive."""
+        entry = self.entries.get(call.key)
+        if entry is None:
+            return None
+        if entry.dead:
+            self.entries.pop(call.key).release()
+            return None
+        self.entries.move_to_end(call.key)
+        return entry
+
+    def refuse(self, call: Call, caller: FrameType) -> Reason | None:
+        """Why a call is not to be looked at, whose key was not found; None if it is."""
+        newcomers = self._newcomers
+        if self._subject.limits.keep or newcomers.admit(hash((self._serial, call.key))):
+            return None
+        if self._refusal is None or self._refusal[0] != newcomers.times:
+            text = (
+                f"{PATIENCE} keys in a row were looked at and none was replayed, so a key runs plainly until "
+                f"its call {newcomers.times}{self._what_differs(call, '; the last time ')}"
+            )
+            self._refusal = newcomers.times, reason(rules.TOO_MANY_KEYS, text, user_site(caller))
+        return self._refusal[1]
+
+    def make(self, call: Call, caller: FrameType, *, tell: bool = True) -> Entry:
+        """A key about which nothing is known yet.
+
+        Args:
+            call: Its first call.
+            caller: The caller's frame.
+            tell: Say in the report what differs from the key that was used last.
+        """
+        entries = self.entries
+        if tell and entries:
+            self._tally.add([reason(rules.NEW_KEY, self._what_differs(call), user_site(caller))])
+        entry = entries[call.key] = Entry(self._subject, call)
+        while len(entries) > self._most:
+            entries.popitem(last=False)[1].release()
+            self._tally.add([reason(rules.TOO_MANY_KEYS, f"more than {self._most} keys")])
+        return entry
+
+    def _what_differs(self, call: Call, before: str = "") -> str:
+        """What differs from the key that was used last, if there is one."""
+        other = next(reversed(self.entries.values()), None)
+        return before + explain_key(other.key, call) if other is not None else ""
+
+    def prove(self, entry: Entry) -> None:
+        """A key was replayed."""
+        if not entry.proven:
+            entry.proven = True
+            self._newcomers.prove()
+
+    def release(self) -> None:
+        """Free all recordings and forget the keys."""
+        for entry in self.entries.values():
+            entry.release()
+        self.entries.clear()
+
+    def clear(self) -> None:
+        """The same, and forget how many there were."""
+        self.release()
+        self._newcomers.clear()
+        self._refusal = None

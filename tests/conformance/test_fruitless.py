@@ -1,0 +1,316 @@
+"""Traced calls that lead to no replay come to an end, are told, and are tried again ever more seldom."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+
+import rote
+from rote.front.newcomers import PATIENCE as KEYS
+from rote.recording.entry import Entry
+from rote.recording.states import FIRST_REST, LEAST_REST, PATIENCE, Event
+
+REST, LONG = LEAST_REST[Event.FRUITLESS], LEAST_REST[Event.CROWDED]
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    """The calls that ran under the tracer, as a list of keys."""
+    found, execute = [], Entry._execute
+
+    def counted(self, *args):
+        found.append(self.description)
+        return execute(self, *args)
+
+    monkeypatch.setattr(Entry, "_execute", counted)
+    return found
+
+
+def full(n, device):
+    return torch.full((2,), float(n), device=device)
+
+
+def call(g, values, device):
+    for n in values:
+        x = full(n, device)
+        assert torch.equal(g(x), g.__wrapped__(x))
+
+
+def scaled(x):
+    return x / (x.sum() + 1).item()
+
+
+# ---------------------------------------------------------------------- values
+
+
+def test_a_value_that_is_new_in_every_call(device, traced, reason, where):
+    g = rote.graph(scaled)
+    call(g, range(PATIENCE + 1 + REST), device)
+    assert len(traced) == PATIENCE + 1  # the first one knows of no other value
+    line = where(scaled, "item()")
+    why = reason(g, "RT304")
+    assert why.where == line and why.count == REST
+    assert why.message == (
+        "8 calls in a row read values not seen before: aten::_local_scalar_dense gave 17 (before: 15, 13, 11 "
+        "and 5 more); the key runs plainly for 64 calls"
+    )
+    why = reason(g, "RT307")
+    assert why.where == line and why.count == PATIENCE
+    assert why.message == (
+        "aten::_local_scalar_dense gave 17, which was not seen before (before: 15, 13, 11 and 5 more)"
+    )
+    assert why.remedy == (
+        "Keep the value on the device, or read few distinct ones: each is a path, from its second time on."
+    )
+
+
+def test_it_is_looked_at_again_ever_more_seldom(device, traced):
+    g, marks = rote.graph(scaled), []
+    for n in range(10 * LONG):
+        before = len(traced)
+        g(full(n, device))
+        if len(traced) > before:
+            marks.append(n)
+    gaps = [after - before - 1 for before, after in pairwise(marks) if after > before + 1]
+    assert gaps == [REST, LONG, 2 * LONG, 4 * LONG] and len(marks) < 10 * LONG / 100
+
+
+def test_values_that_settle_are_found(device, traced):
+    g = rote.graph(scaled)
+    call(g, range(100), device)
+    before, tried = g.report().replayed, len(traced)
+    assert not before
+    call(g, [7.0] * (LONG + 10), device)
+    assert g.report().replayed > before and len(traced) - tried < PATIENCE + 5
+
+
+@pytest.mark.parametrize("values", [4, PATIENCE, 12, 16])
+def test_values_that_come_in_turn_replay(device, values):
+    g = rote.graph(scaled)
+    call(g, [n % values for n in range(REST + 10 * values)], device)
+    before = g.report().replayed
+    call(g, [n % values for n in range(3 * values)], device)
+    assert g.report().replayed == before + 3 * values
+
+
+def test_new_values_now_and_then_are_paid_for(device, reason):
+    g = rote.graph(scaled)
+    call(g, [0] * 3, device)
+    for n in range(1, 15):
+        call(g, [0, 0, 0, 0, n], device)
+    assert g.report().replayed >= 4 * 14 and reason(g, "RT307").count == 14
+    assert not [why for why in g.report().reasons if why.code == "RT304"]
+
+
+def test_shapes_that_never_come_again(device, reason, where):
+    def fn(x):
+        return x[x > 0] * 2
+
+    g = rote.graph(fn)
+    for n in range(20):
+        x = torch.cat([torch.ones(n, device=device), -torch.ones(40 - n, device=device)])
+        assert torch.equal(g(x), fn(x))
+    assert reason(g, "RT304").where == where(fn, "x[x > 0]")
+    assert reason(g, "RT307").message == (
+        "aten::index.Tensor gave shape [8], which was not seen before "
+        "(before: shape [7], shape [6], shape [5] and 5 more)"
+    )
+
+
+def test_lists_and_numbers_are_shown(device, reason):
+    g = rote.graph(lambda x: x * sum(x.tolist()))
+    for n in range(3):
+        g(full(n, device))
+    assert reason(g, "RT307").message == (
+        "tolist gave [2.0, 2.0], which was not seen before (before: [1.0, 1.0], [0.0, 0.0])"
+    )
+    g = rote.graph(lambda x: x if x.sum() > 1 else x + 1)
+    for n in range(2):
+        g(full(n, device))
+    assert reason(g, "RT307").message.endswith("gave True, which was not seen before (before: False)")
+
+
+def test_the_first_call_has_no_value_before_it(device):
+    g = rote.graph(scaled)
+    call(g, [1, 1, 1], device)
+    assert not g.report().reasons
+
+
+def test_kept_values_are_bounded_by_paths_alone(device, traced, reason):
+    g = rote.graph(scaled, keep=True, max_paths=20)
+    call(g, range(60), device)
+    assert len(traced) == 21 and reason(g, "RT304").message == "21 ways were seen"
+    call(g, [5] * (2 * LONG), device)
+    assert len(traced) == 21  # for good
+
+
+def test_more_paths_are_waited_for_longer(device, traced):
+    g = rote.graph(scaled, max_paths=60)
+    call(g, range(60), device)
+    assert len(traced) == 1 + 30
+
+
+def test_strict_mode_goes_on_refusing(device):
+    g = rote.graph(scaled, strict=True)
+    call(g, [1, 1, 1], device)
+    for n in range(2 * PATIENCE):
+        with pytest.raises(rote.NotReplayedError, match=r"RT101 at .*aten::_local_scalar_dense"):
+            g(full(n, device))
+
+
+def test_a_long_rest_needs_no_general_path(device, monkeypatch, reason):
+    g = rote.graph(scaled, max_paths=2)
+    call(g, range(20), device)
+    rested = reason(g, "RT304").count
+    with monkeypatch.context() as patch:
+        patch.setattr(Entry, "run", lambda *_: pytest.fail("the general path was taken"))
+        call(g, range(LONG - rested), device)
+    assert reason(g, "RT304").count == LONG
+    call(g, [1] * 5, device)
+    assert g.report().replayed
+
+
+# ---------------------------------------------------------------------- states
+
+
+def test_states_that_hardly_ever_come_again(device, traced):
+    """One of eight does, which is no reason to trace the other seven for ever."""
+
+    class Scale(nn.Module):
+        by = 0
+
+        def forward(self, x):
+            return x * self.by
+
+    scale = Scale()
+    g = rote.graph(scale)
+    for n in range(600):
+        scale.by = n if n % 8 else 0
+        x = full(n, device)
+        assert torch.equal(g(x), x * scale.by)
+    assert len(traced) < 120
+
+
+def test_calls_that_raise(device, traced, reason):
+    def fn(x):
+        x = x + 1
+        raise ValueError(f"no {x[0].item():.0f}")
+
+    g = rote.graph(fn)
+    for n in range(PATIENCE + FIRST_REST):
+        with pytest.raises(ValueError, match=f"no {n + 1}"):
+            g(full(n, device))
+    assert len(traced) == PATIENCE
+    why = reason(g, "RT209")
+    assert why.message == "the call raised ValueError" and why.count == FIRST_REST
+
+
+def test_a_call_that_raises_now_and_then(device):
+    def fn(x):
+        if x[0] > 5:
+            raise ValueError("too large")
+        return x * 2
+
+    g = rote.graph(fn, keep=True)
+    for _ in range(4 * PATIENCE):
+        for n in (1, 1, 1, 1):
+            assert torch.equal(g(full(n, device)), full(2 * n, device))
+        with pytest.raises(ValueError, match="too large"):
+            g(full(9, device))
+    assert g.report().replayed == 16 * PATIENCE - 2
+
+
+# ---------------------------------------------------------------------- keys
+
+
+def times(x, by):
+    return x * by
+
+
+def test_keys_that_are_new_in_every_call(device, traced, reason):
+    g, x = rote.graph(times), full(1, device)
+    for n in range(5 * KEYS):
+        assert torch.equal(g(x, n), x * n)
+    assert len(traced) == KEYS
+    why = reason(g, "RT305")
+    assert why.message == (
+        "64 keys in a row were looked at and none was replayed, so a key runs plainly until its call 2; "
+        "the last time args[1] was 63 and is 64"
+    )
+    assert why.count == 4 * KEYS and g.report().calls == g.report().eager == 5 * KEYS
+
+
+def test_a_key_that_comes_again_is_recorded(device):
+    g, x = rote.graph(times), full(1, device)
+    for n in range(3 * KEYS):
+        g(x, n)
+    for _ in range(4):
+        g(x, -1)
+    assert g.report().replayed == 1  # refused, observed, recorded
+
+
+def test_keys_that_come_twice_have_to_come_four_times(device, traced):
+    g, x = rote.graph(times), full(1, device)
+    for n in range(10 * KEYS):
+        g(x, n // 2)
+    assert len(traced) < 4 * KEYS
+    for _ in range(8):
+        g(x, -1)
+    assert g.report().replayed
+
+
+def test_many_keys_that_come_in_turn(device):
+    sizes, g = 3 * KEYS, rote.graph(times)
+    for n in range(8 * sizes):
+        g(torch.ones(1 + n % sizes, device=device), 2)
+    before = g.report().replayed
+    for n in range(sizes):
+        g(torch.ones(1 + n % sizes, device=device), 2)
+    assert g.report().replayed == before + sizes
+
+
+def test_all_keys_are_looked_at_if_recordings_are_kept(device, traced):
+    g, x = rote.graph(times, keep=True), full(1, device)
+    for n in range(2 * KEYS):
+        g(x, n)
+    assert len(traced) == 2 * KEYS
+
+
+def test_a_reset_forgets_that_keys_were_new(device, traced):
+    g, x = rote.graph(times), full(1, device)
+    for n in range(2 * KEYS):
+        g(x, n)
+    g.reset()
+    g(x, -1)
+    assert len(traced) == KEYS + 1
+
+
+def test_instances_that_live_for_one_call(device, traced):
+    class Layer:
+        @rote.graph
+        def double(self, x):
+            return x * 2
+
+    x = full(1, device)
+    for _ in range(3 * KEYS):
+        assert torch.equal(Layer().double(x), x * 2)
+    assert len(traced) == KEYS
+    kept = Layer()
+    for _ in range(5):
+        assert torch.equal(kept.double(x), x * 2)
+    assert kept.double.report().replayed
+
+
+def test_objects_made_for_each_call(device, traced):
+    """They may be told apart by identity alone, and that of a dead one comes again."""
+
+    class Setting:
+        by = 3
+
+    g, x = rote.graph(lambda x, setting: x * setting.by), full(1, device)
+    for _ in range(1000):
+        assert torch.equal(g(x, Setting()), x * 3)
+    assert len(traced) < 5 * KEYS
