@@ -935,3 +935,15 @@ def a_rate_made_of_a_count():
         optimizer.step()  # RT202
 
     return fn, torch.randn(3)
+
+
+@program
+def indexed_in_inference_mode():
+    layer = nn.Linear(4, 4)
+
+    @torch.inference_mode()
+    def fn(x):
+        y = layer(x)[..., 0]
+        return y[1:].clone(), y[y > 0]  # RT111
+
+    return fn, torch.randn(4, 4)

@@ -106,13 +106,13 @@ class Trial(DispatchMode):
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not isinstance(func, torch._ops.OpOverload):
             return self._higher_order(func, args, kwargs)
+        facts = facts_of(func)
+        if facts.hidden:
+            return func(*args, **kwargs)
         parts = composite_call(func) if torch.is_inference_mode_enabled() else None
         if parts is not None:
             with self:  # they come back here, one by one
                 return parts(*args, **kwargs)
-        facts = facts_of(func)
-        if facts.hidden:
-            return func(*args, **kwargs)
         tensors = tensors_in(args, kwargs)
         if func is _aten.lift_fresh.default and not isinstance(tensors[0], FakeTensor):
             return self._keep(func(*args))  # of Python data, by torch.FloatTensor([...])
