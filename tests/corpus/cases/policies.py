@@ -73,7 +73,7 @@ def flow_integrated_over_a_grid(device):
 
     def sample(x, steps=5):
         times = torch.linspace(0, 1, steps + 1, device=x.device)
-        for start, end in zip(times[:-1], times[1:], strict=True):
+        for start, end in zip(times[:-1], times[1:], strict=True):  # noqa: RUF007
             x = x + (end - start) * net(x)
         return x
 
