@@ -8,15 +8,18 @@ from __future__ import annotations
 import inspect
 import random
 import re
+import threading
 import time
 import types
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 CODE = re.compile(r"#((?: RT\d{3})+)")
 
@@ -799,3 +802,148 @@ def an_iterator_among_the_arguments():
             return x * 2
 
     return fn, torch.randn(4), iter([1] * 50)
+
+
+# ---------------------------------------------------------------------- drawn, built and started on the host
+
+
+@program
+def drawn_by_torch_on_the_host():
+    def fn(x):
+        if torch.rand(1).item() < 0.5:  # RT204
+            return x * 2
+        return x * 2
+
+    return fn, torch.randn(4)
+
+
+@program
+def drawn_by_torch_on_the_device():
+    def fn(x):
+        rows = torch.randint(0, 4, (2,), device=x.device)
+        return x[rows] + torch.rand(x.shape, device=x.device)[rows] + torch.randn_like(x)[:2]
+
+    return fn, torch.randn(4, 2)
+
+
+@program
+def rows_chosen_on_the_host():
+    def fn(x):
+        rows = torch.randint(0, 4, (2,))  # RT204
+        return x[rows]  # RT121
+
+    return fn, torch.randn(4, 2)
+
+
+@program
+def indexed_with_an_array():
+    rows, columns = numpy.array([0, 2]), numpy.array([True, False])
+
+    def fn(x):
+        return x[rows] + x[:, columns][:2]  # RT111 RT126
+
+    return fn, torch.randn(4, 2)
+
+
+@program
+def made_by_new():
+    def fn(x):
+        y = x.new(2, 3).zero_() + x.new(torch.Size([2, 3])).zero_() + x.new().sum()
+        return y + x.new([1.0, 2.0, 3.0])  # RT124
+
+    return fn, torch.randn(2)
+
+
+@program
+def made_by_old_constructors():
+    def fn(x):
+        y = torch.FloatTensor([1.0, 2.0]).to(x.device)  # RT121
+        return x + y + torch.Tensor([1.0, 2.0]).type_as(x)  # RT121
+
+    return fn, torch.randn(2)
+
+
+@program
+def threads_that_a_call_starts():
+    def fn(x):
+        found = []
+        thread = threading.Thread(target=lambda: found.append(x.sum().item()))  # RT101
+        thread.start()  # RT137
+        thread.join()
+        with ThreadPoolExecutor(1) as pool:
+            halves = list(pool.map(torch.exp, x.chunk(2)))  # RT137
+        return torch.cat(halves) * found[0]
+
+    return fn, torch.randn(4)
+
+
+@program
+def a_checkpoint_that_keeps_the_random_state():
+    layer = nn.Linear(4, 4)
+
+    def fn(x):
+        y = checkpoint(layer, x, use_reentrant=False)  # RT208
+        y = y + checkpoint(layer, x, use_reentrant=False, preserve_rng_state=False)
+        return y.sum()
+
+    return fn, torch.randn(2, 4)
+
+
+@program
+def lengths_of_a_ctc_loss():
+    def fn(scores, targets, ends, lengths):
+        loss = F.ctc_loss(scores, targets, ends, lengths)  # RT111
+        loss.backward()
+        return loss.detach()
+
+    scores = torch.randn(8, 2, 5).log_softmax(-1).requires_grad_()
+    return fn, scores, torch.ones(2, 3, dtype=torch.long), torch.tensor([8, 8]), torch.tensor([3, 3])
+
+
+@program
+def a_window_that_is_checked():
+    def fn(x, window):
+        spectrum = torch.stft(x, 16, window=window, return_complex=True)
+        return torch.istft(spectrum, 16, window=window)  # RT101
+
+    return fn, torch.randn(64), torch.hann_window(16)
+
+
+@program
+def padding_checked_by_an_encoder():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 1).eval()
+
+    def fn(x, padding):
+        with torch.no_grad():
+            return encoder(x, src_key_padding_mask=padding)  # RT101
+
+    return fn, torch.randn(2, 4, 8), torch.tensor([[False] * 4, [False, False, True, True]])
+
+
+@program
+def a_rate_made_of_a_count():
+    layer, state = nn.Linear(3, 1), {"step": 0}
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+
+    def fn(x):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1 * (state["step"] + 1) / 100  # RT201
+        state["step"] += 1  # RT201
+        optimizer.zero_grad()
+        layer(x).sum().backward()
+        optimizer.step()  # RT202
+
+    return fn, torch.randn(3)
+
+
+@program
+def indexed_in_inference_mode():
+    layer = nn.Linear(4, 4)
+
+    @torch.inference_mode()
+    def fn(x):
+        y = layer(x)[..., 0]
+        return y[1:].clone(), y[y > 0]  # RT111
+
+    return fn, torch.randn(4, 4)

@@ -277,3 +277,31 @@ def test_the_call_path():
     assert [site.function for site in finding.path] == ["outer", "inner"]
     assert finding.source == "return x.item()" and finding.column == len("            return ") - 3
     assert "float32[]" in finding.evidence
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_scripted_module_as_the_callable():
+    class Chosen(nn.Module):
+        def forward(self, x):
+            if bool(x.sum() > 0):
+                return x
+            return -x
+
+    (found,) = rote.check(torch.jit.script(Chosen()), torch.ones(3))
+    assert found.code == "RT101" and found.source == "if bool(x.sum() > 0):"
+    traced = torch.jit.trace(nn.Linear(2, 2), torch.ones(2, 2))
+    findings = rote.check(traced, torch.ones(2, 2))
+    assert not list(findings) and not findings.incomplete and findings.operations
+    findings = rote.check(lambda x: traced(x) * 2, torch.ones(2, 2))
+    assert not list(findings) and not findings.incomplete
+
+
+def test_lazy_modules_have_to_be_called_first():
+    lazy = nn.Sequential(nn.Linear(2, 2), nn.LazyLinear(3))
+    for real in (False, True):
+        with pytest.raises(
+            MisuseError, match=r"Sequential\.1\.weight has no shape yet.* call the module once"
+        ):
+            check_work(lambda: (lazy, (torch.ones(2, 2),), {}), real=real)
+    lazy(torch.ones(2, 2))
+    assert not list(rote.check(lazy, torch.ones(2, 2)))

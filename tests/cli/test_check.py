@@ -249,3 +249,28 @@ def test_lines_are_for_editors_on_any_terminal(rote, policy, monkeypatch):
     assert re.match(
         r"policy\.py:\d+:\d+: RT\d{3} .+ \(silently wrong when replayed\)\n    self\.scale", usual
     )
+
+
+def test_a_file_that_is_not_python_hides_no_other(rote):
+    rote.write("nets/good.py", "def f(x):\n    return x.sum().item()\n")
+    rote.write("nets/bad.py", "def f(:\n")
+    (rote.folder / "nets" / "old.py").write_bytes(b"x = '\xff'\n")
+    (rote.folder / "nets" / "latin.py").write_bytes(
+        b"# -*- coding: latin-1 -*-\nname = '\xe9'\ndef f(x):\n    return x.sum().tolist()\n"
+    )
+    result = rote("check", "--static", "nets")
+    assert result.exit_code == 1
+    assert "good.py:2:12: RT101" in result.stdout and "latin.py:4:12: RT102" in result.stdout
+    assert "bad.py:1: this is not Python" in result.stderr and "old.py: this is not" in result.stderr
+    (rote.folder / "nets" / "good.py").unlink()
+    (rote.folder / "nets" / "latin.py").unlink()
+    assert rote("check", "--static", "nets").exit_code == 2
+    rote.write("nets/good.py", "import torch\ndef f(x):\n    return x * torch.tensor(2.0, device=x.device)\n")
+    assert "1 fix in 1 file written" in rote("check", "--static", "--fix", "--yes", "nets").stdout
+
+
+def test_notebooks_are_told_apart(rote):
+    rote.write("net.ipynb", '{"cells": []}')
+    for arguments in (("--static", "net.ipynb"), ("net.ipynb:build",)):
+        result = rote("check", *arguments)
+        assert result.exit_code == 2 and "jupyter nbconvert --to script net.ipynb" in result.stderr

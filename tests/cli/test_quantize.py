@@ -337,3 +337,14 @@ def test_nothing_is_random_about_it(rote, target):
     for name in ("a", "b"):
         assert rote("quantize", target("one_call"), "--out", name, "--config", "small.json").exit_code == 0
     assert content(rote, "a") == content(rote, "b")
+
+
+def test_a_list_of_batches_in_the_place_of_the_arguments(rote, target):
+    rote.write(
+        "listed.py",
+        "import torch\n\n\ndef build():\n"
+        "    net = torch.nn.Sequential(torch.nn.Linear(32, 32))\n"
+        "    return net, [torch.randn(2, 32) for _ in range(3)]\n",
+    )
+    result = rote("quantize", "listed.py:build", "--out", "net.safetensors")
+    assert result.exit_code == 2 and "or one list: (model, (batches,))" in result.stderr

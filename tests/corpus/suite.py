@@ -10,9 +10,9 @@ import torch
 from tests import packages
 
 from .case import Case
-from .cases import footguns, kept, models, shapes, state, timm, transformers, values, vision
+from .cases import footguns, kept, models, policies, shapes, state, timm, transformers, values, vision
 
-GROUPS = (values, shapes, state, kept, models, transformers, vision, timm, footguns)
+GROUPS = (values, shapes, state, kept, models, policies, transformers, vision, timm, footguns)
 
 
 def cases() -> list[Case]:

@@ -269,3 +269,16 @@ def test_a_graphed_callable_has_findings(device):
     (found,) = [each for each in g.findings() if each.code == "RT101"]
     assert found.where.file.endswith("test_findings.py") and found.source == "return x * x.sum().item()"
     g.reset()
+
+
+def test_sarif_says_that_a_check_ended_early_and_escapes_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    places = [str(tmp_path / "my nets" / "é#1.py"), "<string>"]
+    found = Findings([finding(file=place) for place in places], incomplete="the time limit was reached")
+    (run,) = found.to_sarif()["runs"]
+    uris = {each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for each in run["results"]}
+    assert uris == {"my%20nets/%C3%A9%231.py", "%3Cstring%3E"}
+    (invocation,) = run["invocations"]
+    assert invocation["executionSuccessful"] is False
+    assert "time limit" in invocation["toolExecutionNotifications"][0]["message"]["text"]
+    assert "invocations" not in Findings([finding()]).to_sarif()["runs"][0]

@@ -272,3 +272,10 @@ def test_statistics_of_another_kind(saved, tmp_path):
     save_file(tensors, tmp_path / "stats", metadata=metadata)
     with pytest.raises(MisuseError, match="is a damaged calibration"):
         CalibrationStats.load(tmp_path / "stats")
+
+
+def test_a_place_where_nothing_can_be_written(quantized, tmp_path):
+    with pytest.raises(MisuseError, match=r"cannot be written: there is no folder .*nowhere"):
+        save_quantized(quantized, tmp_path / "nowhere" / "tiny.safetensors")
+    with pytest.raises(MisuseError, match="is a folder"):
+        save_quantized(quantized, tmp_path)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import pytest
 import torch
+from torch.nn.utils import prune
 
 from rote import MisuseError, OptionError
 from rote.quant import DuQuantConfig, DuQuantLinear, calibrate, quantize_
@@ -205,3 +207,59 @@ def test_errors_in_the_report():
 def test_a_model_without_linear_layers():
     report = quantize_(torch.nn.ReLU(), PLAIN)
     assert report.layers == () and report.ratio == 1.0 and "0 of 0" in str(report)
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+def test_layers_that_are_more_than_their_weight_are_left_alone():
+    class Mixed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.normed = torch.nn.utils.weight_norm(torch.nn.Linear(32, 32))
+            self.masked = torch.nn.Linear(32, 32)
+            prune.l1_unstructured(self.masked, "weight", 0.5)
+            self.patched, self.adapted = torch.nn.Linear(32, 32), torch.nn.Linear(32, 32)
+            original = self.patched.forward
+            self.patched.forward = lambda x: original(x) * 2
+            self.adapted.adapter = torch.nn.Linear(32, 2)
+            self.encoder = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+            self.plain = torch.nn.Linear(32, 32)
+
+        def forward(self, x):
+            x = self.patched(self.masked(self.normed(x)))
+            return self.plain(self.adapted(self.encoder(x)))
+
+    model, x = Mixed().eval(), batches(1, seed=5)[0]
+    with torch.no_grad():
+        before = model.encoder(x)
+    report = quantize_(model, CONFIG, calibrated(model))
+    reasons = {row.name: row.reason for row in report}
+    assert reasons["normed"].startswith("its weight is made anew for each call")
+    assert reasons["masked"] == reasons["normed"]
+    assert reasons["patched"] == "its forward was replaced by another function, which would be lost"
+    assert reasons["adapted"] == "has a module of its own, 'adapter', which would be lost"
+    assert reasons["encoder.linear1"].endswith("takes the weight itself in evaluation")
+    assert [row.name for row in report.quantized] == ["plain"]
+    with torch.no_grad():
+        assert torch.equal(model.encoder(x), before)
+
+
+def test_a_layer_that_is_the_model_and_one_that_is_scripted():
+    (row,) = quantize_(torch.nn.Linear(32, 32), PLAIN)
+    assert row.reason.startswith("is the model itself, which cannot be replaced in place")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scripted = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(32, 32)))
+    with pytest.raises(MisuseError, match="quantize the module that it was made of"):
+        quantize_(scripted, PLAIN)
+
+
+def test_hooks_on_a_layer_go_on():
+    model, seen = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.Linear(32, 32)), []
+    before = model[0].register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+    model[0].register_forward_hook(lambda module, *given: seen.append(type(module)), with_kwargs=True)
+    quantize_(model, PLAIN)
+    x = torch.randn(4, 32)
+    doubled = model(x)
+    assert seen == [DuQuantLinear]
+    before.remove()
+    assert torch.equal(model(x * 2), doubled) and len(seen) == 2

@@ -106,6 +106,9 @@ def test_the_pack_directory_is_used_for_its_own_configuration_only(env, tmp_path
     original = {name: value.clone() for name, value in model.state_dict().items()}
     first = quantize_from_env(model, [x])
     again = Tiny()
+    with pytest.raises(MisuseError, match="needs batches or stats"):  # it has other weights
+        quantize_from_env(again)
+    again.load_state_dict(original)
     report = quantize_from_env(again)  # without batches: it is there
     assert report is not None and torch.equal(again(x), model(x))
     assert first is not None and not report.dry_run
@@ -133,7 +136,7 @@ def test_the_pack_directory_is_used_for_its_own_configuration_only(env, tmp_path
         ({"ROW_ROT": "propagate"}, "ROW_ROT='propagate' must be one of restore, 0"),
         ({"PERMUTE": "maybe"}, "PERMUTE='maybe' must be one of"),
         ({"WBITS": "head"}, "WBITS: 'head' must be full"),
-        ({"WBITS": "heads:4"}, "layer_bits: 'heads' matches none"),
+        ({"WBITS": "heads:4"}, "WBITS names 'heads', and the model has no such"),
         ({"SCOPE": "policy.dit."}, r"SCOPE='policy\.dit\.' fits none of the model's 15 linear layers"),
         ({"LAYERS": "head,heads"}, "LAYERS names 'heads'"),
         ({"INCLUDE": "zz"}, "INCLUDE='zz' fits none"),

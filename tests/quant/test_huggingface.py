@@ -6,6 +6,7 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from rote import MisuseError
 from rote.quant import DuQuantConfig, DuQuantLinear, calibrate, quantize_
@@ -89,3 +90,15 @@ def test_what_cannot_be(tmp_path):
         huggingface.build_skeleton(
             gemma(), huggingface.RoteDuQuantConfig(settings.configs, settings.layers[:1])
         )
+
+
+def test_a_checkpoint_that_lacks_tensors_is_an_error(tmp_path):
+    model = gemma()
+    quantize_(model, PLAIN.replace(permutation="energy"), exclude="lm_head")
+    huggingface.attach(model)
+    model.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    tensors = {name: value for name, value in load_file(file).items() if ".transform." not in name}
+    save_file(tensors, file, metadata={"format": "pt"})
+    with pytest.raises(MisuseError, match=r"transform\..*: the checkpoint lacks it, or was changed"):
+        transformers.AutoModelForCausalLM.from_pretrained(tmp_path)

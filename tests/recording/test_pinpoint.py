@@ -23,6 +23,14 @@ class Thing:
         unrelated.append(1)
         self.layers.append(2)
 
+    def scheduled(self):
+        for group in self.groups:
+            group["rate"] = self.table["step"] / 10
+        self.table["step"] += 1
+
+    def taken(self):
+        self.queue.popleft()
+
     def elsewhere(self):
         return self.count
 
@@ -38,6 +46,9 @@ def adds_to_global():
         ("f.count", Thing.attribute, 2),
         ("model.inner.count", Thing.attribute, 2),
         ("f.cache['k']", Thing.item, 2),
+        ("f.table['step']", Thing.scheduled, 3),
+        ("f.groups[0]['rate']", Thing.scheduled, 2),
+        ("f.queue (length)", Thing.taken, 1),
         ("f.cache (length)", Thing.item, 2),
         ("f.layers[3]", Thing.grows, 3),
         ("f.layers (length)", Thing.grows, 3),

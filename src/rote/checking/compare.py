@@ -29,7 +29,7 @@ SHOWN = 24
 PLACES = 256
 """Operations whose operands differ of which the place is asked for."""
 
-EXPLAINING = frozenset({"RT201", "RT204", "RT205", "RT212", "RT413"})
+EXPLAINING = frozenset({"RT201", "RT205", "RT212", "RT413"})
 """Rules whose findings explain why operands differ."""
 
 COUNTING = frozenset({"RT411"})

@@ -6,7 +6,9 @@ Everything here happens in a process of its own (:mod:`.isolation`), so nothing 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import torch
@@ -156,6 +158,23 @@ def show_devices(visible: Callable[[], bool]) -> None:
     FakeTensor.device = property(device)
     if "tolist" in vars(FakeTensor):
         del FakeTensor.tolist
+
+
+def without_function_modes() -> AbstractContextManager[None]:
+    """Keep function modes out: one is still there where C++ calls (TorchScript, a backward)."""
+    guard: Any = torch._C.DisableTorchFunction  # seen in 2.11 and 2.13
+    return guard()
+
+
+def script_line(module: Any) -> tuple[str, int] | None:
+    """File and line of the first operation that a scripted module or function has; None for anything else."""
+    scripted = isinstance(module, (torch.jit.ScriptModule, torch.jit.ScriptFunction))
+    graph: Any = module.graph if scripted else None
+    for node in () if graph is None else graph.nodes():
+        found = re.search(r'File "(.+)", line (\d+)', node.sourceRange())
+        if found is not None:
+            return found.group(1), int(found.group(2))
+    return None
 
 
 def make_fake_mode() -> Any:

@@ -94,6 +94,17 @@ def _gru_cell_backward(gradient: torch.Tensor, workspace: torch.Tensor, has_bias
     return (*gates, gradient.new_empty(gradient.shape), *biases)
 
 
+def _ctc_loss(scores: torch.Tensor, targets: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    steps = scores.shape[0]
+    batch = scores.shape[1] if scores.dim() == 3 else 1
+    longest = targets.shape[-1]
+    return scores.new_empty(batch), scores.new_empty((batch, steps, 2 * longest + 1))
+
+
+def _ctc_loss_backward(gradient: torch.Tensor, scores: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    return scores.new_empty(scores.shape)
+
+
 _LARGEST: dict[Any, Callable[..., Any]] = {
     _aten.nonzero.default: _nonzero,
     _aten.argwhere.default: _nonzero,
@@ -105,6 +116,10 @@ _LARGEST: dict[Any, Callable[..., Any]] = {
     _aten.unique_dim_consecutive.default: _unique_dim,
     _aten.repeat_interleave.Tensor: _repeat_interleave,
     _aten.bincount.default: _bincount,
+    _aten._ctc_loss.default: _ctc_loss,
+    _aten._ctc_loss.Tensor: _ctc_loss,
+    _aten._ctc_loss_backward.default: _ctc_loss_backward,
+    _aten._ctc_loss_backward.Tensor: _ctc_loss_backward,
     _aten._thnn_fused_gru_cell.default: _gru_cell,  # fixed shapes, but nobody wrote them for fake tensors
     _aten._thnn_fused_gru_cell_backward.default: _gru_cell_backward,
 }

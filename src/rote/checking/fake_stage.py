@@ -13,7 +13,7 @@ from . import compat, stage
 from .invented import Inventor
 from .mask import Mask
 from .observed import Observed
-from .standins import StandIns
+from .standins import StandIns, refuse_lazy
 from .trial import Trial
 
 
@@ -27,7 +27,7 @@ class FakeStage(Observed):
         self._trial = Trial(self._standins, self._inventor)
         self._mask = Mask(self._trial)
         super().__init__(self._trial)
-        stage.install(self._trial)
+        stage.install(self._trial, self._around)
         compat.show_devices(lambda: self._trial.inside == 0)
         compat.run_compiled_code_eagerly()
 
@@ -45,13 +45,19 @@ class FakeStage(Observed):
     @contextmanager
     def modes(self) -> Generator[None]:
         """Tensors are fake here, and what is done with them is noted."""
-        # On the calling thread a backward has the Python frames that led to it, and needs no device threads.
-        with torch.autograd.set_multithreading_enabled(False), self._mask, self._trial:
+        with self._around():
             self._trial.inside = 0
             try:
                 yield
             finally:
                 self._trial.inside = 1
+
+    @contextmanager
+    def _around(self) -> Generator[None]:
+        """What a thread has to enter for its tensors to be fake."""
+        # On the calling thread a backward has the Python frames that led to it, and needs no device threads.
+        with torch.autograd.set_multithreading_enabled(False), self._mask, self._trial:
+            yield
 
     def prepare(self, snapshot: Snapshot, leaves: list[Any], names: list[str]) -> list[Any]:
         """Replace the tensors of a callable by fake ones; returns its argument leaves.
@@ -63,6 +69,7 @@ class FakeStage(Observed):
         given = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         standins = self._standins
         standins.adopting = not _any_on_device([*held, *given])
+        refuse_lazy(snapshot)
         standins.replace_state(snapshot)
         standins.meet(snapshot, leaves)
         found: list[Any] = []

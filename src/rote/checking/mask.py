@@ -77,6 +77,7 @@ class Mask(TorchFunctionMode):
             _Tensor.backward: self._backward,
             _Tensor.record_stream: lambda func, x, stream: None,
             _Tensor.new_tensor: self._new_tensor,
+            _Tensor.new: self._new,
             torch.tensor: self._build,
             torch.as_tensor: self._build,
             torch.asarray: self._build,
@@ -188,6 +189,16 @@ class Mask(TorchFunctionMode):
         kwargs.setdefault("dtype", like.dtype)
         return self._build(torch.tensor, data, device=device, **kwargs)
 
+    def _new(self, func: Any, like: Any, *args: Any, **kwargs: Any) -> Any:
+        """``x.new(...)``, which takes sizes or data."""
+        data = args[0] if args else kwargs.get("data")
+        if isinstance(data, torch.Tensor):
+            return data.detach()
+        if isinstance(data, (list, tuple, numpy.ndarray)) and not isinstance(data, torch.Size):
+            return self._new_tensor(func, like, data)
+        sizes = args or (kwargs.get("size", (0,)),)
+        return like.new_empty(sizes[0] if isinstance(sizes[0], tuple) else sizes)
+
     def _placed(self, name: str, tensor: torch.Tensor, of_array: bool, noted: bool = False) -> torch.Tensor:
         trial = self._trial
         if not (trial.building or noted) and tensor.numel():
@@ -220,18 +231,19 @@ class Mask(TorchFunctionMode):
     def _indexed(self, func: Any, tensor: Any, index: Any, *value: Any) -> Any:
         if self._lies_there(tensor):
             parts = index if type(index) is tuple else (index,)
-            if any(type(part) is list for part in parts):
+            if any(_is_listed(part) for part in parts):
                 listed = tuple(self._listed(part) for part in parts)
                 index = listed if type(index) is tuple else listed[0]
         return func(tensor, index, *value)
 
     def _listed(self, part: Any) -> Any:
-        """A list as an index becomes a tensor below the dispatcher."""
-        if type(part) is not list or any(isinstance(item, (torch.Tensor, slice)) for item in part):
+        """A list, or an array, as an index becomes a tensor below the dispatcher."""
+        if not _is_listed(part):
             return part
         with torch.device("cpu"), self._trial.aside():
-            tensor = torch.tensor(part, dtype=torch.long if not part else None)
-        text = "a list as an index is copied to the device, which waits for the copy"
+            tensor = torch.tensor(part, dtype=torch.long if not len(part) else None)
+        kind = "an array" if isinstance(part, numpy.ndarray) else "a list"
+        text = f"{kind} as an index is copied to the device, which waits for the copy"
         self._note(rules.LIST_INDEX, text, tensor)
         return self._placed("index", tensor, of_array=True, noted=True)
 
@@ -329,6 +341,13 @@ class Mask(TorchFunctionMode):
     def _note(self, rule: rules.Rule, text: str, tensor: Any) -> None:
         if not self._trial.building:
             self._trial.notes.add(rule, text, evidence=shown(tensor))
+
+
+def _is_listed(part: Any) -> bool:
+    """Whether an index is Python or numpy data of which PyTorch makes a tensor on the host."""
+    if isinstance(part, numpy.ndarray):
+        return bool(part.ndim)
+    return type(part) is list and not any(isinstance(item, (torch.Tensor, slice)) for item in part)
 
 
 def default_device() -> torch.device | None:

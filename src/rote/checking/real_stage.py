@@ -29,6 +29,7 @@ from .observed import Observed
 from .operands import plain, short, shown, tensors_in
 from .places import Place, here
 from .raised import Raised
+from .standins import refuse_lazy
 from .steps import is_step_count
 from .storages import Memory, Storages
 from .synchronous import why_it_waits
@@ -217,6 +218,7 @@ class RealStage(Observed):
         Raises:
             EnvironmentError_: A tensor lies on a GPU, which a forked process cannot use.
         """
+        refuse_lazy(snapshot)
         held = [tensor for entries in snapshot.tensors.values() for _, tensor in entries]
         for name, leaf in zip(names, leaves, strict=True):
             if isinstance(leaf, torch.Tensor):

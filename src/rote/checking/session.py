@@ -20,6 +20,7 @@ import torch
 
 from ..base.errors import EnvironmentError_, MisuseError
 from ..base.location import Site, is_internal, traceback_site
+from ..hazards import rules
 from ..hazards.finding import Finding, Remark
 from ..hazards.rules import trial as trial_rules
 from ..recording.run import HostRandom
@@ -28,9 +29,10 @@ from ..signature.slots import Difference, differences
 from ..signature.state import Snapshot, StateWalk
 from . import compare
 from .comments import LinesRan, lines_of, to_a_trial, unused_comments
+from .compat import script_line
 from .isolation import TimeUp
 from .notes import Note, Notes
-from .places import Place
+from .places import UNKNOWN, Place
 from .surroundings import Effect, Surroundings, handed_back
 from .watched import WatchedCode
 
@@ -135,6 +137,10 @@ class Session:
         except TimeUp as error:
             notes = self._so_far()
             found.incomplete = f"{error} at {traceback_site(error.__traceback__)}"
+        line = self._line()
+        for note in notes.found.values():
+            if note.place is UNKNOWN:  # no Python line led there
+                note.place = line
         found.findings = [note.finding() for note in notes.found.values()]
         if not found.incomplete:
             found.remarks = self._remarks(found.findings)
@@ -248,14 +254,20 @@ class Session:
         with contextlib.suppress(FailedError):
             self._run(wanted=frozenset(differing))
         for index in differing:
-            place = self._stage.places.get(index, line)
-            compare.traces(notes, earlier.trace, last.trace, index, place, explained)
+            place = self._stage.places.get(index)
+            known = explained or (place is None and rules.HOST_RANDOM.code in codes)
+            compare.traces(notes, earlier.trace, last.trace, index, place or line, known)
 
     def _line(self) -> Place:
         """Where the callable is defined."""
         target = inspect.unwrap(getattr(self._function, "__func__", self._function))
+        scripted = script_line(target)
+        if scripted is not None:
+            return Place(Site(*scripted, "forward"), 0, ())
         if isinstance(target, torch.nn.Module):
-            target = type(target).forward
+            target = inspect.getattr_static(
+                type(target), "forward"
+            )  # a traced one has a descriptor that raises
         code = getattr(target, "__code__", None)
         if code is None:
             call: Any = vars(type(target)).get("__call__")

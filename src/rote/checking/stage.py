@@ -7,8 +7,12 @@ takes a note; what is harmless answers as one large GPU would.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
-from types import SimpleNamespace
+from concurrent import futures
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -22,6 +26,7 @@ from .compat import PRETENDED
 from .doubles import Event, Inert, Stream, note
 from .mask import to_cuda, to_pretended
 from .operands import replaced
+from .places import here
 from .trial import Trial
 
 MEMORY = 80 * 1024**3
@@ -55,8 +60,13 @@ _ANSWERS: dict[str, Any] = {
 }
 
 
-def install(trial: Trial) -> None:
-    """Replace ``torch.cuda``'s functions in this process."""
+def install(trial: Trial, modes: Callable[[], AbstractContextManager[None]]) -> None:
+    """Replace ``torch.cuda``'s functions in this process.
+
+    Args:
+        trial: Takes the notes.
+        modes: Makes what is entered around a call, for threads that it starts.
+    """
     cuda: Any = torch.cuda
     for name, value in _ANSWERS.items():
         setattr(cuda, name, _answering(value))
@@ -76,7 +86,7 @@ def install(trial: Trial) -> None:
             warp_size=32, max_threads_per_multi_processor=2048, shared_memory_per_block_optin=232448,
         )
     )  # fmt: skip
-    cuda.get_rng_state = lambda *args, **kwargs: torch.get_rng_state()
+    cuda._initialized = True  # asked by torch.utils.checkpoint before it keeps the random state
     cuda.graph = _refusing_context(trial)
     _install_seeds(trial)
     _install_devices()
@@ -85,6 +95,7 @@ def install(trial: Trial) -> None:
     _install_modules()
     _install_optimizers(trial)
     _install_launches(trial)
+    _install_threads(trial, modes)
 
 
 def _answering(value: Any) -> Callable[..., Any]:
@@ -112,10 +123,21 @@ def _install_seeds(trial: Trial) -> None:
     for name in ("manual_seed", "set_rng_state", "set_rng_state_all"):
         setattr(torch.cuda, name, _noting(trial, rules.RANDOM_STATE_SET, text, _answering(None)))
 
+    text = "the random state of the device is read, which a capture refuses"
+    read = torch.get_rng_state
+    for name, function in (
+        ("get_rng_state", lambda *args, **kwargs: read()),
+        ("get_rng_state_all", lambda: [read()]),
+        ("initial_seed", lambda: 0),
+    ):
+        setattr(torch.cuda, name, _noting(trial, rules.RANDOM_STATE_SET, text, function, Severity.STOPS))
 
-def _noting(trial: Trial, rule: rules.Rule, text: str, function: Callable[..., Any]) -> Callable[..., Any]:
+
+def _noting(
+    trial: Trial, rule: rules.Rule, text: str, function: Callable[..., Any], severity: Severity | None = None
+) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
-        note(trial, rule, text)
+        note(trial, rule, text, severity)
         return function(*args, **kwargs)
 
     return call
@@ -263,3 +285,30 @@ def _install_launches(trial: Trial) -> None:
         note(trial, trial_rules.FOREIGN_KERNEL, f"the Triton kernel {name} is launched; it was not run")
 
     jit.run = run
+
+
+_STARTING = (threading.__file__, str(Path(futures.__file__).parent))
+
+
+def _install_threads(trial: Trial, modes: Callable[[], AbstractContextManager[None]]) -> None:
+    """A thread that the call starts takes a note, and runs on fake tensors as well: modes are per thread."""
+    start, run = threading.Thread.start, threading.Thread.run
+
+    def begin(self: threading.Thread) -> None:
+        self.of_the_call = not trial.building  # pyright: ignore[reportAttributeAccessIssue]
+        if not trial.building:
+            at: FrameType | None = sys._getframe(1)
+            while at is not None and at.f_code.co_filename.startswith(_STARTING):
+                at = at.f_back
+            trial.notes.add(
+                rules.THREAD_INSIDE, "a thread is started, and no replay starts it", place=here(at)
+            )
+        start(self)
+
+    def work(self: threading.Thread) -> None:
+        if not getattr(self, "of_the_call", False):
+            return run(self)
+        with modes():
+            return run(self)
+
+    threading.Thread.start, threading.Thread.run = begin, work

@@ -14,7 +14,9 @@ import weakref
 from typing import Any
 
 import torch
+from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
 
+from ..base.errors import MisuseError
 from ..signature import members
 from ..signature.state import ATTRIBUTE, CELL, ITEM, VARIABLE, Entry, Snapshot
 from .compat import PRETENDED, FakeTensor, fake_device
@@ -230,6 +232,20 @@ def _assign(entry: Entry, value: torch.Tensor) -> None:
         entry.container.cell_contents = value
     elif entry.kind == VARIABLE:
         entry.container.set(value)
+
+
+def refuse_lazy(snapshot: Snapshot) -> None:
+    """A lazy module has parameters without a shape, which its first call gives them.
+
+    Raises:
+        MisuseError: There is one among the callable's modules.
+    """
+    for entry in snapshot.entries.values():
+        if isinstance(_tensor_in(entry), UninitializedTensorMixin):
+            raise MisuseError(
+                f"{snapshot.name_of(entry)} has no shape yet, as it is a lazy module's: call the module "
+                "once on small real tensors, then check it"
+            )
 
 
 def _rekey(container: Any, fakes: dict[int, tuple[torch.Tensor, Any]]) -> None:

@@ -25,7 +25,7 @@ from ..hazards.rules import trial as trial_rules
 from ..partition.facts import Facts, facts_of, written_operands
 from ..recording.compat import composite_call
 from ..signature.modes import DispatchMode
-from .compat import PRETENDED, FakeTensor, depends_on_data, lacks_fake
+from .compat import PRETENDED, FakeTensor, depends_on_data, lacks_fake, without_function_modes
 from .dynamic import is_mask, largest, of_host_kernel, without_masks
 from .invented import LARGEST, Inventor, host_copy
 from .known import Known
@@ -94,7 +94,8 @@ class Trial(DispatchMode):
             return func(*args, **(kwargs or {}))
         self.inside += 1
         try:
-            return self._dispatch(func, args, kwargs or {})
+            with without_function_modes():
+                return self._dispatch(func, args, kwargs or {})
         except Exception as error:
             if not self.building:
                 self.raised.add(str(func), error)
@@ -105,14 +106,16 @@ class Trial(DispatchMode):
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not isinstance(func, torch._ops.OpOverload):
             return self._higher_order(func, args, kwargs)
+        facts = facts_of(func)
+        if facts.hidden:
+            return func(*args, **kwargs)
         parts = composite_call(func) if torch.is_inference_mode_enabled() else None
         if parts is not None:
             with self:  # they come back here, one by one
                 return parts(*args, **kwargs)
-        facts = facts_of(func)
-        if facts.hidden:
-            return func(*args, **kwargs)
         tensors = tensors_in(args, kwargs)
+        if func is _aten.lift_fresh.default and not isinstance(tensors[0], FakeTensor):
+            return self._keep(func(*args))  # of Python data, by torch.FloatTensor([...])
         if not all(isinstance(tensor, FakeTensor) for tensor in tensors):
             operands: Any = replaced(args, self._adopted)
             args, kwargs = operands, cast("dict[str, Any]", replaced(kwargs, self._adopted))
@@ -149,8 +152,10 @@ class Trial(DispatchMode):
         tensors: list[torch.Tensor],
     ) -> Any:
         fake = any(isinstance(tensor, FakeTensor) for tensor in tensors)
+        if facts.seeded and facts.dropout is None and not self.building:
+            self.notes.add(rules.HOST_RANDOM, f"{short(facts.name)} draws on the host, once for all replays")
         if fake and facts.reads:
-            return self.read_value(tensors[0])
+            return self._answer(func, tensors[0])
         if facts.written and not self.building:
             self._note_host_writes(facts, args, kwargs)
         if not fake and tensors:
@@ -186,7 +191,7 @@ class Trial(DispatchMode):
     ) -> Any:
         if facts.reads:
             self._note_read(tensors[0], facts)
-            return self.read_value(tensors[0]) if func is not _aten.equal.default else True
+            return self._answer(func, tensors[0])
         if not self.building:
             self._trace(facts, args, kwargs)
         if func in _COPIES:
@@ -275,6 +280,17 @@ class Trial(DispatchMode):
         """The value of a tensor of one element: the true one if it is known."""
         known = self.standins.value_of(tensor)
         return known.item() if known is not None else self.inventor.scalar(tensor, user_site())
+
+    def _answer(self, func: Any, tensor: torch.Tensor) -> Any:
+        """What an operation tells the host.
+
+        A truth about more than one value (``torch.equal``) is hoped to be, and is not if the callable raised
+        when it was.
+        """
+        truth = str(func._schema.returns[0].type) == "bool"
+        if truth and (func is _aten.equal.default or tensor.numel() != 1):
+            return self.inventor.truth(None, user_site())
+        return self.read_value(tensor) if tensor.numel() == 1 else 1
 
     # ------------------------------------------------------------------ copies
 

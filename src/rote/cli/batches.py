@@ -83,4 +83,9 @@ def run(target: Target, call: Call, place: str) -> None:
     except RoteError:
         raise
     except Exception as error:
-        raise MisuseError(f"{target.name} raised {type(error).__name__} in {place}: {error}") from error
+        text = f"{target.name} raised {type(error).__name__} in {place}: {error}"
+        if isinstance(error, TypeError):  # perhaps a list of batches was taken for the arguments of one call
+            text += (
+                ". What comes with the model are the arguments of one call, or one list: (model, (batches,))"
+            )
+        raise MisuseError(text) from error

@@ -139,11 +139,18 @@ def _static(paths: list[str]) -> Findings:
             raise MisuseError(f"{path}: --static reads whole files and folders: {file}")
     found: list[Finding] = []
     remarks: list[Remark] = []
-    for each in scanned(Path(path) for path in paths):
+    unread: list[str] = []
+    for each in scanned(map(Path, paths), lambda error: unread.append(str(error))):
         found += each.findings
         remarks += remarks_of_scan(each.text, each.file, each.findings)
     hidden = silenced(found)
-    return Findings(without_ignored(found), target=" ".join(paths), remarks=remarks, silenced=hidden)
+    return Findings(
+        without_ignored(found),
+        target=" ".join(paths),
+        incomplete="; ".join(unread),
+        remarks=remarks,
+        silenced=hidden,
+    )
 
 
 def _trial(name: str, arguments: list[str], real: bool, limit_s: float) -> Findings:

@@ -23,6 +23,7 @@ from torch import nn
 
 from ..base.errors import MisuseError
 from ..base.location import NOWHERE, Site, is_internal, traceback_site
+from ..hazards.scan.files import FROM_NOTEBOOK, NOTEBOOK
 
 SHAPES = "a callable, (callable, args) or (callable, args, kwargs)"
 
@@ -195,6 +196,8 @@ def _file(place: str) -> ModuleType:
 
 
 def _module(place: str) -> ModuleType:
+    if place.endswith(NOTEBOOK):
+        raise MisuseError(f"{place}: {FROM_NOTEBOOK.format(place)}")
     _add_to_path(Path.cwd())  # as `python -m module` does
     try:
         return importlib.import_module(place)

@@ -106,7 +106,7 @@ class Findings(list[Finding]):
 
     def to_sarif(self) -> dict[str, Any]:
         """The findings as a SARIF 2.1.0 log, which editors and code hosts read."""
-        return to_sarif(self, self.remarks)
+        return to_sarif(self, self.remarks, self.incomplete)
 
     def to_sarif_json(self, *, indent: int | None = 2) -> str:
         """The SARIF log as JSON."""

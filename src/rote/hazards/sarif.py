@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from .finding import Finding, Remark, Severity
 from .rules import RULES, Rule
@@ -19,8 +20,16 @@ _LEVELS = {
 }
 
 
-def to_sarif(findings: Iterable[Finding], remarks: Iterable[Remark] = ()) -> dict[str, Any]:
-    """A log with one run; remarks are notifications of the tool, which are no results."""
+def to_sarif(
+    findings: Iterable[Finding], remarks: Iterable[Remark] = (), incomplete: str = ""
+) -> dict[str, Any]:
+    """A log with one run.
+
+    Args:
+        findings: The results.
+        remarks: Notifications of the tool, which are no results.
+        incomplete: Why the run ended early; empty if it did not.
+    """
     found = list(findings)
     codes = sorted({finding.code for finding in found})
     driver = {
@@ -29,8 +38,14 @@ def to_sarif(findings: Iterable[Finding], remarks: Iterable[Remark] = ()) -> dic
     }
     run: dict[str, Any] = {"tool": {"driver": driver}, "results": [_result(finding) for finding in found]}
     said = [_notification(remark) for remark in remarks]
-    if said:
-        run["invocations"] = [{"executionSuccessful": True, "toolConfigurationNotifications": said}]
+    if said or incomplete:
+        invocation: dict[str, Any] = {"executionSuccessful": not incomplete}
+        if said:
+            invocation["toolConfigurationNotifications"] = said
+        if incomplete:
+            notification = {"level": "error", "message": {"text": f"the check ended early: {incomplete}"}}
+            invocation["toolExecutionNotifications"] = [notification]
+        run["invocations"] = [invocation]
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
@@ -60,8 +75,8 @@ def _notification(remark: Remark) -> dict[str, Any]:
 def _location(file: str, line: int, column: int) -> dict[str, Any]:
     path = Path(file)
     try:
-        uri = path.relative_to(Path.cwd()).as_posix()
+        uri = quote(path.relative_to(Path.cwd()).as_posix())
     except ValueError:
-        uri = path.as_uri() if path.is_absolute() else path.as_posix()
+        uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
     region = {"startLine": max(line, 1)} | ({"startColumn": column} if column else {})
     return {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}

@@ -78,7 +78,7 @@ def load_quantized(
             _same(configs, config)
         built = _built(model, configs, entries, way)
         _check_state(model, built, tensors)
-        _check_values(built, tensors)
+        check_values(built, tensors)
     except MisuseError as error:
         raise type(error)(f"{path}: {error}") from error
     for name, layer in built.items():
@@ -181,12 +181,20 @@ def _check_state(model: nn.Module, built: Mapping[str, DuQuantLinear], tensors: 
             raise MisuseError(f"{name} is {other.dtype} instead of {tensor.dtype}")
 
 
-def _check_values(built: Mapping[str, DuQuantLinear], tensors: Mapping[str, Tensor]) -> None:
-    """Values that could do harm: what is an index, and what is divided by."""
+def check_values(built: Mapping[str, DuQuantLinear], tensors: Mapping[str, Tensor]) -> None:
+    """Values that could do harm: what is an index, and what is divided by.
+
+    Args:
+        built: Layers by name.
+        tensors: What is to be in them, by full name.
+
+    Raises:
+        MisuseError: There is one; the message names the tensor.
+    """
     for name, layer in built.items():
         for i in range(layer.transform.moves):
             order = tensors[f"{name}.transform.order_{i}"].long()
-            if not torch.equal(order.sort().values, torch.arange(layer.transform.width)):
+            if not torch.equal(order.sort().values.cpu(), torch.arange(layer.transform.width)):
                 raise MisuseError(f"{name}.transform.order_{i} is no permutation")
         for key in ("weight_scale", "act_scale", "transform.smooth"):
             scale = tensors.get(f"{name}.{key}")

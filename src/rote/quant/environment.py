@@ -12,7 +12,8 @@
     ACT_PCT        percentile of activations
     CALIB_STEPS    calibration batches; 0 means 1
     PACKDIR        directory where checkpoints are kept, and taken from if one was made with this
-    configuration ROW_ROT        ``restore`` or 0
+                   configuration, of a model with these numbers
+    ROW_ROT        ``restore`` or 0
     SCOPE          prefix of layer names
     LAYERS         full names of layers, with commas; nothing else is quantized then
     INCLUDE        regular expression that names must contain
@@ -31,7 +32,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ..base.errors import MisuseError, OptionError
 from ..base.settings import read_duquant
@@ -40,10 +42,14 @@ from .checkpoint import load_quantized, save_quantized
 from .config import DuQuantConfig
 from .convert import quantize_
 from .linear import DuQuantLinear
+from .names import matches
 from .report import QuantReport
 from .stats import CalibrationStats
 
 PREFIXES = ("ROTE_DUQUANT_", "OPENPI_DUQUANT_")
+SAMPLED = 256
+"""Numbers of each tensor by which a checkpoint in PACKDIR knows the model that it was made of."""
+
 NAMES = (
     "WBITS_DEFAULT", "ABITS", "BLOCK", "BLOCK_OUT", "LS", "PERMUTE", "ACT_PCT", "CALIB_STEPS", "PACKDIR",
     "ROW_ROT", "SCOPE", "LAYERS", "INCLUDE", "EXCLUDE", "WBITS", "DRYRUN",
@@ -82,6 +88,9 @@ class EnvironmentPlan:
         for name in self.layers:
             if name not in names:
                 raise OptionError(f"LAYERS names {name!r}, and the model has no such linear layer")
+        for pattern, _ in self.config.layer_bits:
+            if not any(matches(pattern, name) for name in names):
+                raise OptionError(f"WBITS names {pattern!r}, and the model has no such linear layer")
         tests = {
             "SCOPE": (self.scope, lambda name: name.startswith(self.scope)),
             "INCLUDE": (self.include, lambda name: re.search(self.include, name) is not None),
@@ -166,13 +175,13 @@ def quantize_from_env(
         raise OptionError("SCOPE, LAYERS, INCLUDE and EXCLUDE together leave no linear layer")
     if plan.dry_run:
         return quantize_(model, config, include=include, dry_run=True)
-    kept = None if plan.pack_dir is None else plan.pack_dir / _file_name(config, include)
+    kept = None if plan.pack_dir is None else plan.pack_dir / _file_name(config, include, model)
     if kept is not None and kept.exists():
         planned = quantize_(model, config, include=include, dry_run=True)
         load_quantized(model, kept, config=config, way=path)
         return replace(planned, dry_run=False)
     if stats is None and batches is not None and config.needs_calibration:
-        with calibrate(model, config, include=include) as stats:
+        with calibrate(model, config, include=include) as stats, torch.no_grad():
             for batch in batches:
                 if stats.done:
                     break
@@ -186,10 +195,21 @@ def quantize_from_env(
     return report
 
 
-def _file_name(config: DuQuantConfig, names: list[str]) -> str:
-    """Of a checkpoint of these layers with this configuration, and of no other."""
-    layers = hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
-    return f"duquant-{config.digest}-{layers}.safetensors"
+def _file_name(config: DuQuantConfig, names: list[str], model: nn.Module) -> str:
+    """Of a checkpoint of these layers of this model with this configuration, and of no other."""
+    layers = hashlib.sha256("\n".join(names).encode())
+    for name, value in model.state_dict().items():
+        layers.update(f"{name}{value.dtype}{list(value.shape)}".encode())
+        if value.numel() and not value.is_meta:
+            layers.update(_sampled(value))
+    return f"duquant-{config.digest}-{layers.hexdigest()[:8]}.safetensors"
+
+
+def _sampled(value: Tensor) -> bytes:
+    """Some of a tensor's numbers, evenly spread: another training run has others."""
+    flat = value.detach().reshape(-1)
+    chosen = flat[:: max(1, flat.numel() // SAMPLED)].cpu().contiguous()
+    return chosen.view(torch.uint8).numpy().tobytes()
 
 
 def _call(model: nn.Module, batch: Any) -> None:

@@ -32,6 +32,7 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from ..base.errors import MisuseError
 from .buffers import InputTransform
+from .checkpoint import check_values
 from .config import DuQuantConfig
 from .convert import quantize_
 from .fusion import fuse_
@@ -112,6 +113,8 @@ class RoteDuQuantizer(HfQuantizer):
             config = DuQuantConfig.from_json(json.dumps(settings.configs[0]))
             quantize_(model, config, include=settings.include, exclude=settings.exclude)
             attach(model)
+        else:
+            _check_loaded(model)
         for module in model.modules():
             if isinstance(module, DuQuantLinear):
                 module.refresh()  # what is derived from the state is no part of a checkpoint
@@ -159,6 +162,21 @@ def attach(model: Any) -> None:
     model.hf_quantizer = quantizer
     model.is_quantized = True
     model.quantization_method = METHOD
+
+
+def _check_loaded(model: nn.Module) -> None:
+    """Whether the layers hold what a checkpoint can have: transformers makes up tensors that it lacks.
+
+    Raises:
+        MisuseError: They do not.
+    """
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, DuQuantLinear)}
+    try:
+        check_values(layers, model.state_dict())
+    except MisuseError as error:
+        raise MisuseError(
+            f"{error}: the checkpoint lacks it, or was changed (save it again after attach(model))"
+        ) from error
 
 
 def build_skeleton(model: nn.Module, settings: Any) -> None:

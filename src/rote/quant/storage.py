@@ -26,15 +26,21 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str
 
     Raises:
         EnvironmentError_: safetensors is not installed.
+        MisuseError: There is no such folder, or the file cannot be written.
     """
     save_file = _safetensors("torch").save_file
     unique, aliases = _aliased(tensors)
     texts = {name: json.dumps(value) for name, value in {**metadata, "aliases": aliases}.items()}
     path = Path(path)
+    if path.is_dir() or not path.parent.is_dir():
+        what = "is a folder" if path.is_dir() else f"cannot be written: there is no folder {path.parent}"
+        raise MisuseError(f"{path} {what}")
     partial = path.with_name(path.name + ".partial")
     try:
         save_file(unique, str(partial), metadata=texts)
         partial.replace(path)
+    except (OSError, _safetensors().SafetensorError) as error:
+        raise MisuseError(f"{path} cannot be written: {error}") from error
     finally:
         partial.unlink(missing_ok=True)
 

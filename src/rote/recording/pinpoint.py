@@ -19,11 +19,15 @@ _LOADS = frozenset({
     "LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME", "LOAD_CONST",
 })  # fmt: skip
 _NAMING = _LOADS | {"LOAD_FAST"}
+_NEAR = 2  # instructions from the name of a container, or of an item, to the store into it
 _LOOPS = ("GET_ITER", "FOR_ITER")
 _ASKING = ("next", "__next__", "send")
 _LENGTH = re.compile(r" \((length|number of attributes)\)$")
 _SUBSCRIPT = re.compile(r"\[.*?\]")
-_METHODS = frozenset({"append", "extend", "add", "update", "insert", "pop", "setdefault", "clear", "remove"})
+_METHODS = frozenset({
+    "append", "extend", "add", "update", "insert", "pop", "setdefault", "clear", "remove", "popleft",
+    "popitem", "appendleft", "extendleft", "rotate", "discard", "sort", "reverse",
+})  # fmt: skip
 
 
 def line_that_changes(name: str, codes: Iterable[CodeType]) -> Site | None:
@@ -130,16 +134,24 @@ def _store(code: CodeType, wanted: str) -> Site | None:
 
 
 def _subscript(code: CodeType, wanted: str) -> Site | None:
-    """A line that mentions the container and stores an item or calls a method that changes it."""
-    mentioned = -1
+    """A line that mentions the container and stores an item or calls a method that changes it.
+
+    One that may store elsewhere what it reads there (``group["lr"] = rate * state["it"]``) comes last.
+    """
+    mentioned, since, updated, last = -1, 0, False, None
     for instruction in dis.get_instructions(code):
         line = _line(instruction)
+        since += 1
         if instruction.argval == wanted:
-            mentioned = line
-        changes = instruction.opname == "STORE_SUBSCR" or instruction.argval in _METHODS
-        if changes and line == mentioned:
+            mentioned, since, updated = line, 0, False
+        elif instruction.opname == "COPY" and since <= _NEAR:  # the item is read, and stored again
+            updated = True
+        stores = instruction.opname == "STORE_SUBSCR"
+        if line == mentioned and (instruction.argval in _METHODS or (stores and (updated or since <= _NEAR))):
             return _site(code, instruction)
-    return None
+        if line == mentioned and stores and last is None:
+            last = _site(code, instruction)
+    return last
 
 
 def _line(instruction: dis.Instruction) -> int:

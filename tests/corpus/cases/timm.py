@@ -178,8 +178,12 @@ def mixed_batch(device):
 
 
 @group.library(
-    ("timm/data/random_erasing.py", "img[:, top:top + h, left:left + w] = _get_pixels("),
     wrong=(
+        ("timm/data/random_erasing.py", "img[:, top:top + h, left:left + w] = _get_pixels("),
+        (
+            "timm/data/random_erasing.py",
+            "return torch.empty(patch_size, dtype=dtype, device=device).normal_()",
+        ),
         ("timm/data/random_erasing.py", "if random.random() > self.probability:"),
         (
             "timm/data/random_erasing.py",
@@ -194,7 +198,7 @@ def mixed_batch(device):
 def pixels_erased_at_random(device):
     from timm.data.random_erasing import RandomErasing
 
-    erase = RandomErasing(probability=1.0, mode="pixel", device=device)
+    erase = RandomErasing(probability=1.0, mode="pixel", device=torch.device(device))
     return lambda x: erase(x.clone()), (rand(device, 2, 3, 16, 16),)
 
 

@@ -321,6 +321,14 @@ def images_normalised(device):
             "torchvision/transforms/v2/functional/_geometry.py",
             "return image[..., top:bottom, left:right]",
         ),
+        (
+            "torchvision/transforms/v2/_geometry.py",
+            "(True, int(torch.randint(0, padded_height - cropped_height + 1, size=())))",
+        ),
+        (
+            "torchvision/transforms/v2/_geometry.py",
+            "(True, int(torch.randint(0, padded_width - cropped_width + 1, size=())))",
+        ),
     ),
     needs="torchvision",
 )
@@ -332,7 +340,10 @@ def images_cropped_at_random(device):
 
 
 @group.library(
-    wrong=(("torchvision/transforms/v2/functional/_geometry.py", "return image.flip(-1)"),),
+    wrong=(
+        ("torchvision/transforms/v2/functional/_geometry.py", "return image.flip(-1)"),
+        ("torchvision/transforms/v2/_transform.py", "if torch.rand(1) >= self.p:"),
+    ),
     needs="torchvision",
 )
 def images_flipped_at_random(device):

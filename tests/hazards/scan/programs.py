@@ -285,3 +285,29 @@ class Batches(nn.Module):
 
 g = rote.graph(step)
 # fmt: on
+
+
+def first_of_a_name():
+    class Cache(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("position", torch.zeros(1))
+
+        def forward(self, x):
+            self.position += 1
+            return x + self.position
+
+    return Cache
+
+
+def second_of_a_name():
+    class Cache(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.position = 0
+
+        def forward(self, x):
+            self.position += 1  # RT201
+            return x + self.position
+
+    return Cache

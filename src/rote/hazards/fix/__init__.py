@@ -96,14 +96,24 @@ def fix_text(text: str, file: str, findings: Iterable[Finding] | None = None) ->
 def fix(paths: Iterable[Path]) -> list[Fix]:
     """Rewrite files, and folders of files, without writing them.
 
+    Args:
+        paths: Python files, and folders that are searched for them; there, what is not Python is left alone.
+
     Returns:
         One for each file that would change.
 
     Raises:
-        MisuseError: There is no such path, or a file is not Python.
+        MisuseError: There is no such path, or a file that was named is not Python.
         EnvironmentError_: ``libcst`` is not installed.
     """
-    fixes = (fix_text(_read(file), str(file)) for file in python_files(paths))
+    fixes: list[Fix] = []
+    for path in paths:
+        for file in python_files([path]):
+            try:
+                fixes.append(fix_text(_read(file), str(file)))
+            except MisuseError:
+                if path == file:
+                    raise
     return [each for each in fixes if each.after != each.before]
 
 

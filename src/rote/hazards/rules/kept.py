@@ -130,7 +130,8 @@ MEMOIZED = Rule(
     after that memory was overwritten. Nobody can find it to notice that it was made anew (RT206), and a cache
     keyed by tensors keeps each of them alive.
 
-    Limits: Only functions of the scanned file that make tensors by PyTorch calls are known.
+    Limits: Only functions of the scanned file that make tensors by PyTorch calls are known. A table that was
+    filled by calls before the capture is right as long as nothing empties it; it is reported all the same.
 
     Bad::
 

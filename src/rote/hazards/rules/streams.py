@@ -175,7 +175,7 @@ THREAD_INSIDE = Rule(
     "Do the work in the thread that calls, or outside.",
     Severity.WRONG,
     Group.STREAMS,
-    Finder.SCAN,
+    Finder.SCAN | Finder.TRIAL,
     """
     ``threading.Thread(...)``, a ``ThreadPoolExecutor``, ``asyncio.run`` inside the call.
 

@@ -7,13 +7,14 @@ that a value is a tensor it says nothing. :data:`BLIND_SPOTS` says what it canno
 
 from __future__ import annotations
 
+import tokenize
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...base.errors import MisuseError
 from ..finding import Finding
-from .files import python_files
+from .files import FROM_NOTEBOOK, NOTEBOOK, python_files
 from .live import reached
 from .module import scan_text
 
@@ -59,15 +60,26 @@ def scan(paths: Iterable[Path]) -> list[Finding]:
     return [found for each in scanned(paths) for found in each.findings]
 
 
-def scanned(paths: Iterable[Path]) -> Iterator[Scanned]:
+def scanned(paths: Iterable[Path], unread: Callable[[MisuseError], None] | None = None) -> Iterator[Scanned]:
     """Read source files one by one, as :func:`scan` does.
 
+    Args:
+        paths: Python files, and folders that are searched for them.
+        unread: Told of each file that is not Python, instead of ending there.
+
     Raises:
-        MisuseError: There is no such path, or a file is not Python.
+        MisuseError: There is no such path, or a file is not Python and ``unread`` is not given.
     """
     for file in python_files(paths):
-        text = _text(file)
-        yield Scanned(str(file), text, scan_text(text, str(file)))
+        try:
+            text = _text(file)
+            found = scan_text(text, str(file))
+        except MisuseError as error:
+            if unread is None:
+                raise
+            unread(error)
+        else:
+            yield Scanned(str(file), text, found)
 
 
 def scan_callable(target: Callable[..., Any]) -> list[Finding]:
@@ -87,10 +99,16 @@ def scan_callable(target: Callable[..., Any]) -> list[Finding]:
 
 
 def _text(file: Path) -> str:
+    """The text of a file, in the encoding that it declares."""
+    if file.suffix == NOTEBOOK:
+        raise MisuseError(f"{file}: {FROM_NOTEBOOK.format(file)}")
     try:
-        return file.read_text("utf-8-sig")
+        with tokenize.open(file) as opened:
+            return opened.read()
     except UnicodeDecodeError as error:
         raise MisuseError(f"{file}: this is not Python in UTF-8: {error}") from error
+    except SyntaxError as error:  # the first lines, or the encoding that they declare
+        raise MisuseError(f"{file}: this is not Python in UTF-8: {error.msg}") from error
 
 
 __all__ = ["BLIND_SPOTS", "Scanned", "scan", "scan_callable", "scan_text", "scanned"]

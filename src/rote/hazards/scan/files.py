@@ -9,6 +9,9 @@ from ...base.errors import MisuseError
 
 SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})
 
+NOTEBOOK = ".ipynb"
+FROM_NOTEBOOK = "this is a notebook; make a Python file of it first: jupyter nbconvert --to script {}"
+
 
 def python_files(paths: Iterable[Path]) -> Iterator[Path]:
     """Yield files as they are given, and the Python files below folders, in order of their names.

@@ -70,7 +70,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 def _forwards(module: torch.nn.Module) -> Iterator[Any]:
     kinds = {type(each) for each in module.modules()}
-    yield from (kind.forward for kind in kinds)
+    yield from (inspect.getattr_static(kind, "forward") for kind in kinds)  # as it is: a scripted one raises
 
 
 def _named(function: types.FunctionType) -> Iterator[Any]:

@@ -54,7 +54,7 @@ class _File:
         """All findings."""
         read = Reader(self._program, None, {}, self._report).read().env
         top = {name: value._replace(local=False) for name, value in read.items()}
-        for owner in self._program.classes.values():
+        for owner in self._program.every_class:
             self._attributes(owner)
         for function in self._program.functions:
             outside = {**top, **self._outer(function, top)}

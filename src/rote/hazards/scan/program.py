@@ -106,6 +106,13 @@ class Program:
         file: Its name.
         entries: The functions that a capture runs; if None, they are found, and functions of tensors are
             added.
+
+    Attributes:
+        functions: Its functions.
+        classes: Its classes by name; of several with one name, the last.
+        every_class: All of its classes.
+        top: The functions of the file itself, by name.
+        captures: Whether it captures graphs.
     """
 
     def __init__(self, tree: ast.Module, names: Names, file: str, entries: Entries | None = None) -> None:
@@ -114,6 +121,7 @@ class Program:
         self.file = file
         self.functions: list[Function] = []
         self.classes: dict[str, Class] = {}
+        self.every_class: list[Class] = []
         self.top: dict[str, Function] = {}
         self._collect(tree, None, None)
         self.captures = self._uses(CAPTURES | GRAPHERS | {"torch.cuda.CUDAGraph"})
@@ -164,7 +172,6 @@ class Program:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.ClassDef):
                 found = self._class(child)
-                self.classes[child.name] = found
                 self._collect(child, found, outer)
             elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
                 self._function(child, owner, outer)
@@ -193,7 +200,6 @@ class Program:
     def _collect_inside(self, node: ast.AST, function: Function) -> None:
         if isinstance(node, ast.ClassDef):
             found = self._class(node)
-            self.classes[node.name] = found
             self._collect(node, found, function)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             self._function(node, None, function)
@@ -207,9 +213,12 @@ class Program:
         has_forward = any(isinstance(item, ast.FunctionDef) and item.name == "forward" for item in node.body)
         inherited = any(base in self.classes and self.classes[base].is_module for base in bases)
         named = any(base.endswith(_BASES) for base in bases)
-        return Class(
+        found = Class(
             node, bool(node.bases) and (has_forward or named or inherited) and not is_function, is_function
         )
+        self.classes[node.name] = found
+        self.every_class.append(found)
+        return found
 
     def _uses(self, dotted: frozenset[str]) -> bool:
         return any(
@@ -245,9 +254,7 @@ class Program:
         if isinstance(node, ast.Attribute):
             if scope is not None and self_attribute(node, scope.self_name):
                 return self.method(scope.owner, node.attr)
-            methods = [
-                owner.methods[node.attr] for owner in self.classes.values() if node.attr in owner.methods
-            ]
+            methods = [owner.methods[node.attr] for owner in self.every_class if node.attr in owner.methods]
             return methods[0] if len(methods) == 1 else None
         return None
 
