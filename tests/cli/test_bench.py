@@ -107,6 +107,12 @@ def test_side_by_side(bench):
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
+def test_json_on_the_terminal_is_json_alone(rote):
+    rote.write("policy.py", TARGETS)
+    done = rote("bench", "policy.py:forward", "--only", "eager", "--seconds", 0.05, "--json", "-")
+    assert done.exit_code == 0 and json.loads(done.stdout)["target"] == "policy.py:forward"
+
+
 def training():
     model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)

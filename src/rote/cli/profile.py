@@ -17,7 +17,7 @@ from ..base.location import traceback_site
 from ..inspection.profile import CALLS, profile_calls
 from ..inspection.profile_result import Cost, Profile
 from . import target as targets
-from .failures import check_places, told
+from .failures import HERE, check_places, told
 
 LONGEST = 36
 """Characters of a source line that are shown."""
@@ -42,14 +42,14 @@ def profile(
     The callable is really called, --calls and 7 times more. What it prints goes to standard error.
     """
     with told(), redirect_stdout(sys.stderr):
-        check_places(json, plot, trace)
+        check_places(json if json != HERE else None, trace, picture=plot)
         found = _measured(targets.load(target, arg or ()), calls)
         if plot is not None:
             found.save_plot(plot)
         if trace is not None:
             found.save_trace(trace)
     text = found.to_json() + "\n"
-    if json == Path("-"):
+    if json == HERE:
         typer.echo(text, nl=False)
         return
     if json is not None:

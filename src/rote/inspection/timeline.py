@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..base.errors import EnvironmentError_
+from . import picture
 
 if TYPE_CHECKING:  # it draws itself with this file
     from .profile_result import Cost, Profile
@@ -26,21 +26,12 @@ def draw(profile: Profile, path: str | Path) -> None:
     Raises:
         EnvironmentError_: matplotlib is not installed.
     """
-    figure = _figure()
+    figure = picture.figure(10, 6)
     above, below = figure.subplots(2, 1, height_ratios=(1, 2))
     _draw_call(above, profile)
     _draw_lines(below, profile.by_line[:MOST_LINES])
     figure.suptitle(f"{profile.name} on {profile.device}\n{profile.verdict}", fontsize=9)
     figure.savefig(str(path), dpi=110)
-
-
-def _figure() -> Any:
-    """A figure of its own, that no window and no global state knows."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise EnvironmentError_("a picture needs matplotlib: pip install 'rote[plots]'") from error
-    return Figure(figsize=(10, 6), layout="constrained")
 
 
 def _draw_call(axis: Any, profile: Profile) -> None:
