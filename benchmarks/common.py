@@ -21,6 +21,8 @@ from typing import Any
 
 import torch
 
+from rote.inspection.tail import p99
+
 Call = Callable[[], object]
 
 
@@ -112,10 +114,8 @@ def time_loops(
 
 def statistic(seconds: list[float]) -> dict[str, Any]:
     """Median, 99th percentile and minimum in microseconds."""
-    ordered = sorted(seconds)
-    p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
-    values = {"median_us": statistics.median(ordered), "p99_us": p99, "min_us": ordered[0]}
-    return {**{name: value * 1e6 for name, value in values.items()}, "samples": len(ordered)}
+    values = {"median_us": statistics.median(seconds), "p99_us": p99(seconds), "min_us": min(seconds)}
+    return {**{name: value * 1e6 for name, value in values.items()}, "samples": len(seconds)}
 
 
 def first_fast_call(graphed: Any, call: Call, device: torch.device, limit: int = 12) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from rote.inspection import bench_memory
 from rote.inspection.bench_launches import counted
 from rote.inspection.bench_report import BenchReport, Row, first_fast_call
 from rote.inspection.bench_table import cells, columns, headline, remarks
+from rote.inspection.tail import p99
 
 # Up to 32 MiB, glibc may give memory again that was freed before and is resident still (mallopt(3),
 # M_MMAP_THRESHOLD).
@@ -87,6 +88,11 @@ def measured(name, **figures):
     row.time([{"latency_us": [100.0, 200.0, 1000.0], "host_us": [10.0, 12.0, 14.0]}])
     vars(row).update(figures)
     return row
+
+
+@pytest.mark.parametrize("calls, slow, expected", [(20, 1, 9.0), (100, 1, 1.0), (100, 2, 9.0), (1, 0, 1.0)])
+def test_99_of_100_calls_are_not_slower(calls, slow, expected):
+    assert p99([9.0] * slow + [1.0] * (calls - slow)) == expected
 
 
 def test_a_row_on_a_gpu():

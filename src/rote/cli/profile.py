@@ -39,7 +39,8 @@ def profile(
     """Measure what a call costs before anything is recorded, and what a graph can gain.
 
     TARGET names a function that returns a callable and its arguments: fn, (fn, args) or (fn, args, kwargs).
-    The callable is really called, --calls and 7 times more. What it prints goes to standard error.
+    The callable is really called, --calls and 7 times more (on a CPU up to 25). What it prints goes to
+    standard error.
     """
     with told(), redirect_stdout(sys.stderr):
         check_places(json if json != HERE else None, trace, picture=plot)

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from .tail import p99
+
 FAST, SLACK_US = 1.5, 50.0
 COLD, COLD_US = 3.0, 200.0
 """See :func:`first_fast_call`: factors, and microseconds on top."""
@@ -23,12 +25,11 @@ class Row:
         title: How a picture calls it.
         status: ``"measured"``, ``"failed"`` or ``"needs a GPU"``.
         why: For one that was not measured, why.
-        first_fast_call_s: Seconds from the beginning of the first call to the end of the first fast one,
-        setup
-            included; None if none of the first calls was.
+        first_fast_call_s: Seconds from the beginning of the first call to the end of the first fast one, with
+            setup; None if none of the first calls was fast.
         first_calls_s: Seconds of each of the first calls.
         median_us: Microseconds of a call, from an idle device to an idle device.
-        p99_us: The 99th percentile of that.
+        p99_us: The 99th percentile of that; of fewer than 100 calls the slowest.
         samples: Timed calls.
         round_medians_us: The median of each round: a drift of the machine shows here.
         host_us: Microseconds the host needs to issue a call, the queue being short. On a GPU only.
@@ -69,11 +70,11 @@ class Row:
     def time(self, rounds: Iterable[dict[str, list[float]]]) -> None:
         """Take in the turns of all rounds."""
         turns = list(rounds)
-        latencies = sorted(value for turn in turns for value in turn["latency_us"])
+        latencies = [value for turn in turns for value in turn["latency_us"]]
         host = [value for turn in turns for value in turn["host_us"]]
         self.samples = len(latencies)
         self.median_us = statistics.median(latencies)
-        self.p99_us = latencies[min(len(latencies) - 1, int(0.99 * len(latencies)))]
+        self.p99_us = p99(latencies)
         self.round_medians_us = [statistics.median(turn["latency_us"]) for turn in turns]
         self.host_us = statistics.median(host) if host else None
         self.first_fast_call_s = first_fast_call(self.first_calls_s, self.median_us)

@@ -31,7 +31,8 @@ class Equality:
         calls: How many were compared.
         bitwise: Whether all were equal.
         largest: The largest difference; infinite where only one side is NaN, None if it is no matter of
-        numbers. what: The first thing that differs.
+            numbers.
+        what: The first thing that differs.
     """
 
     calls: int = 0
