@@ -8,5 +8,5 @@ import numpy
 
 
 def p99(times: Sequence[float]) -> float:
-    """The 99th percentile: the least time that 99 % of the calls did not exceed; of fewer than 100 the most."""
+    """The 99th percentile: the least time that 99 % of them do not exceed; of fewer than 100 the longest."""
     return float(numpy.percentile(times, 99, method="inverted_cdf"))
