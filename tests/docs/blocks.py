@@ -102,7 +102,11 @@ class Runner:
             compile(block.code, str(self._file), "exec")
             return
         for node in ast.walk(ast.parse(block.code)):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "rote":
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "rote"
+            ):
                 # A folder of rote is an attribute here, where tests have imported it, and not for a reader.
                 assert node.attr in rote.__all__, f"rote.{node.attr} has to be imported"
         self._file.write_text(block.code)

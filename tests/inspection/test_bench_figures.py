@@ -13,6 +13,8 @@ from rote.inspection.tail import p99
 # M_MMAP_THRESHOLD).
 FRESH_BYTES = 128 * 2**20
 
+EQUAL = {"calls": 8, "bitwise": True, "largest": None, "what": "", "unseen": ""}
+
 TRACE = [
     {"ph": "M", "name": "process_name"},
     {"cat": "cuda_runtime", "name": "cudaLaunchKernel"},
@@ -67,6 +69,17 @@ def test_memory_of_this_process(device):
     assert after - before >= kept.nbytes * 0.9 and peak >= kept.nbytes
 
 
+def test_the_peak_of_a_call_is_not_that_of_what_was_before(device):
+    before = torch.ones(2 * FRESH_BYTES // 4, device=device)
+    del before
+    held = bench_memory.held(device)
+    if held is None:
+        pytest.skip("no /proc/self/status")
+    bench_memory.begin_peak(device)
+    kept = torch.ones(FRESH_BYTES // 4, device=device)
+    assert 0.9 * kept.nbytes <= bench_memory.peak(device) - held <= 1.5 * kept.nbytes
+
+
 @pytest.mark.parametrize(
     "seconds, median_us, expected",
     [
@@ -83,7 +96,7 @@ def test_the_first_fast_call(seconds, median_us, expected):
 def measured(name, **figures):
     row = Row(name, name.title())
     row.first_calls_s = [0.5, 0.0005]
-    row.equality = {"calls": 8, "bitwise": True, "largest": None, "what": ""}
+    row.equality = EQUAL.copy()
     row.peak_bytes, row.held_bytes = 3 * 2**20, -512
     row.time([{"latency_us": [100.0, 200.0, 1000.0], "host_us": [10.0, 12.0, 14.0]}])
     vars(row).update(figures)
@@ -102,7 +115,7 @@ def test_a_row_on_a_gpu():
     report.versions = {"torch": "2.11", "triton": None}
     assert cells(report, report.rows[0]) == [
         "500.50 ms", "200.0 us", "1.00 ms", "12.0 us", "6", "1", "3.0 MiB", "-512 B", "106 B",
-        "bitwise equal",
+        "reference",
     ]  # fmt: skip
     assert len(columns(report)) == 10
     assert headline(report) == "p.py:b (n=1) on H200, torch 2.11"
@@ -110,16 +123,24 @@ def test_a_row_on_a_gpu():
 
 def test_a_row_on_a_cpu():
     report = BenchReport("p.py:b", [], rows=[measured("eager"), measured("rote", median_us=50.0)])
-    report.rows[1].equality = {
-        "calls": 8,
-        "bitwise": False,
-        "largest": 0.125,
-        "what": "call 1: it differs",
-    }
+    report.rows[1].equality = EQUAL | {"bitwise": False, "largest": 0.125, "what": "call 1: it differs"}
     row = cells(report, report.rows[1])
     assert row == ["2,502 x", "0.25 x", "5.00 x", "3.0 MiB", "-512 B", "differ by 0.12"]
     assert len(row) == len(columns(report))
     assert "rote: call 1: it differs" in remarks(report)
+
+
+def test_results_that_cannot_be_compared_are_not_called_equal():
+    report = BenchReport("p.py:b", [], rows=[measured("eager"), measured("rote", median_us=1.0)])
+    for row in report.rows:
+        row.equality = EQUAL | {"unseen": "result[0] (policy.Distribution)"}
+    assert cells(report, report.rows[1])[1::4] == ["0.005 x", "equal as far as seen"]
+    assert "Only the type is compared of result[0] (policy.Distribution)." in remarks(report)
+
+
+def test_threads_of_a_cpu_belong_to_its_figures():
+    report = BenchReport("p.py:b", [], device_name="EPYC", threads=2, versions={"torch": "2.11"})
+    assert headline(report) == "p.py:b on EPYC, 2 threads, torch 2.11"
 
 
 def test_a_failed_row():

@@ -174,6 +174,8 @@ def test_what_cannot_be_profiled():
         rote.profile(torch.zeros(2))
     with pytest.raises(MisuseError, match=r"give it the plain callable, __wrapped__"):
         rote.profile(rote.graph(chain), torch.zeros(2))
+    with pytest.raises(MisuseError, match=r"returned a generator, which has run nothing yet: measure"):
+        rote.profile(lambda x: (y for y in x), torch.zeros(2))
     with pytest.raises(OptionError, match=r"calls=0: at least one"):
         profile_calls(chain, (), {}, calls=0)
     with (

@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from ..base.errors import MisuseError, RoteError
-from ..base.location import traceback_site
 from ..inspection.profile import CALLS, profile_calls
 from ..inspection.profile_result import Cost, Profile
 from . import target as targets
@@ -64,9 +63,8 @@ def _measured(target: targets.Target, calls: int) -> Profile:
         return profile_calls(*given, calls=calls, name=target.name, outside=target.site)
     except RoteError:
         raise
-    except Exception as error:
-        where = traceback_site(error.__traceback__)
-        raise MisuseError(f"the callable of {target.name} raised {targets.said(error)} ({where})") from error
+    except (Exception, SystemExit) as error:
+        raise MisuseError(f"the callable of {target.name} raised {targets.said(error)}") from error
 
 
 def _show(found: Profile, top: int) -> None:

@@ -187,6 +187,7 @@ class Bench:
         if contender is EAGER and not report.device_name:
             report.device = built["device"]
             report.device_name = built["gpu"] or bench_machine.processor()
+            report.threads = built["threads"]
             report.versions = bench_machine.versions(report.on_gpu)
             report.machine["before"] = bench_machine.state(report.on_gpu)
 

@@ -99,6 +99,7 @@ class BenchReport:
         arguments: Those of the target, ``name=value``.
         device: ``"cuda"`` or ``"cpu"``.
         device_name: The GPU's name, or the processor's.
+        threads: Those that PyTorch's operations on the CPU may use, once the target is built.
         versions: Of what was measured and of what it stands on.
         machine: Clocks and load before and after.
         seconds: What was to be spent on timed calls.
@@ -116,6 +117,7 @@ class BenchReport:
     arguments: list[str]
     device: str = "cpu"
     device_name: str = ""
+    threads: int = 0
     versions: dict[str, Any] = field(default_factory=dict[str, Any])
     machine: dict[str, Any] = field(default_factory=dict[str, Any])
     seconds: float = 0.0

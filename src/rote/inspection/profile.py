@@ -38,6 +38,7 @@ from .profile_mode import AskingMode
 from .profile_result import Profile, with_lines
 from .tail import p99
 from .trace import CALL, DONE, MARKED, Trace, covered, outermost, read
+from .unread import refuse_unread
 
 WARM = 3
 """Calls before anything is measured, the last under the dispatch mode: it learns the devices."""
@@ -71,7 +72,8 @@ def profile(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Profile:
         The figures, with a verdict in a sentence; ``print`` shows a table.
 
     Raises:
-        MisuseError: ``fn`` can't be called or is graphed, or a profiler is already running.
+        MisuseError: ``fn`` can't be called, is graphed or returns a generator, or a profiler is already
+            running.
     """
     return profile_calls(fn, args, kwargs)
 
@@ -97,7 +99,8 @@ def profile_calls(
             of the caller if None.
 
     Raises:
-        MisuseError: ``fn`` can't be called or is graphed, or a profiler is already running.
+        MisuseError: ``fn`` can't be called, is graphed or returns a generator, or a profiler is already
+            running.
         OptionError: ``calls`` is less than 1.
     """
     if not callable(fn):
@@ -137,7 +140,7 @@ class _Watched:
 def _warm(call: Call, arguments: Any) -> list[torch.device]:
     """The first calls; the GPUs that they use."""
     for _ in range(WARM - 1):
-        call()
+        refuse_unread(call())
     with AskingMode() as mode:
         mode.note_devices((arguments, call()))  # kernels past the dispatcher have tensors, too
     return sorted(mode.devices, key=str)
