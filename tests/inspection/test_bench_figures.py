@@ -39,6 +39,20 @@ def test_a_trace_is_counted_per_call():
     assert found.bytes_copied == {"HtoD": 50.0, "DtoD": 3.0}
 
 
+def test_launches_that_are_not_in_the_trace_are_known_by_their_work():
+    """The profiler records few of the driver's own functions, and not the one that launches a graph."""
+
+    def work(kind, correlation, **about):
+        return {"cat": kind, "name": "Memcpy DtoD", "args": {"correlation": correlation, **about}}
+
+    asked = {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {"correlation": 1}}
+    graph = [work("kernel", 2), work("kernel", 2), work("gpu_memcpy", 2, bytes=64)]
+    trace = [asked, work("kernel", 1), *graph, work("kernel", 3, **{"graph id": 7}), work("gpu_memset", 4)]
+    found = counted(trace, 1)
+    assert (found.kernels, found.graphs, found.copies, found.total) == (1, 2, 1, 4)
+    assert (found.kernels_run, found.copies_run, found.bytes_copied) == (4, 1, {"DtoD": 64})
+
+
 def test_an_empty_trace():
     found = counted([], 2)
     assert found.total == 0 and found.bytes_copied == {}
