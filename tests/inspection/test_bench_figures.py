@@ -5,7 +5,7 @@ import torch
 
 from rote.inspection import bench_memory
 from rote.inspection.bench_launches import counted
-from rote.inspection.bench_report import BenchReport, Row, first_fast_call
+from rote.inspection.bench_report import COLD_US, BenchReport, Row, first_fast_call
 from rote.inspection.bench_table import cells, columns, headline, remarks
 from rote.inspection.tail import p99
 
@@ -104,7 +104,19 @@ def test_the_peak_of_a_call_is_not_that_of_what_was_before(device):
     ],
 )
 def test_the_first_fast_call(seconds, median_us, expected):
-    assert first_fast_call(seconds, median_us) == (expected and pytest.approx(expected))
+    assert first_fast_call(seconds, median_us, COLD_US) == (expected and pytest.approx(expected))
+
+
+def test_what_cold_caches_cost_eager_they_may_cost_others():
+    """Between the first calls results are compared, after which a short call takes several times as long."""
+    report = BenchReport("p.py:b", [], rows=[measured("eager"), measured("rote")])
+    for row, seconds in zip(report.rows, ([3e-3, 0.9e-3], [0.2, 1.5e-3]), strict=True):
+        row.first_calls_s = seconds
+    report.find_fast_calls()
+    assert [row.first_fast_call_s for row in report.rows] == [pytest.approx(3.9e-3), pytest.approx(0.2015)]
+    report.rows[1].first_calls_s = [0.2, 0.1]
+    report.find_fast_calls()
+    assert report.rows[1].first_fast_call_s is None
 
 
 def measured(name, **figures):
@@ -113,6 +125,7 @@ def measured(name, **figures):
     row.equality = EQUAL.copy()
     row.peak_bytes, row.held_bytes = 3 * 2**20, -512
     row.time([{"latency_us": [100.0, 200.0, 1000.0], "host_us": [10.0, 12.0, 14.0]}])
+    row.first_fast_call_s = 0.5005
     vars(row).update(figures)
     return row
 
