@@ -71,9 +71,9 @@ def bench(
         if json_path == HERE:
             typer.echo(figures)
         else:
+            if json_path is not None:
+                json_path.write_text(figures + "\n", encoding="utf-8")
             _show(report)
-        if json_path not in (None, HERE):
-            json_path.write_text(figures + "\n", encoding="utf-8")
         if plot is not None:
             bench_plot.draw(report, plot)
     if report.rote_differs:
@@ -82,7 +82,8 @@ def bench(
 
 def _chosen(only: str | None) -> tuple[Contender, ...]:
     """The contenders asked for, in the order of the table, eager first."""
-    wanted = {EAGER.name, *(CONTENDERS if only is None else (name.strip() for name in only.split(",")))}
+    named = CONTENDERS if only is None else filter(None, map(str.strip, only.split(",")))
+    wanted = {EAGER.name, *named}
     unknown = sorted(wanted - CONTENDERS.keys())
     if unknown:
         raise MisuseError(f"--only {', '.join(unknown)}: there is {', '.join(CONTENDERS)}")

@@ -37,7 +37,7 @@ def draw(report: BenchReport, path: Path) -> None:
     left.set_xlim(left=0)
     firsts = [(row.first_fast_call_s or 0) * 1e6 / per_unit for row in rows]
     bars = right.barh(names, firsts, color=colours)
-    right.bar_label(bars, [f" {first:.3g}" if first else " never" for first in firsts], fontsize=7)
+    right.bar_label(bars, [_first(first) for first in firsts], fontsize=7)
     if any(firsts):
         right.set_xscale("log")
         right.set_xlim(min(filter(None, firsts)) / 3, max(firsts) * 3)
@@ -48,3 +48,9 @@ def draw(report: BenchReport, path: Path) -> None:
         axis.spines[["top", "right"]].set_visible(False)
     figure.suptitle(headline(report), fontsize=8)
     figure.savefig(str(path), dpi=120)
+
+
+def _first(time: float) -> str:
+    if not time:
+        return " never"
+    return f" {time:,.0f}" if time >= 100 else f" {time:.3g}"
