@@ -85,7 +85,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         tokens.append(token)
         if kind is TENSOR:
             shared.append(leaf)
-    key = (spec, tuple(tokens), _sharing(shared) if len(shared) > 1 else (), read_ambient())
+    key = (spec, tuple(tokens), sharing(shared) if len(shared) > 1 else (), read_ambient())
     return Call(spec, tuple(leaves), tuple(kinds), key, given, foreign, tuple(borrowed))
 
 
@@ -171,7 +171,7 @@ def overlaps(tensors: list[torch.Tensor]) -> list[list[int]]:
     return sorted(sorted(group) for group in groups)
 
 
-def _sharing(tensors: list[torch.Tensor]) -> tuple[Any, ...]:
+def sharing(tensors: list[torch.Tensor]) -> tuple[Any, ...]:
     """Which tensor arguments share memory, and how they lie relative to each other."""
     pointers = [tensor.untyped_storage()._cdata for tensor in tensors]
     if len(set(pointers)) == len(pointers):
