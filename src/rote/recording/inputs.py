@@ -145,11 +145,18 @@ class StaticInputs:
 
 
 def _is_simple(group: Group) -> bool:
-    """One tensor that a plain ``copy_`` fills: nothing overlaps, no gradient, real memory."""
-    static = group.static[0]
+    """One tensor, perhaps passed twice, that a plain ``copy_`` fills: no overlap, no gradient, real memory."""
+    static, *others = group.static
     sizes = zip(static.shape, static.stride(), strict=True)
     overlapping = any(stride == 0 and size > 1 for size, stride in sizes)
-    return len(group.members) == 1 and not overlapping and not static.requires_grad and not static.is_meta
+    one = all(_is_same(static, other) for other in others)
+    return one and not overlapping and not static.requires_grad and not static.is_meta
+
+
+def _is_same(static: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two of a group are the same elements, which one copy fills."""
+    places = [(each.data_ptr(), each.shape, each.stride(), each.dtype) for each in (static, other)]
+    return places[0] == places[1]
 
 
 def _make_group(members: list[int], call: Call) -> Group:

@@ -82,8 +82,12 @@ def argument_reasons(outcome: Outcome, call: Call, site: Site) -> list[Reason]:
     """What the call did to the containers in its arguments; arguments that cannot be placed together."""
     found: list[Reason] = []
     for members in group_members(call):
-        if len({call.leaves[member].dtype for member in members}) > 1:
+        tensors = [call.leaves[member] for member in members]
+        if len({tensor.dtype for tensor in tensors}) > 1:
             text = "arguments of several dtypes share memory"
+            found.append(reason(rules.ALIASED_MUTATION, text, site))
+        elif len({(tensor.is_conj(), tensor.is_neg()) for tensor in tensors}) > 1:
+            text = "an argument and its conjugate or negative share memory"
             found.append(reason(rules.ALIASED_MUTATION, text, site))
     if call.given is None:
         return found
