@@ -172,11 +172,16 @@ def overlaps(tensors: list[torch.Tensor]) -> list[list[int]]:
 
 
 def sharing(tensors: list[torch.Tensor]) -> tuple[Any, ...]:
-    """Which tensor arguments share memory, and how they lie relative to each other."""
+    """Which tensor arguments share memory, how they lie relative to each other, and which are one object.
+
+    The last is seen by ``q is k``, with which attention takes another way.
+    """
     pointers = [tensor.untyped_storage()._cdata for tensor in tensors]
     if len(set(pointers)) == len(pointers):
         return ()
-    found: list[Any] = []
+    first_of: dict[int, int] = {}
+    ones = [first_of.setdefault(id(tensor), position) for position, tensor in enumerate(tensors)]
+    found: list[Any] = [tuple(ones)] if len(first_of) < len(ones) else []
     for group in overlaps(tensors):
         if len(group) > 1:
             first = min(extent(tensors[position])[0] for position in group)
