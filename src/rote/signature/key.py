@@ -65,6 +65,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     given: tuple[Any, Any] | None = (args, kwargs)
     foreign: str | None = None
     borrowed: list[tuple[int, Any]] = []
+    lent: dict[int, Any] = {}
     kinds: list[str] = []
     tokens: list[Any] = []
     shared: list[torch.Tensor] = []
@@ -76,7 +77,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         else:
             if hasattr(leaf, "__rote_plain__"):  # a borrowed output of an earlier call
                 borrowed.append((position, leaf))
-                leaf = leaves[position] = leaf.__rote_plain__()
+                leaf = leaves[position] = lent.setdefault(id(leaf), leaf.__rote_plain__())
                 given = None
             kind, token = describe(leaf)
             if kind is FOREIGN:
