@@ -389,6 +389,18 @@ def test_lazy_arguments_are_lazy_in_a_recording(device, fn, kind, twice):
     assert graphed.report().replayed >= 3
 
 
+def test_several_lazy_arguments(device):
+    def fn(a, b, c):
+        return a * 2 + 1, b * 3, c + 1, a.is_conj(), b.is_neg()
+
+    g = rote.graph(fn)
+    for _ in range(6):
+        z, w = (torch.randn(4, dtype=torch.complex64, device=device) for _ in range(2))
+        given = z.conj(), w.conj().imag, torch.ones(2, device=device)
+        assert_same(g(*given), fn(*given))
+    assert g.report().replayed == 6 - WARM
+
+
 def test_an_argument_and_its_conjugate_are_not_recorded_together(device, reason):
     g = rote.graph(lambda a, b: a * b)
     for _ in range(5):

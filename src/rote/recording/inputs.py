@@ -148,12 +148,17 @@ class StaticInputs:
 
 
 def _is_simple(group: Group) -> bool:
-    """One tensor, perhaps passed twice, that a ``copy_`` fills: no overlap, no gradient, real memory."""
+    """One tensor, perhaps passed twice, that a copy of bytes fills.
+
+    Nothing overlaps, it has no gradient and real memory, and is no lazy conjugate: a copy of several tensors
+    at once takes none.
+    """
     static, *others = group.static
     sizes = zip(static.shape, static.stride(), strict=True)
     overlapping = any(stride == 0 and size > 1 for size, stride in sizes)
     one = group.span is None and all(_is_same(static, other) for other in others)
-    return one and not overlapping and not static.requires_grad and not static.is_meta
+    lazy = static.is_conj() or static.is_neg()
+    return one and not overlapping and not static.requires_grad and not static.is_meta and not lazy
 
 
 def _is_same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
