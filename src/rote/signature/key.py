@@ -199,7 +199,7 @@ def explain_key(was: tuple[Any, ...], call: Call) -> str:
         if before != after:
             return name + _explain_token(before, after)
     if was[2] != now[2]:
-        return "other arguments share memory than before"
+        return "other arguments share memory, or are one object, than before"
     ambient: tuple[Ambient, Ambient] = (was[3], now[3])
     return explain_ambient(*ambient) or "nothing differs"
 
