@@ -7,19 +7,17 @@ work at once and alternates between them (A B A B), and every result is a median
 
 from __future__ import annotations
 
-import os
-import platform
 import re
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import torch
+
+from rote.inspection import bench_machine
+from rote.inspection.tail import p99
 
 Call = Callable[[], object]
 
@@ -111,11 +109,9 @@ def time_loops(
 
 
 def statistic(seconds: list[float]) -> dict[str, Any]:
-    """Median, 99th percentile and minimum in microseconds."""
-    ordered = sorted(seconds)
-    p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
-    values = {"median_us": statistics.median(ordered), "p99_us": p99, "min_us": ordered[0]}
-    return {**{name: value * 1e6 for name, value in values.items()}, "samples": len(ordered)}
+    """Median, 99th percentile and minimum in microseconds; of loops, these are of the means of loops."""
+    values = {"median_us": statistics.median(seconds), "p99_us": p99(seconds), "min_us": min(seconds)}
+    return {**{name: value * 1e6 for name, value in values.items()}, "samples": len(seconds)}
 
 
 def first_fast_call(graphed: Any, call: Call, device: torch.device, limit: int = 12) -> dict[str, Any]:
@@ -179,23 +175,15 @@ def first_line(error: BaseException) -> str:
 
 def versions() -> dict[str, Any]:
     """Versions of what was measured and of what it stands on."""
-    driver = _smi("driver_version")
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "driver": driver[0] if driver else None,
-        "transformers": _version("transformers"),
-        "triton": _version("triton"),
-        "processor": _processor(),
-    }
+    known = bench_machine.versions(torch.cuda.is_available())
+    return {**known, "transformers": bench_machine.version("transformers")}
 
 
 def device_name(device: torch.device) -> str:
     """The GPU's name, or the processor's."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return _processor()
+    return bench_machine.processor()
 
 
 def folder_name(device: torch.device) -> str:
@@ -207,30 +195,5 @@ def folder_name(device: torch.device) -> str:
 
 def machine_state() -> dict[str, Any]:
     """Clocks and load at this moment, read only: a result far off the others is explained here or nowhere."""
-    state: dict[str, Any] = {"load_average": os.getloadavg()[0], "torch_threads": torch.get_num_threads()}
-    names = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw")
-    return state | dict(zip(names, _smi(*names), strict=False))
-
-
-def _smi(*fields: str) -> list[str]:
-    """The first GPU's answers to an nvidia-smi query; empty where there is none."""
-    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return []
-    lines = answer.strip().splitlines()
-    return [part.strip() for part in lines[0].split(",")] if lines else []
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text()) if cpuinfo.exists() else None
-    return found.group(1) if found else platform.processor() or platform.machine()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+    threads = torch.get_num_threads()
+    return {**bench_machine.state(torch.cuda.is_available()), "torch_threads": threads}

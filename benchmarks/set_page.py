@@ -6,6 +6,7 @@ loses is said first.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -67,8 +68,10 @@ is slower than another way are in the tables like all others.
 """
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     """Write the page."""
+    description = "Write docs/benchmarks.md from the results of benchmarks.set_run."
+    argparse.ArgumentParser(prog="python -m benchmarks.set_page", description=description).parse_args(argv)
     PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text(page(RESULTS), encoding="utf-8")
     print(f"wrote {PAGE}")
@@ -130,9 +133,9 @@ def _costs(entries: dict[str, dict[str, Any]]) -> str:
         "gain at best": lambda entry: _profiled(entry, "gain"),
         "first fast call": lambda entry: _seconds(_of(entry, "rote", "first_fast_call_s")),
         "host time": lambda entry: _time(_of(entry, "rote", "host_us")),
-        "by hand": lambda entry: _time(_of(entry, "by-hand", "host_us")),
+        "host time, by hand": lambda entry: _time(_of(entry, "by-hand", "host_us")),
         "launches": lambda entry: _launches(_of(entry, "rote", "launches")),
-        "eager": lambda entry: _launches(_of(entry, "eager", "launches")),
+        "launches, eager": lambda entry: _launches(_of(entry, "eager", "launches")),
         "held": lambda entry: _bytes(_of(entry, "rote", "held_bytes")),
         "copied": lambda entry: _bytes(_of(entry, "rote", "copied_bytes")),
         "equal": lambda entry: _whether_equal(_of(entry, "rote", "equality")),
@@ -184,7 +187,7 @@ def _failures(entries: dict[str, dict[str, Any]]) -> str:
         for row in entry.get("report", {}).get("rows", ()):
             if row["status"] == "failed":
                 lines.append(f"- {_title(key)}, {TITLES.get(row['name'], row['name'])}: {_code(row['why'])}")
-    return "\n".join(["What failed, and why:\n", *lines]) + "\n" if lines else ""
+    return "\n".join(["What is missing, and why:\n", *lines]) + "\n" if lines else ""
 
 
 def _versions(entries: list[dict[str, Any]]) -> str:
@@ -194,7 +197,7 @@ def _versions(entries: list[dict[str, Any]]) -> str:
         values = sorted({str(entry["versions"][name]) for entry in entries if entry["versions"].get(name)})
         found += [f"{name} {' and '.join(values)}"] if values else []
     dates = sorted({entry["finished"][:10] for entry in entries})
-    clocks = sorted({clock for entry in entries for clock in _clocks(entry)})
+    clocks = sorted({clock for entry in entries for clock in _clocks(entry)}, key=_megahertz)
     at = f"; clocks {clocks[0]}{f' to {clocks[-1]}' if len(clocks) > 1 else ''}" if clocks else ""
     return f"{', '.join(found)}; measured on {', '.join(dates)}{at}.\n"
 
@@ -203,6 +206,10 @@ def _clocks(entry: dict[str, Any]) -> Iterator[str]:
     for state in entry["machine"].values():
         if "clocks.sm" in state:
             yield state["clocks.sm"]
+
+
+def _megahertz(clock: str) -> float:
+    return float(clock.partition(" ")[0])
 
 
 def _row(entry: dict[str, Any], way: str) -> dict[str, Any] | None:

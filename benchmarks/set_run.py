@@ -87,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"time is up; still to do: --only {','.join(undone)}")
     print(f"results in {out}" if out.exists() else "nothing measured")
     if options.out is None:
-        set_page.main()
+        set_page.main([])
     return int(differs)
 
 

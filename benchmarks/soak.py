@@ -40,9 +40,9 @@ Phase = Iterator[None]
 
 
 def run(settings: Settings) -> Outcome:
-    """The whole soak, or a tenth of it."""
+    """The whole soak, or a tenth of it, with steps enough for all measurements."""
     outcome = Outcome()
-    numbers = [settings.rounds(number) for number in (10_000, 500, 100)]
+    numbers = [max(POINTS * PERIOD, settings.rounds(number)) for number in (10_000, 500, 100)]
     for name, points in soak(settings.device, *numbers).items():
         outcome.facts[name] = {"first": points[0], "last": points[-1], "points": points}
         outcome.checks |= {f"{name}: {what}": holds for what, holds in verdicts(points).items()}

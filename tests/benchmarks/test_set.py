@@ -29,7 +29,7 @@ def row(name: str, us: float | None, largest: float | None = 0.0, **more: Any) -
 
 
 def entry(*rows: dict[str, Any], differs: bool = False, small: bool = False, **more: Any) -> dict[str, Any]:
-    machine = {"before": {"clocks.sm": "1980 MHz"}, "after": {"clocks.sm": "1980 MHz"}}
+    machine = {"before": {"clocks.sm": "1980 MHz"}, "after": {"clocks.sm": "345 MHz"}}
     made = {"finished": "2026-11-21T12:00:00+00:00", "small": small, "versions": VERSIONS, "machine": machine}
     return {**made, "report": {"device": "cuda", "rows": list(rows), "rote_differs": differs}, **more}
 
@@ -78,7 +78,11 @@ def test_times_ratios_and_losses(tmp_path: Path) -> None:
     }
     text = page(write(tmp_path, "nvidia-h200", rows))
     assert "Nothing has been measured" not in text
-    assert "## nvidia-h200" in text and "torch 2.11.0, cuda 13.0" in text and "clocks 1980 MHz" in text
+    assert (
+        "## nvidia-h200" in text
+        and "torch 2.11.0, cuda 13.0" in text
+        and "clocks 345 MHz to 1980 MHz" in text
+    )
     assert "| chain of 10 tiny kernels | 100.0 us | 20.0 us |  | 30.0 us | 0.30 | 1.50, slower |" in text
     cells = ("120.00 ms", "fails", "30.00 ms, differs by 0.03", "40.00 ms", "0.33", "")
     assert f"| PI0, 2 views (transformers 5.17.0) | {' | '.join(cells)} |" in text
@@ -90,12 +94,21 @@ def test_times_ratios_and_losses(tmp_path: Path) -> None:
     assert "U-Net" not in losses and "eager" not in losses
     assert "- PI0, 2 views (transformers 5.17.0), `torch.cuda.graph` by hand: `RuntimeError: a / b`" in text
     assert "| chain of 10 tiny kernels | 82% | 5.60x |  | 6.0 us | 3 | 4 KiB | yes |" in text
+    assert "| first fast call | host time | launches | copied | equal |" in text
     assert "0.42 s" in text and text.index("chain of 10") < text.index("U-Net")
 
 
 def test_no_losses_and_wrong_results(tmp_path: Path) -> None:
     rows = {"unet": entry(row("eager", 9000.0), row("by-hand", 8000.0), row("rote", 8100.0))}
     assert "In no program is another way faster" in page(write(tmp_path, "a", rows))
+    counted = {"host_us": 9.0, "launches": {"total": 3.0}}
+    rows["unet"] = entry(
+        *(row(name, 9000.0, **counted) for name in ("eager", "by-hand")), row("rote", 8100.0)
+    )
+    assert "| host time, by hand | launches, eager |" in page(
+        write(tmp_path, "a", rows)
+    )  # rote's are not known
+    rows = {"unet": entry(row("eager", 9000.0), row("by-hand", 8000.0), row("rote", 8100.0))}
     rows = {"unet": entry(row("eager", 9000.0), row("rote", 8000.0, 0.5), differs=True)}
     text = page(write(tmp_path, "a", rows))
     assert "**rote's results differ from eager's**" in text and "8.00 ms, differs by 0.5" in text

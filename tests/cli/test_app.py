@@ -3,7 +3,11 @@
 import subprocess
 import sys
 
+import pytest
+
 import rote as package
+from rote.cli import failures
+from rote.inspection.picture import NO_MATPLOTLIB
 
 
 def test_version_and_help(rote):
@@ -20,3 +24,33 @@ def test_without_the_extra():
     code = "import sys; sys.modules['typer'] = None; from rote.cli.entry import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2 and "pip install 'rote[cli]'" in done.stderr
+
+
+def test_what_nobody_expected_has_not_the_status_of_a_finding():
+    code = "from rote.cli import entry; entry.run = lambda: 1 / 0; entry.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2 and "ZeroDivisionError" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["bench", "profile"])
+@pytest.mark.parametrize(
+    "option, place, message",
+    [
+        ("--json", "no/such.json", "no/such.json cannot be written: there is no folder no"),
+        ("--json", ".", ". cannot be written: it is a folder"),
+        ("--plot", "no/such.png", "no/such.png cannot be written: there is no folder no"),
+        ("--plot", "times.xyz", "times.xyz cannot be written: pictures are PNG files, as times.png"),
+        ("--plot", "times", "times cannot be written: pictures are PNG files, as times.png"),
+    ],
+)
+def test_a_place_where_nothing_can_be_written(rote, command, option, place, message):
+    """Said before the target is looked at, which may take minutes."""
+    done = rote(command, "absent.py:build", option, place)
+    assert (done.exit_code, done.stderr) == (2, f"rote: {message}\n")
+
+
+@pytest.mark.parametrize("command", ["bench", "profile"])
+def test_a_picture_without_matplotlib(rote, command, monkeypatch):
+    monkeypatch.setattr(failures, "find_spec", lambda name: None)
+    done = rote(command, "absent.py:build", "--plot", "times.png")
+    assert (done.exit_code, done.stderr) == (2, f"rote: {NO_MATPLOTLIB}\n")

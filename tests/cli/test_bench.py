@@ -61,6 +61,9 @@ def exits():
 def reads():
     return (lambda x: x + len(input())), (torch.randn(2),)
 
+def generates():
+    return (lambda x: (y for y in x)), (torch.randn(2),)
+
 def on_gpu():
     return torch.relu, (torch.randn(2, device="cuda"),)
 
@@ -100,11 +103,17 @@ def test_side_by_side(bench):
         "after",
     }
     assert not figures["draws"] and not figures["rote_differs"] and figures["repeats"] is None
-    assert row["equality"] == {"calls": 16, "bitwise": True, "largest": None, "what": ""}
+    assert row["equality"] == {"calls": 16, "bitwise": True, "largest": None, "what": "", "unseen": ""}
     assert row["samples"] > 0 and row["to_eager"] == row["median_us"] / done.rows["eager"]["median_us"]
     assert len(row["first_calls_s"]) == 8 and row["launches"] is None
     assert any(note.endswith("calls replayed") for note in row["notes"])
     assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_json_on_the_terminal_is_json_alone(rote):
+    rote.write("policy.py", TARGETS)
+    done = rote("bench", "policy.py:forward", "--only", "eager", "--seconds", 0.05, "--json", "-")
+    assert done.exit_code == 0 and json.loads(done.stdout)["target"] == "policy.py:forward"
 
 
 def training():
@@ -159,14 +168,16 @@ def test_contenders_that_fail(bench, monkeypatch):
 def test_a_target_that_needs_a_gpu(bench):
     done = bench("on_gpu")
     assert done.exit_code == 2 and not done.figures
-    assert "policy.py:on_gpu needs a GPU, and torch.cuda.is_available() is False here" in done.stderr
+    assert done.stderr.count("policy.py:on_gpu") == 1
+    assert done.stderr.endswith("It needs a GPU, and PyTorch sees none here.\n")
 
 
 @pytest.mark.parametrize(
     "target, message",
     [
         ("exits", "policy.py:exits does not run in eager: SystemExit: enough"),
-        ("reads", "policy.py:reads does not run in eager: EOFError"),
+        ("reads", "policy.py:reads does not run in eager: EOFError: EOF when reading a line (policy.py:5"),
+        ("generates", "the callable returned a generator, which has run nothing yet: measure a function"),
         ("graphed", "policy.py:graphed returns a graphed callable; return the plain one"),
     ],
 )

@@ -76,6 +76,7 @@ def test_a_module(tmp_path):
             "def build():\n    return max, (1,), []",
             r"returned \(.*, tuple, list\); .*, as in \(fn, \(x,\)\): ",
         ),
+        ("from os.path import join\ndef other():\n    pass", r"has no function 'build'\. It has: other\."),
         ("def build(:", r"cannot be imported: SyntaxError: .* \(policy_target.py, line 1\)$"),
         ("import nothing_there", r"cannot be imported: ModuleNotFoundError: .* \(.*policy_target.py:1\)$"),
         ("raise ValueError('two\\nlines')", r"cannot be imported: ValueError: two \(.*policy_target.py:1\)$"),
@@ -115,17 +116,31 @@ def test_malformed_arguments(build):
 
 def test_a_name_that_is_not_given(build):
     name = build("def build(n=1):\n    return max, (n, n)")
-    with pytest.raises(MisuseError, match=r"cannot be called: got an unexpected keyword argument 'm'\. "):
+    with pytest.raises(
+        MisuseError, match=r"unexpected keyword argument 'm'\. .*; it takes \(n=1\) and was given m"
+    ):
         load(name, ["m=2"])
+
+
+def test_a_file_of_a_package_is_named_as_a_module(build, tmp_path):
+    for name in ("", "policies/"):
+        (tmp_path / "robots" / name).mkdir()
+        (tmp_path / "robots" / name / "__init__.py").touch()
+    name = build("from .shapes import SIZE\ndef build():\n    return max", "robots/policies/small.py")
+    with pytest.raises(MisuseError) as raised:
+        load(name)
+    assert str(raised.value).endswith(
+        f"Name it as robots.policies.small:function, with {tmp_path} on PYTHONPATH."
+    )
 
 
 def test_a_path_without_a_function(build, tmp_path):
     file = build("def build():\n    pass\ndef _inner():\n    pass\ndef other():\n    pass").rpartition(":")[0]
     with pytest.raises(
-        MisuseError, match=r"; name one of its functions \(build, other\), or only .*: --static "
+        MisuseError, match=r"; name one of its functions \(build, other\), or only .*: rote check --static "
     ):
         load(file)
-    with pytest.raises(MisuseError, match=r"; a folder can be read: --static "):
+    with pytest.raises(MisuseError, match=r"; a folder can be read: rote check --static "):
         load(str(tmp_path))
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 import rote
 from rote import NotReplayedError
-from rote.testing import count_recordings
+from rote.testing import assert_same, count_recordings
 
 WARM = rote.Options().warmup + 1
 SIZE = 1 << 12
@@ -297,6 +297,130 @@ def test_several_dtypes_in_one_memory(device, reason):
         expected = torch.full((4,), n + 1.0, device=device).view(torch.int32) * 2
         assert torch.equal(g(x, y), expected)
     assert reason(g, "RT503").message == "arguments of several dtypes share memory"
+
+
+def test_whether_arguments_are_one_object_decides(device):
+    """As in attention, which takes another way where ``query is key``."""
+    g = rote.graph(lambda a, b: a * 2 if a is b else a * 3)
+    x, empty = torch.ones(3, device=device), torch.ones(0, device=device)
+    for _ in range(3):
+        assert [g(x, x)[0] for _ in range(4)] == [2] * 4 and g(empty, empty).shape == (0,)
+        assert [g(x, x[:])[0] for _ in range(4)] == [3] * 4
+    assert g.report().replayed > 12
+
+
+@pytest.mark.parametrize("options", [{}, {"chain": False}, {"outputs": "borrow"}])
+def test_lent_arguments_that_are_one_object(device, options):
+    lend = rote.graph(lambda x: x * 2, outputs="borrow")
+    g = rote.graph(lambda a, b: a * 2 if a is b else a * 3, **options)
+    for n in range(8):
+        y = lend(torch.full((3,), float(n), device=device))
+        assert g(y, y).tolist() == [4 * n] * 3
+    assert g.report().replayed >= 4
+
+
+def test_attention_to_itself(device):
+    attend = torch.nn.MultiheadAttention(16, 2, batch_first=True, device=device).eval()
+    for plain in (attend.requires_grad_(True), attend.requires_grad_(False)):
+        g = rote.graph(plain)
+        for _ in range(8):
+            x = torch.randn(2, 4, 16, device=device)
+            with torch.no_grad():
+                assert torch.equal(g(x, x, x)[0], plain(x, x, x)[0])
+        assert g.report().replayed >= 5
+
+
+def test_the_gradient_of_what_is_passed_twice(device):
+    def fn(a, b, c):
+        return (a * b + c.exp()).sum()
+
+    g = rote.graph(fn)
+    for _ in range(8):
+        given = torch.randn(4, device=device)
+        ours, theirs = (given.clone().requires_grad_() for _ in range(2))
+        g(ours, ours, ours).backward()
+        fn(theirs, theirs, theirs).backward()
+        assert torch.equal(ours.grad, theirs.grad)
+    assert g.report().replayed == 6
+
+
+def test_views_that_require_grad_are_not_recorded_together(device, reason):
+    g = rote.graph(lambda a, b: (a * b).sum())
+    for _ in range(5):
+        x = torch.ones(4, device=device, requires_grad=True)
+        g(x[:], x[1:2]).backward()
+        assert x.grad.tolist() == [1, 5, 1, 1]
+    assert reason(g, "RT503").message == "arguments that require grad share memory"
+
+
+LAZY = {
+    "conjugate": lambda z: z.conj(),
+    "negative": lambda z: z.conj().imag,
+    "both": lambda z: torch._neg_view(z.conj()),
+}
+
+
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("kind", LAZY)
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda z: (z * 2, z.is_conj(), z.is_neg()),
+        lambda z: z.resolve_conj() + 1 if z.is_conj() else z.abs(),
+        lambda z: z.conj() if z.is_conj() and not z.is_neg() else z * 1,
+        lambda z: (z.mul_(3)[1:].resolve_conj().resolve_neg() * 1, z.sum()),
+    ],
+    ids=["flags", "way", "view", "written"],
+)
+def test_lazy_arguments_are_lazy_in_a_recording(device, fn, kind, twice):
+    def call(z):
+        given = LAZY[kind](z)
+        return play(given, given) if twice else fn(given)
+
+    def play(a, b):
+        return fn(a), b * 1
+
+    graphed = rote.graph(play if twice else fn)
+    for _ in range(6):
+        ours = torch.randn(4, dtype=torch.complex64, device=device)
+        theirs, given = ours.clone(), LAZY[kind](ours)
+        assert_same(graphed(given, given) if twice else graphed(given), call(theirs))
+        assert torch.equal(ours, theirs)
+    assert graphed.report().replayed >= 3
+
+
+def test_several_lazy_arguments(device):
+    def fn(a, b, c):
+        return a * 2 + 1, b * 3, c + 1, a.is_conj(), b.is_neg()
+
+    g = rote.graph(fn)
+    for _ in range(6):
+        z, w = (torch.randn(4, dtype=torch.complex64, device=device) for _ in range(2))
+        given = z.conj(), w.conj().imag, torch.ones(2, device=device)
+        assert_same(g(*given), fn(*given))
+    assert g.report().replayed == 6 - WARM
+
+
+def test_an_argument_and_its_conjugate_are_not_recorded_together(device, reason):
+    g = rote.graph(lambda a, b: a * b)
+    for _ in range(5):
+        z = torch.randn(4, dtype=torch.complex64, device=device)
+        assert torch.equal(g(z, z.conj()), z * z.conj())
+    assert reason(g, "RT503").message == "an argument and its conjugate or negative share memory"
+
+
+def test_gaps_between_elements_are_not_written(device):
+    """The real parts lie between the imaginary ones."""
+
+    def fn(a, b):
+        a.mul_(2)
+        return b + 1
+
+    g = rote.graph(fn)
+    for _ in range(6):
+        z = torch.randn(4, dtype=torch.complex64, device=device)
+        expected, given = torch.complex(z.real, z.imag * 2), z.imag
+        assert torch.equal(g(given, given), expected.imag + 1) and torch.equal(z, expected)
 
 
 def test_an_expanded_argument_raises_as_in_eager(device):

@@ -441,16 +441,6 @@ def test_storage_offset(device, make, where):
     assert error.where == where(fn, "storage_offset") and "was 0 and is 2" in error.cause
 
 
-def test_identity_of_arguments(device, make, where):
-    def fn(a, b):
-        return a + b if a is b else a - b
-
-    x = torch.ones(3, device=device)
-    error = failing(make(fn), [(x, x) for _ in range(CALLS)])
-    assert (error.output, error.operation) == ("result", "aten::add.Tensor")
-    assert error.where == where(fn, "a is b")
-
-
 def test_attribute_of_a_result(device, make, where):
     def fn(x):
         y = x * 2

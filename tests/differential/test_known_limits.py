@@ -127,17 +127,6 @@ def test_other_thread_inside():
     check(scenario)
 
 
-@limit("`a is b` of two arguments dispatches no operation")
-def test_identity_of_arguments():
-    def scenario(wrap):
-        g = wrap(lambda a, b: a + b if a is b else a - b)
-        for i in range(6):
-            x = full(i)
-            yield g(x, x)
-
-    check(scenario)
-
-
 @limit("an attribute set on a tensor dispatches no operation and is not set on the result of a replay")
 def test_attributes_set_on_tensors():
     def scenario(wrap):

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
 import importlib
@@ -24,6 +25,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+import rote
 
 _FENCE = re.compile(
     r"(?:^<!-- (?P<note>[^\n]*?) -->\n+)?^```(?P<kind>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S
@@ -98,6 +101,14 @@ class Runner:
             assert block.note.startswith("not run: "), "say why it is not run"
             compile(block.code, str(self._file), "exec")
             return
+        for node in ast.walk(ast.parse(block.code)):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "rote"
+            ):
+                # A folder of rote is an attribute here, where tests have imported it, and not for a reader.
+                assert node.attr in rote.__all__, f"rote.{node.attr} has to be imported"
         self._file.write_text(block.code)
         linecache.checkcache(str(self._file))
         printed = io.StringIO()

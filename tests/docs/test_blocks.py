@@ -51,6 +51,7 @@ def test_no_fence_is_overlooked() -> None:
         (Block(1, "python", "1 +", ""), "invalid syntax"),
         (Block(1, "python", "1 +", "not run: needs a GPU"), "invalid syntax"),
         (Block(1, "python", "x = 1", "not run"), "say why"),
+        (Block(1, "python", "import rote\nrote.testing", ""), r"rote\.testing has to be imported"),
         (Block(1, "text", "2\n", "output"), "no block before"),
         (Block(1, "sh", "if", ""), "syntax error"),
         (Block(1, "sh", "make everything-up", ""), "no target everything-up"),

@@ -90,6 +90,12 @@ def test_eager_that_lacks_memory_makes_the_others_wait(bench):
         bench("eager lacks memory", contenders=(EAGER,))
 
 
+def test_who_is_killed_is_tried_alone(bench):
+    """A system that has no memory left says nothing: it kills."""
+    row = bench("compile is killed beside the others").row("compile")
+    assert row.status == "measured" and row.notes[-1].startswith("measured alone")
+
+
 def test_rote_differs(bench):
     report = bench("rote differs")
     assert report.rote_differs and report.repeats["bitwise"]
@@ -104,8 +110,9 @@ def test_rote_differs_no_more_than_eager_from_itself(bench):
 def test_rote_that_differs_late(bench):
     report = bench("rote differs at last")
     assert report.rote_differs and report.compared_again
-    assert report.row("compile").equality == {"calls": 16, "bitwise": True, "largest": None, "what": ""}
-    late = {"calls": 16, "bitwise": False, "largest": 0.5}
+    equal = {"calls": 16, "bitwise": True, "largest": None, "what": "", "unseen": ""}
+    assert report.row("compile").equality == equal
+    late = {"calls": 16, "bitwise": False, "largest": 0.5, "unseen": ""}
     assert report.row("rote").equality == late | {"what": "after the timed calls, call 3: result differs"}
 
 

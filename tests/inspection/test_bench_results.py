@@ -27,6 +27,11 @@ def test_equal_results_of_every_form():
         assert found(value, value) == []
 
 
+def test_what_is_compared_by_its_type_alone_is_named():
+    assert plain({"a": [object()], "n": 3}, {})["unseen"] == "result['a'][0] (object)"
+    assert plain({"a": [torch.zeros(1), None], "n": 3}, {})["unseen"] == ""
+
+
 def test_strides_and_autograd_do_not_count():
     x = torch.randn(3, 4)
     assert found(x.t().contiguous().t().requires_grad_(), x) == []

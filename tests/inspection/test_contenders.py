@@ -52,7 +52,7 @@ def test_eager_answers(device, tmp_path):
     assert built["device"] == device.type
     warm = asked.answer({"do": "warm", "calls": 3, "keep": True})
     assert len(warm["seconds"]) == 3 and all(value > 0 for value in warm["seconds"]) and not warm["draws"]
-    assert warm["equality"] == {"calls": 3, "bitwise": True, "largest": None, "what": ""}
+    assert warm["equality"] == {"calls": 3, "bitwise": True, "largest": None, "what": "", "unseen": ""}
     assert said == ["call 1 of 3", "call 2 of 3", "call 3 of 3"]
     turn = asked.answer({"do": "turn", "seconds": 0.01})
     assert turn["latency_us"] and bool(turn["host_us"]) == (device.type == "cuda")
@@ -90,19 +90,20 @@ def test_random_numbers_are_those_of_the_same_call(tmp_path):
     assert warm["equality"]["bitwise"] and warm["draws"]
 
 
-def test_failures_are_answers(tmp_path):
+def test_failures_are_answers(tmp_path, where):
     def fails(x):
         raise ValueError("\n\n  no such head\nmore")
 
     asked = worker(EAGER, fails, (torch.zeros(1),), {}, tmp_path)
     asked.answer({"do": "build"})
-    assert asked.answer({"do": "warm", "calls": 1, "keep": True}) == {
-        "error": "ValueError: no such head",
-        "memory": False,
-    }
+    answer = asked.answer({"do": "warm", "calls": 1, "keep": True})
+    assert answer == {"error": f"ValueError: no such head ({where(fails, 'raise')})", "memory": False}
     memory = worker(EAGER, lambda x: [][0], (torch.zeros(1),), {}, tmp_path)
     assert memory.answer({"do": "nonsense"})["error"] == "ValueError: no such question: nonsense"
     assert lacks_memory(RuntimeError("CUDA error: out of memory")) and not lacks_memory(ValueError("no"))
+    with pytest.raises(RuntimeError) as raised:
+        torch.empty(1 << 50)
+    assert lacks_memory(raised.value)
 
 
 def test_errors_in_one_line():
@@ -113,7 +114,7 @@ def test_errors_in_one_line():
             raise ValueError("not permitted when stream is capturing")
         finally:
             raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
-    assert first_line(raised.value) == "ValueError: not permitted when stream is capturing"
+    assert first_line(raised.value).startswith("ValueError: not permitted when stream is capturing (")
 
 
 @CUDA

@@ -91,6 +91,28 @@ def test_no_operations():
     assert "there is nothing to record" in found.verdict
 
 
+def test_views_are_no_work_of_a_graph(device):
+    found = rote.profile(lambda x: (x.t().unsqueeze(0) + 1, x.split(1)), torch.zeros(4, 4, device=device))
+    busy = {cost.name: cost.busy_us for cost in found.by_operation}
+    assert {name for name in busy if busy[name]} == {"aten::add"} and found.operations == 4
+    found = rote.profile(lambda x: x.t(), torch.zeros(4, 4, device=device))
+    assert (found.busy_us, found.launch_bound) == (0.0, False)
+    assert found.verdict.endswith("runs no tensor operations but views: there is nothing to record.")
+
+
+def test_least_times_are_of_many_short_calls_and_of_few_long_ones():
+    """Of two calls, the shorter one has cold caches still: a tiny call has no gap at all then."""
+    found = rote.profile(chain, torch.zeros(4))
+    assert found.calls_made == 3 + 20 + 20 + 2
+    found = profile_calls(lambda x: slow(slow(slow(x))), (torch.zeros(4),), {}, calls=5)
+    assert found.calls_made < 3 + 5 + 20 + 2
+
+
+def test_the_slowest_call_of_few_is_called_so():
+    labels = [profile_calls(chain, (torch.zeros(4),), {}, calls=calls).summary()[1][0] for calls in (5, 100)]
+    assert labels == ["per call, slowest of 5", "per call, 99th percentile"]
+
+
 def test_backward_belongs_to_the_line_that_asked_for_it(device, where):
     model = nn.Linear(4, 4).to(device)
 
@@ -121,10 +143,10 @@ def test_state_is_what_so_many_plain_calls_leave(device):
     x = torch.ones(2, 4, device=device)
     model, made, step = train()
     found = profile_calls(step, (x,), {}, calls=5)
-    assert found.calls_made == len(made) == 12
+    assert found.calls_made == len(made) and found.calls_timed == 5
     after = torch.rand(3, device=device)
     plain, _, plain_step = train()
-    for _ in range(12):
+    for _ in range(found.calls_made):
         plain_step(x)
     assert torch.equal(after, torch.rand(3, device=device))
     assert torch.equal(model.weight.grad, plain.weight.grad)
@@ -152,6 +174,8 @@ def test_what_cannot_be_profiled():
         rote.profile(torch.zeros(2))
     with pytest.raises(MisuseError, match=r"give it the plain callable, __wrapped__"):
         rote.profile(rote.graph(chain), torch.zeros(2))
+    with pytest.raises(MisuseError, match=r"returned a generator, which has run nothing yet: measure"):
+        rote.profile(lambda x: (y for y in x), torch.zeros(2))
     with pytest.raises(OptionError, match=r"calls=0: at least one"):
         profile_calls(chain, (), {}, calls=0)
     with (
@@ -176,7 +200,8 @@ def test_text_json_trace_and_picture(tmp_path, where):
     assert trace == json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes()))
     names = [event["name"] for event in trace["traceEvents"]]
     line = where(chain, "x = x + 1")
-    assert names.count("rote::call") == 2 and names.count(f"{line} aten::add") == 20
+    watched = names.count("rote::call")
+    assert watched + 25 == found.calls_made and names.count(f"{line} aten::add") == 20
 
     pytest.importorskip("matplotlib")
     found.save_plot(tmp_path / "picture.png")

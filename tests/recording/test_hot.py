@@ -68,6 +68,29 @@ def test_results_of_every_form(device, alone):
     assert torch.equal(found["t"], right["t"]) and found["t"].stride() == right["t"].stride()
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda x: (x, x, x),
+        lambda x: (x, x[:], x.view(3, 4)),
+        lambda x: (x + 1, x, x),
+        lambda x: (x[0], x[1], x[2]),
+        lambda x: (x.view(12)[:4], x.view(12)[2:6], x[2]),
+    ],
+    ids=["one object", "one place", "two alike", "rows of one", "overlapping"],
+)
+def test_arguments_that_share_memory(device, alone, given):
+    """As in self-attention, ``attend(x, x, x)``, and with a batch that is handed on row by row."""
+
+    def fn(a, b, c):
+        return (a + b) * c
+
+    g = warmed(fn, *given(torch.randn(3, 4, device=device)))
+    alone()
+    given = given(torch.randn(3, 4, device=device))
+    assert torch.equal(g(*given), fn(*given))
+
+
 def test_results_are_the_callers_own(device):
     g = warmed(lambda x: x * 2, torch.ones(3, device=device))
     held = [g(torch.full((3,), float(n), device=device)) for n in range(4)]

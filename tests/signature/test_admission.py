@@ -137,6 +137,30 @@ def test_a_call_is_admitted_if_it_has_the_key(fast, given_first, given_second, a
         assert verdict
 
 
+BASE = torch.zeros(12)
+PIECES = [BASE[:4], BASE[:4], BASE[2:6], BASE[4:8], BASE[8:], BASE[::3], BASE.view(3, 4)[0], torch.zeros(4)]
+pieces = st.lists(st.sampled_from(PIECES), min_size=2, max_size=4)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@settings(max_examples=300, deadline=None)
+@given(pieces, pieces)
+def test_tensors_that_share_memory(fast, first, second):
+    """Admitted is what was seen, and nothing that shares memory in another way."""
+    call = bind(tuple(first), {})
+    patch = pytest.MonkeyPatch()
+    if not fast:
+        patch.setattr(admission, "metadata_check", lambda tensors: None)
+    try:
+        admits = check_of(call)
+    finally:
+        patch.undo()
+    assert Admission.possible(call) and admits(tuple(first), {})
+    again = {id(piece): piece.view(4) for piece in first}  # other objects, as a new call has
+    assert admits(tuple(again[id(piece)] for piece in first), {})
+    assert bind(tuple(second), {}).key == call.key or not admits(tuple(second), {})
+
+
 @pytest.mark.parametrize("first", range(len(TENSORS)))
 def test_tensors_are_told_apart_as_by_the_key(first):
     call = bind((TENSORS[first](),), {})

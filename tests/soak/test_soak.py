@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.soak import SPARE_OBJECTS, soak, verdicts
+from benchmarks.common import Settings
+from benchmarks.soak import SPARE_OBJECTS, run, verdicts
 
 
 @pytest.mark.slow
 def test_nothing_leaks(device):
-    phases = soak(device, calls=900, recordings=120, wrappers=60)
-    assert set(phases) == {"calls", "re-recordings", "wrappers"}
-    for name, points in phases.items():
-        assert len(points) == 5, name
-        assert all(verdicts(points).values()), (name, points)
+    outcome = run(Settings(device, quick=True))
+    assert set(outcome.facts) == {"calls", "re-recordings", "wrappers"}
+    for name, fact in outcome.facts.items():
+        assert len(fact["points"]) == 5, name
+    assert outcome.checks and all(outcome.checks.values()), outcome.checks
 
 
 def test_a_leak_would_show():

@@ -21,7 +21,7 @@ from ..inspection.bench_plan import Plan
 from ..inspection.bench_report import BenchReport
 from ..inspection.contenders import EAGER, Contender
 from .bench_worker import CONTENDERS
-from .failures import check_places, told
+from .failures import HERE, check_places, told
 
 PIPED_WIDTH = 160
 """Columns of the table where nobody says how wide the terminal is."""
@@ -48,7 +48,7 @@ def bench(
         bool, typer.Option("--cache", help="Let compilers use the caches on disk they find.")
     ] = False,
     json_path: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT.json", help="Write all figures.")
+        Path | None, typer.Option("--json", metavar="OUT.json", help="Write all figures; - for the terminal.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="OUT.png", help="Draw a picture.")] = None,
 ) -> None:
@@ -58,7 +58,7 @@ def bench(
     """
     with told():
         arguments = tuple(arg or ())
-        check_places(json_path, plot)
+        check_places(json_path if json_path != HERE else None, picture=plot)
 
         def command(name: str, folder: Path) -> list[str]:
             wanted = {"target": target, "arguments": arguments, "contender": name, "folder": str(folder)}
@@ -67,9 +67,13 @@ def bench(
         plan = Plan(target, arguments, _chosen(only), command, seconds, limit, cold=not cache)
         with _progress() as say:
             report = Bench(plan, say).run()
-        _show(report)
-        if json_path is not None:
-            json_path.write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
+        figures = json.dumps(report.to_dict(), indent=2)
+        if json_path == HERE:
+            typer.echo(figures)
+        else:
+            if json_path is not None:
+                json_path.write_text(figures + "\n", encoding="utf-8")
+            _show(report)
         if plot is not None:
             bench_plot.draw(report, plot)
     if report.rote_differs:
@@ -78,7 +82,8 @@ def bench(
 
 def _chosen(only: str | None) -> tuple[Contender, ...]:
     """The contenders asked for, in the order of the table, eager first."""
-    wanted = {EAGER.name, *(CONTENDERS if only is None else (name.strip() for name in only.split(",")))}
+    named = CONTENDERS if only is None else filter(None, map(str.strip, only.split(",")))
+    wanted = {EAGER.name, *named}
     unknown = sorted(wanted - CONTENDERS.keys())
     if unknown:
         raise MisuseError(f"--only {', '.join(unknown)}: there is {', '.join(CONTENDERS)}")

@@ -28,7 +28,8 @@ def _notes(call: Any) -> list[str]:
         notes.append(f"islands: {len(islands)}, one is {islands[0].operation} at {islands[0].where}")
     if report.calls - report.replayed > report.calls / 2 and report.reasons:
         worst = report.reasons[0]
-        notes.append(f"{worst.code} {worst.message} ({worst.where}). {worst.remedy}")
+        where = f" ({worst.where})" if worst.where else ""
+        notes.append(f"{worst.code} {worst.message}{where}. {worst.remedy}")
     return notes
 
 

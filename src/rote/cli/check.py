@@ -16,12 +16,9 @@ from ..hazards.findings import Findings
 from ..hazards.ignores import remarks_of_scan, silenced, without_ignored
 from ..hazards.scan import scanned
 from ..hazards.scan.files import python_files
-from .failures import UNABLE, check_places, told
+from .failures import HERE, UNABLE, check_places, told
 from .fixing import offer_files, offer_found
 from .target import check_arguments, load
-
-HERE = Path("-")
-"""Standard output, which then has nothing else in it."""
 
 
 def check(

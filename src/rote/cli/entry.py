@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable
 
 run: Callable[[], None] | None = None
@@ -16,7 +17,7 @@ except ModuleNotFoundError as error:
 
 
 def main() -> None:
-    """Run the command line.
+    """Run the command line. What nobody expected has a traceback, and not the status of a finding.
 
     Raises:
         SystemExit: Always, with the status: 0, 1 for what a command found, 2 where it could not do its work.
@@ -24,4 +25,8 @@ def main() -> None:
     if run is None:
         print(f"rote: the command line needs {missing}: pip install 'rote[cli]'", file=sys.stderr)
         raise SystemExit(2)
-    run()
+    try:
+        run()
+    except Exception as error:
+        traceback.print_exc()
+        raise SystemExit(2) from error

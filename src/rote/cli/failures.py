@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import typer
 
-from ..base.errors import InternalError, MisuseError, RoteError
+from ..base.errors import EnvironmentError_, InternalError, MisuseError, RoteError
+from ..inspection.picture import NO_MATPLOTLIB
 
 UNABLE = 2
 """Exit status of a command that could not do its work."""
+
+HERE = Path("-")
+"""In the place of a file: standard output, which then has nothing else in it."""
 
 
 @contextmanager
@@ -30,15 +35,24 @@ def told() -> Generator[None]:
         raise typer.Exit(UNABLE) from error
 
 
-def check_places(*paths: Path | None) -> None:
-    """Whether there is a folder for each file, before minutes are spent.
+def check_places(*paths: Path | None, picture: Path | None = None) -> None:
+    """Whether files can be written where they are asked for, before minutes are spent.
 
     Args:
         *paths: Files to be written; None for one that is not.
+        picture: One more, drawn by matplotlib as a PNG.
 
     Raises:
-        MisuseError: There is no such folder.
+        MisuseError: There is no such folder, a folder has that name, or a picture is no PNG by its name.
+        EnvironmentError_: matplotlib is not installed.
     """
-    for path in paths:
+    for path in (*paths, picture):
         if path is not None and not path.resolve().parent.is_dir():
             raise MisuseError(f"{path} cannot be written: there is no folder {path.parent}")
+        if path is not None and path.is_dir():
+            raise MisuseError(f"{path} cannot be written: it is a folder")
+    if picture is not None:
+        if picture.suffix.lower() != ".png":
+            raise MisuseError(f"{picture} cannot be written: pictures are PNG files, as {picture.stem}.png")
+        if find_spec("matplotlib") is None:
+            raise EnvironmentError_(NO_MATPLOTLIB)

@@ -13,11 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ..base.errors import MisuseError, RoteError
-from ..base.location import traceback_site
 from ..inspection.profile import CALLS, profile_calls
 from ..inspection.profile_result import Cost, Profile
 from . import target as targets
-from .failures import check_places, told
+from .failures import HERE, check_places, told
 
 LONGEST = 36
 """Characters of a source line that are shown."""
@@ -39,17 +38,18 @@ def profile(
     """Measure what a call costs before anything is recorded, and what a graph can gain.
 
     TARGET names a function that returns a callable and its arguments: fn, (fn, args) or (fn, args, kwargs).
-    The callable is really called, --calls and 7 times more. What it prints goes to standard error.
+    The callable is really called, --calls and 7 times more (on a CPU up to 25). What it prints goes to
+    standard error.
     """
     with told(), redirect_stdout(sys.stderr):
-        check_places(json, plot, trace)
+        check_places(json if json != HERE else None, trace, picture=plot)
         found = _measured(targets.load(target, arg or ()), calls)
         if plot is not None:
             found.save_plot(plot)
         if trace is not None:
             found.save_trace(trace)
     text = found.to_json() + "\n"
-    if json == Path("-"):
+    if json == HERE:
         typer.echo(text, nl=False)
         return
     if json is not None:
@@ -63,9 +63,8 @@ def _measured(target: targets.Target, calls: int) -> Profile:
         return profile_calls(*given, calls=calls, name=target.name, outside=target.site)
     except RoteError:
         raise
-    except Exception as error:
-        where = traceback_site(error.__traceback__)
-        raise MisuseError(f"the callable of {target.name} raised {targets.said(error)} ({where})") from error
+    except (Exception, SystemExit) as error:
+        raise MisuseError(f"the callable of {target.name} raised {targets.said(error)}") from error
 
 
 def _show(found: Profile, top: int) -> None:

@@ -131,7 +131,8 @@ def builder(name: str) -> Callable[..., Any]:
         found = getattr(found, part, None)
     if not callable(found):
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        known = difflib.get_close_matches(attribute, known) or known
+        own = [key for key in known if getattr(vars(module)[key], "__module__", None) == module.__name__]
+        known = difflib.get_close_matches(attribute, known) or own or known
         raise MisuseError(f"{place} has no function {attribute!r}. It has: {', '.join(known) or 'none'}.")
     return found
 
@@ -140,7 +141,7 @@ def _hint(name: str) -> str:
     """What a path without a function may have been meant for."""
     path = Path(name)
     if path.is_dir():
-        return f"; a folder can be read: --static {name}"
+        return f"; a folder can be read: rote check --static {name}"
     if not path.is_file():
         return ""
     try:
@@ -149,7 +150,7 @@ def _hint(name: str) -> str:
         return ""
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"]
     listed = f" ({', '.join(names)})" if names else ""
-    return f"; name one of its functions{listed}, or only read it: --static {name}"
+    return f"; name one of its functions{listed}, or only read it: rote check --static {name}"
 
 
 def _check_builder(name: str, build: Callable[..., Any], given: dict[str, Any]) -> None:
@@ -157,7 +158,9 @@ def _check_builder(name: str, build: Callable[..., Any], given: dict[str, Any]) 
     problem = _misfit(forward, (), given)
     if not problem:
         return
-    if given or isinstance(build, torch.nn.Module):
+    if given:
+        hint = f"it takes {inspect.signature(forward)} and was given {', '.join(given)}"
+    elif isinstance(build, torch.nn.Module):
         hint = "--arg NAME=VALUE is for arguments by name"
     else:
         hint = "give it values with --arg NAME=VALUE, or write a function without arguments"
@@ -191,8 +194,17 @@ def _file(place: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise MisuseError(f"{place} cannot be imported: {said(error)}") from error
+        hint = _package_hint(path) if "no known parent package" in str(error) else ""
+        raise MisuseError(f"{place} cannot be imported: {said(error)}{hint}") from error
     return module
+
+
+def _package_hint(path: Path) -> str:
+    """How to name a module of a package, which imports its neighbours by dots."""
+    root, names = path.parent, [path.stem]
+    while (root / "__init__.py").is_file():
+        root, names = root.parent, [root.name, *names]
+    return f". Name it as {'.'.join(names)}:function, with {root} on PYTHONPATH."
 
 
 def _module(place: str) -> ModuleType:

@@ -128,6 +128,7 @@ class Bench:
         self.report.rounds = rounds
         for name in self._crew.living:
             self._crew.row(name).time(turns[name])
+        self.report.find_fast_calls()
 
     def _finish(self) -> None:
         """What is only asked when no time is taken any more."""
@@ -159,6 +160,7 @@ class Bench:
         self._warm(contender)
         seconds = self._plan.seconds / len(self._plan.contenders)
         self._crew.row(contender).time([self._turn(contender, seconds)])
+        self.report.find_fast_calls()
         if self.report.compared_again:
             self._compare_again(contender)
         self._count(contender)
@@ -187,6 +189,7 @@ class Bench:
         if contender is EAGER and not report.device_name:
             report.device = built["device"]
             report.device_name = built["gpu"] or bench_machine.processor()
+            report.threads = built["threads"]
             report.versions = bench_machine.versions(report.on_gpu)
             report.machine["before"] = bench_machine.state(report.on_gpu)
 

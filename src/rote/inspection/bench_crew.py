@@ -109,8 +109,10 @@ def _hopeless(target: str, failure: WorkerFailure) -> MisuseError | EnvironmentE
     """What is said where not even eager works."""
     explained = failure.reason.startswith(OWN)
     reason = failure.reason.removeprefix(OWN)
+    if explained:
+        return MisuseError(reason)
     if not torch.cuda.is_available() and ("CUDA" in reason or "NVIDIA" in reason):
         return EnvironmentError_(
             f"{target} needs a GPU, and torch.cuda.is_available() is False here: {reason}"
         )
-    return MisuseError(reason if explained else f"{target} does not run in eager: {reason}")
+    return MisuseError(f"{target} does not run in eager: {reason}")

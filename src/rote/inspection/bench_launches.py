@@ -2,13 +2,18 @@
 
 Only the CUDA activities are recorded, and bytes are in the exported trace only, so that is what is read. It
 is done after all timing: once the profiler's library is attached to a process, launches cost more.
+
+Not every launch is in a trace: of the driver's own functions (``cuGraphLaunch``, with which rote launches)
+only a few are. What they launched is, with the number of the launch (``correlation``). So work whose launch
+is not there counts as one launch for each such number: of a graph, if it is more than one piece of work or
+says so, else of what it is.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -77,15 +82,22 @@ def counted(events: Iterable[dict[str, Any]], calls: int) -> Launches:
     """Count the events of an exported trace."""
     found: Counter[str] = Counter()
     moved: Counter[str] = Counter()
+    asked: set[int | None] = {None}
+    work: defaultdict[int | None, list[dict[str, Any]]] = defaultdict(list)
     for event in events:
-        kind, name = event.get("cat", ""), event.get("name", "")
+        kind, name, about = event.get("cat", ""), event.get("name", ""), event.get("args", {})
         if kind in ("cuda_runtime", "cuda_driver"):
             found[_asked(name)] += 1
-        elif kind == "kernel":
+            asked.add(about.get("correlation"))
+        elif kind in ("kernel", "gpu_memcpy", "gpu_memset"):
+            work[about.get("correlation")].append(event)
+        if kind == "kernel":
             found["kernels_run"] += 1
         elif kind == "gpu_memcpy":
             found["copies_run"] += 1
-            moved[_direction(name)] += event.get("args", {}).get("bytes", 0)
+            moved[_direction(name)] += about.get("bytes", 0)
+    for launch in work.keys() - asked:
+        found[_launched(work[launch])] += 1
     per_call = {name: number / calls for name, number in found.items()}
     figures = {name: per_call.get(name, 0.0) for name in FIGURES}
     total = figures["kernels"] + figures["graphs"] + figures["copies"]
@@ -98,6 +110,13 @@ def _asked(name: str) -> str:
     if "GraphLaunch" in name:
         return "graphs"
     return "copies" if name.startswith(("cudaMem", "cuMem")) and _moves(name) else "other"
+
+
+def _launched(work: list[dict[str, Any]]) -> str:
+    """What one launch was that is not in the trace itself."""
+    if len(work) > 1 or work[0]["args"].get("graph id"):
+        return "graphs"
+    return "kernels" if work[0]["cat"] == "kernel" else "copies"
 
 
 def _moves(name: str) -> bool:

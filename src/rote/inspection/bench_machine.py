@@ -23,12 +23,12 @@ def versions(on_gpu: bool) -> dict[str, Any]:
     Args:
         on_gpu: Whether the driver matters.
     """
-    driver = smi("driver_version") if on_gpu else []
+    driver = _smi("driver_version") if on_gpu else []
     return {
-        "rote": _version("rote"),
+        "rote": version("rote"),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "triton": _version("triton"),
+        "triton": version("triton"),
         "cuda": torch.version.cuda,
         "driver": driver[0] if driver else None,
         "processor": processor(),
@@ -43,7 +43,7 @@ def state(on_gpu: bool) -> dict[str, Any]:
     """
     time = datetime.now(UTC).isoformat(timespec="seconds")
     found: dict[str, Any] = {"time": time, "load_average": os.getloadavg()[0]}
-    return found | dict(zip(CLOCKS, smi(*CLOCKS) if on_gpu else [], strict=False))
+    return found | dict(zip(CLOCKS, _smi(*CLOCKS) if on_gpu else [], strict=False))
 
 
 def processor() -> str:
@@ -52,7 +52,7 @@ def processor() -> str:
     return found.group(1) if found else platform.processor() or platform.machine()
 
 
-def smi(*fields: str) -> list[str]:
+def _smi(*fields: str) -> list[str]:
     """The first GPU's answers to an nvidia-smi query; empty where there is none."""
     command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
     try:
@@ -63,7 +63,8 @@ def smi(*fields: str) -> list[str]:
     return [part.strip() for part in lines[0].split(",")] if lines else []
 
 
-def _version(package: str) -> str | None:
+def version(package: str) -> str | None:
+    """Of an installed package."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 
 STATUS = Path("/proc/self/status")
+CLEAR_REFS = Path("/proc/self/clear_refs")
 CPU = torch.device("cpu")
 
 
@@ -26,9 +28,12 @@ def held(device: torch.device) -> int | None:
 
 
 def begin_peak(device: torch.device) -> None:
-    """Forget the peak so far; on a CPU that cannot be done."""
+    """Forget the peak so far; on a CPU where the system lets a process do so."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
+    else:
+        with contextlib.suppress(OSError):
+            CLEAR_REFS.write_text("5")  # proc_pid_clear_refs(5): sets VmHWM to VmRSS
 
 
 def peak(device: torch.device) -> int | None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from ..base.errors import EnvironmentError_
+from . import picture
 from .bench_report import MEASURED, BenchReport
 from .bench_table import headline
 
@@ -26,7 +25,7 @@ def draw(report: BenchReport, path: Path) -> None:
     eager = report.row("eager")
     per_unit = 1e3 if report.on_gpu or eager is None or not eager.median_us else eager.median_us
     unit = "ms" if report.on_gpu else "medians of eager"
-    figure = _figure(len(rows))
+    figure = picture.figure(10, 1.3 + 0.45 * len(rows))
     left, right = figure.subplots(1, 2, sharey=True)
     names = [row.title for row in rows]
     colours = [OURS if row.name == "rote" else OTHERS for row in rows]
@@ -37,10 +36,12 @@ def draw(report: BenchReport, path: Path) -> None:
     left.set_xlabel(f"{unit} per call: median, and p99", fontsize=8)
     left.set_xlim(left=0)
     firsts = [(row.first_fast_call_s or 0) * 1e6 / per_unit for row in rows]
-    right.barh(names, firsts, color=colours)
+    bars = right.barh(names, firsts, color=colours)
+    right.bar_label(bars, [_first(first) for first in firsts], fontsize=7)
     if any(firsts):
         right.set_xscale("log")
-        right.set_xlim(left=min(filter(None, firsts)) / 3)
+        right.set_xlim(min(filter(None, firsts)) / 3, max(firsts) * 3)
+        right.xaxis.set_minor_formatter("")  # of less than a decade all would have labels, one on the other
     right.set_xlabel(f"{unit} until a call was fast (logarithmic)", fontsize=8)
     for axis in (left, right):
         axis.tick_params(labelsize=8)
@@ -49,10 +50,7 @@ def draw(report: BenchReport, path: Path) -> None:
     figure.savefig(str(path), dpi=120)
 
 
-def _figure(rows: int) -> Any:
-    """A figure of its own, that no window and no global state knows."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise EnvironmentError_("a picture needs matplotlib: pip install 'rote[plots]'") from error
-    return Figure(figsize=(10, 1.3 + 0.45 * rows), layout="constrained")
+def _first(time: float) -> str:
+    if not time:
+        return " never"
+    return f" {time:,.0f}" if time >= 100 else f" {time:.3g}"

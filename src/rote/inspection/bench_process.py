@@ -30,7 +30,7 @@ class WorkerFailure(Exception):  # noqa: N818  (a result of the measurement)
 
     Attributes:
         reason: Why, in one line.
-        memory: Whether memory ran out.
+        memory: Whether memory ran out. A process that was killed counts too: so does a system that has none.
     """
 
     def __init__(self, reason: str, *, memory: bool = False) -> None:
@@ -135,7 +135,8 @@ class Process:
                 self.stop()
                 raise WorkerFailure(f"no answer in {limit_s:g} s ({self._at})")
             if not line:
-                raise WorkerFailure(f"the process died: {self._fate()} ({self._at})")
+                fate, killed = self._fate(), self._process.returncode == -signal.SIGKILL
+                raise WorkerFailure(f"the process died: {fate} ({self._at})", memory=killed)
             answer: dict[str, Any] = json.loads(line)
             if "at" not in answer:
                 return answer

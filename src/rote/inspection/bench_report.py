@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from .tail import p99
+
 FAST, SLACK_US = 1.5, 50.0
 COLD, COLD_US = 3.0, 200.0
-"""See :func:`first_fast_call`: factors, and microseconds on top."""
+"""See :func:`first_fast_call` and :attr:`BenchReport.cold_us`: factors, and microseconds on top."""
 
 MEASURED, FAILED, NO_GPU = "measured", "failed", "needs a GPU"
 
@@ -23,12 +25,11 @@ class Row:
         title: How a picture calls it.
         status: ``"measured"``, ``"failed"`` or ``"needs a GPU"``.
         why: For one that was not measured, why.
-        first_fast_call_s: Seconds from the beginning of the first call to the end of the first fast one,
-        setup
-            included; None if none of the first calls was.
+        first_fast_call_s: Seconds from the beginning of the first call to the end of the first fast one, with
+            setup; None if none of the first calls was fast.
         first_calls_s: Seconds of each of the first calls.
         median_us: Microseconds of a call, from an idle device to an idle device.
-        p99_us: The 99th percentile of that.
+        p99_us: The 99th percentile of that; of fewer than 100 calls the slowest.
         samples: Timed calls.
         round_medians_us: The median of each round: a drift of the machine shows here.
         host_us: Microseconds the host needs to issue a call, the queue being short. On a GPU only.
@@ -67,16 +68,15 @@ class Row:
         self.__dict__.update(Row(self.name, self.title).__dict__)
 
     def time(self, rounds: Iterable[dict[str, list[float]]]) -> None:
-        """Take in the turns of all rounds."""
+        """Take in the turns of all rounds; :meth:`BenchReport.find_fast_calls` does the rest."""
         turns = list(rounds)
-        latencies = sorted(value for turn in turns for value in turn["latency_us"])
+        latencies = [value for turn in turns for value in turn["latency_us"]]
         host = [value for turn in turns for value in turn["host_us"]]
         self.samples = len(latencies)
         self.median_us = statistics.median(latencies)
-        self.p99_us = latencies[min(len(latencies) - 1, int(0.99 * len(latencies)))]
+        self.p99_us = p99(latencies)
         self.round_medians_us = [statistics.median(turn["latency_us"]) for turn in turns]
         self.host_us = statistics.median(host) if host else None
-        self.first_fast_call_s = first_fast_call(self.first_calls_s, self.median_us)
 
     @property
     def copied_bytes(self) -> float | None:
@@ -98,6 +98,7 @@ class BenchReport:
         arguments: Those of the target, ``name=value``.
         device: ``"cuda"`` or ``"cpu"``.
         device_name: The GPU's name, or the processor's.
+        threads: Those that PyTorch's operations on the CPU may use, once the target is built.
         versions: Of what was measured and of what it stands on.
         machine: Clocks and load before and after.
         seconds: What was to be spent on timed calls.
@@ -115,6 +116,7 @@ class BenchReport:
     arguments: list[str]
     device: str = "cpu"
     device_name: str = ""
+    threads: int = 0
     versions: dict[str, Any] = field(default_factory=dict[str, Any])
     machine: dict[str, Any] = field(default_factory=dict[str, Any])
     seconds: float = 0.0
@@ -133,6 +135,20 @@ class BenchReport:
     def on_gpu(self) -> bool:
         """Whether the target is on a GPU."""
         return self.device == "cuda"
+
+    @property
+    def cold_us(self) -> float:
+        """Microseconds that cold caches may cost a first call: twice what they cost eager's fastest one."""
+        eager = self.row("eager")
+        if eager is None or eager.median_us is None:
+            return COLD_US
+        return max(COLD_US, 2 * (min(eager.first_calls_s) * 1e6 - eager.median_us))
+
+    def find_fast_calls(self) -> None:
+        """Say of all rows that were timed when calls were fast."""
+        for row in self.rows:
+            if row.median_us is not None:
+                row.first_fast_call_s = first_fast_call(row.first_calls_s, row.median_us, self.cold_us)
 
     def to_eager(self, row: Row) -> float | None:
         """A row's median by eager's."""
@@ -162,7 +178,7 @@ class BenchReport:
         return {**asdict(self), "rows": rows, "rote_differs": self.rote_differs}
 
 
-def first_fast_call(seconds: list[float], median_us: float) -> float | None:
+def first_fast_call(seconds: list[float], median_us: float, cold_us: float) -> float | None:
     """Seconds up to the end of the first fast call; None if none was.
 
     Results are compared between the first calls, so caches are cold in all of them, and the fastest may take
@@ -171,9 +187,10 @@ def first_fast_call(seconds: list[float], median_us: float) -> float | None:
     Args:
         seconds: Of the first calls.
         median_us: Of the timed ones.
+        cold_us: What cold caches may cost on top.
     """
     best = min(seconds)
-    if best > (COLD * median_us + COLD_US) / 1e6:
+    if best > (COLD * median_us + cold_us) / 1e6:
         return None
     limit = FAST * max(best, median_us / 1e6) + SLACK_US / 1e6
     for number, each in enumerate(seconds):

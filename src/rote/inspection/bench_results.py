@@ -31,22 +31,27 @@ class Equality:
         calls: How many were compared.
         bitwise: Whether all were equal.
         largest: The largest difference; infinite where only one side is NaN, None if it is no matter of
-        numbers. what: The first thing that differs.
+            numbers.
+        what: The first thing that differs.
+        unseen: The first value of which only the type could be compared.
     """
 
     calls: int = 0
     bitwise: bool = True
     largest: float | None = None
     what: str = ""
+    unseen: str = ""
 
-    def add(self, number: int, found: Iterator[tuple[str, float | None]]) -> None:
+    def add(self, number: int, found: Iterator[tuple[str, float | None]], unseen: str = "") -> None:
         """Count one call.
 
         Args:
             number: Which call.
             found: What differs in it, and by how much.
+            unseen: A value in it of which only the type could be compared.
         """
         self.calls += 1
+        self.unseen = self.unseen or unseen
         for text, largest in found:
             if self.bitwise:
                 self.bitwise, self.what = False, f"call {number}: {text}"
@@ -62,6 +67,7 @@ def together(first: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
         "bitwise": first["bitwise"] and later["bitwise"],
         "largest": max(sizes, default=None),
         "what": first["what"] or (later["what"] and f"after the timed calls, {later['what']}"),
+        "unseen": first["unseen"] or later["unseen"],
     }
 
 
@@ -92,7 +98,8 @@ class Results:
         """Compare the result of one call with the kept one, if there is one."""
         path = self._path(number)
         if path.exists():
-            into.add(number, differences(plain(value, written), torch.load(path, weights_only=True)))
+            ours, theirs = plain(value, written), torch.load(path, weights_only=True)
+            into.add(number, differences(ours, theirs), ours["unseen"])
 
     def _path(self, number: int) -> Path:
         return self._folder / f"call-{number}.pt"
@@ -102,10 +109,13 @@ def plain(value: Any, written: dict[str, Tensor]) -> dict[str, Any]:
     """A result and the written arguments, as tensors on the host, plain values and text."""
     leaves: list[Any] = []
     spec = flatten(value, leaves)
+    names = paths(spec, "result")
+    opaque = (f"{name} ({_kind(leaf)})" for name, leaf in zip(names, leaves, strict=True) if _is_opaque(leaf))
     return {
         "structure": _ADDRESS.sub("", repr(spec)),
-        "names": paths(spec, "result"),
+        "names": names,
         "leaves": [_leaf(leaf) for leaf in leaves],
+        "unseen": next(opaque, ""),
         "written": {name: _leaf(tensor) for name, tensor in written.items()},
     }
 
@@ -114,7 +124,15 @@ def _leaf(leaf: Any) -> Any:
     if isinstance(leaf, Tensor):
         dense = leaf.detach() if leaf.layout is torch.strided else leaf.detach().to_dense()
         return dense.cpu().clone(memory_format=torch.contiguous_format)
-    return leaf if type(leaf) in _PLAIN else f"a {type(leaf).__module__}.{type(leaf).__qualname__}"
+    return f"a {_kind(leaf)}" if _is_opaque(leaf) else leaf
+
+
+def _is_opaque(leaf: Any) -> bool:
+    return not isinstance(leaf, Tensor) and type(leaf) not in _PLAIN
+
+
+def _kind(leaf: Any) -> str:
+    return f"{type(leaf).__module__}.{type(leaf).__qualname__}".removeprefix("builtins.")
 
 
 def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[tuple[str, float | None]]:

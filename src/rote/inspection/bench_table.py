@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..memory.sizes import format_size
 from .bench_report import MEASURED, BenchReport, Row
+from .contenders import EAGER
 
 NONE = "-"
 GPU_COLUMNS = (
@@ -45,6 +46,9 @@ def remarks(report: BenchReport) -> list[str]:
         if row.equality is not None and not row.equality["bitwise"]:
             lines.append(f"{row.name}: {row.equality['what']}")
         lines += [f"{row.name}: {note}" for note in row.notes]
+    unseen = next((row.equality["unseen"] for row in report.rows if row.equality is not None), "")
+    if unseen:
+        lines.append(f"Only the type is compared of {unseen}.")
     if report.draws:
         lines.append("The target draws random numbers; those of compiled code are not eager's.")
     if report.repeats is not None and not report.repeats["bitwise"]:
@@ -60,7 +64,8 @@ def headline(report: BenchReport) -> str:
     names = ("torch", "cuda", "driver", "triton", "python")
     versions = ", ".join(f"{name} {known[name]}" for name in names if known.get(name))
     arguments = f" ({', '.join(report.arguments)})" if report.arguments else ""
-    return f"{report.target}{arguments} on {report.device_name}, {versions}"
+    threads = "" if report.on_gpu else f", {report.threads} thread{'' if report.threads == 1 else 's'}"
+    return f"{report.target}{arguments} on {report.device_name}{threads}, {versions}"
 
 
 def _time(us: float | None, unit: float | None) -> str:
@@ -68,10 +73,16 @@ def _time(us: float | None, unit: float | None) -> str:
     if us is None:
         return NONE
     if unit:
-        return f"{us / unit:.2f} x" if us < 100 * unit else f"{us / unit:,.0f} x"
+        return _ratio(us / unit)
     if us < 1e3:
         return f"{us:.1f} us"
     return f"{us / 1e3:.2f} ms" if us < 1e6 else f"{us / 1e6:.2f} s"
+
+
+def _ratio(times: float) -> str:
+    if times < 0.1:
+        return f"{times:.2g} x"
+    return f"{times:.2f} x" if times < 100 else f"{times:,.0f} x"
 
 
 def _size(nbytes: float | None) -> str:
@@ -87,9 +98,11 @@ def _count(row: Row, what: str) -> str:
 def _results(row: Row) -> str:
     if row.equality is None:
         return NONE
+    if row.name == EAGER.name:
+        return "reference"
     if not row.equality["calls"]:
         return "not compared"
     if row.equality["bitwise"]:
-        return "bitwise equal"
+        return "equal as far as seen" if row.equality["unseen"] else "bitwise equal"
     largest = row.equality["largest"]
     return "differ" if largest is None else f"differ by {largest:.2g}"

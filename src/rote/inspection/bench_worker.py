@@ -1,7 +1,7 @@
 """A process that runs one contender: it answers questions, one line of JSON each, until there are no more.
 
     question                            answer
-    {"do": "build"}                     the device, and how much memory is held
+    {"do": "build"}                     the device, and the threads of a CPU
     {"do": "warm", "calls": 8,          seconds of each of the first calls, and how their results compare with
      "keep": true}                      those that are kept; these are kept, if they shall be
     {"do": "turn", "seconds": 0.5}      microseconds of single calls, and of the host in short loops
@@ -29,11 +29,13 @@ from typing import IO, Any, NamedTuple
 import numpy
 import torch
 
+from ..base.location import traceback_site
 from ..signature.leaves import flatten
 from . import bench_launches, bench_memory
 from .bench_inputs import PLACES, Inputs
 from .bench_results import Equality, Results
 from .contenders import Call, Contender
+from .unread import refuse_unread
 
 SEED = 20
 LOOP_S = 2e-3
@@ -112,7 +114,7 @@ class Worker:
             empty = 0
         self._target_bytes = (bench_memory.held(self._device) or 0) - empty
         self._inputs = Inputs(subject.args, subject.kwargs, SEED)
-        return {"device": self._device.type, "gpu": _gpu(self._device)}
+        return {"device": self._device.type, "gpu": _gpu(self._device), "threads": torch.get_num_threads()}
 
     def _warm(self, calls: int, keep: bool) -> dict[str, Any]:
         results, equality = Results(self._folder), Equality()
@@ -132,6 +134,7 @@ class Worker:
             start = self._now()
             value = self._call(*args, **kwargs)
             seconds.append(self._now() - start)
+            refuse_unread(value)
             peak = max(peak, bench_memory.peak(self._device) or 0)
             drew = drew or random_before != _random_state(self._device)
             written = self._inputs.written(number)
@@ -243,7 +246,7 @@ def seed_all(seed: int) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The error's kind and first line: what a table has room for.
+    """The error's kind and first line, with the user's line: what a table has room for.
 
     The end of a failed capture raises an error of its own, which hides the one that says why.
     """
@@ -251,12 +254,15 @@ def first_line(error: BaseException) -> str:
         error = error.__context__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])
-    return f"{type(error).__name__}: {text}".rstrip(": ")
+    site = traceback_site(error.__traceback__)
+    return f"{type(error).__name__}: {text}".rstrip(": ") + (f" ({site})" if site.line else "")
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether memory ran out; the driver says it in the text only."""
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "out of memory" in str(error)
+    """Whether memory ran out; the driver, and the allocator of the CPU, say it in the text only."""
+    words = ("out of memory", "can't allocate memory")
+    known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
+    return known or any(word in str(error) for word in words)
 
 
 def _device(subject: Subject, before: list[int]) -> torch.device:

@@ -36,7 +36,9 @@ from .profile_costs import Sums, sums
 from .profile_inside import inside
 from .profile_mode import AskingMode
 from .profile_result import Profile, with_lines
+from .tail import p99
 from .trace import CALL, DONE, MARKED, Trace, covered, outermost, read
+from .unread import refuse_unread
 
 WARM = 3
 """Calls before anything is measured, the last under the dispatch mode: it learns the devices."""
@@ -47,14 +49,19 @@ CALLS = 20
 WATCHED = 2
 """Calls under the profiler, plain and marked each. The first of each warms the profiler and its caches."""
 
+MOST_WATCHED, WATCHED_S = 20, 0.1
+"""On the host, plain calls under the profiler are as many as take this long. There their least times are what
+operations take, and of two calls the least is too long by half: it shows a tiny call as one with no gap."""
+
 Call = Callable[[], object]
 
 
 def profile(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Profile:
     """Measure what a call costs and how much of it a graph could save. Nothing is recorded.
 
-    The callable is really called, 27 times (``Profile.calls_made``), with the same arguments each time:
-    state, gradients and random number generators are afterwards what so many plain calls leave.
+    The callable is really called, 27 times, on a CPU up to 45 (``Profile.calls_made``), with the same
+    arguments each time: state, gradients and random number generators are afterwards what so many plain calls
+    leave.
 
     Args:
         fn: The callable, plain: not what :func:`rote.graph` returned.
@@ -65,7 +72,8 @@ def profile(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Profile:
         The figures, with a verdict in a sentence; ``print`` shows a table.
 
     Raises:
-        MisuseError: ``fn`` can't be called or is graphed, or a profiler is already running.
+        MisuseError: ``fn`` can't be called, is graphed or returns a generator, or a profiler is already
+            running.
     """
     return profile_calls(fn, args, kwargs)
 
@@ -85,13 +93,14 @@ def profile_calls(
         fn: The callable.
         args: Its positional arguments.
         kwargs: Its keyword arguments.
-        calls: Plain calls that are timed; 7 more are made.
+        calls: Plain calls that are timed; 7 more are made, on a CPU up to 25.
         name: What to call it in the tables; the function's own name if None.
         outside: The line for operations of PyTorch's own code where no code of the user is around it; that
             of the caller if None.
 
     Raises:
-        MisuseError: ``fn`` can't be called or is graphed, or a profiler is already running.
+        MisuseError: ``fn`` can't be called, is graphed or returns a generator, or a profiler is already
+            running.
         OptionError: ``calls`` is less than 1.
     """
     if not callable(fn):
@@ -108,7 +117,7 @@ def profile_calls(
 
     devices = _warm(call, (args, kwargs))
     timed = _timed(call, devices, calls)
-    watched = _watched(call, devices, outside)
+    watched = _watched(call, devices, _plain_watched(devices, timed), outside)
     return _profile(name or _name(fn), devices, timed, watched)
 
 
@@ -131,7 +140,7 @@ class _Watched:
 def _warm(call: Call, arguments: Any) -> list[torch.device]:
     """The first calls; the GPUs that they use."""
     for _ in range(WARM - 1):
-        call()
+        refuse_unread(call())
     with AskingMode() as mode:
         mode.note_devices((arguments, call()))  # kernels past the dispatcher have tensors, too
     return sorted(mode.devices, key=str)
@@ -149,11 +158,18 @@ def _timed(call: Call, devices: list[torch.device], calls: int) -> _Timed:
     return timed
 
 
-def _watched(call: Call, devices: list[torch.device], outside: Site | None) -> _Watched:
+def _plain_watched(devices: list[torch.device], timed: _Timed) -> int:
+    """How many plain calls run under the profiler."""
+    if devices:
+        return WATCHED
+    return max(WATCHED, min(MOST_WATCHED, int(WATCHED_S / statistics.median(timed.total))))
+
+
+def _watched(call: Call, devices: list[torch.device], plain: int, outside: Site | None) -> _Watched:
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if devices else [])]
     modes = [AskingMode(outside) for _ in range(WATCHED)]
     with torch.profiler.profile(activities=activities, acc_events=True) as profiler:
-        for _ in range(WATCHED):
+        for _ in range(plain):
             with record_function(CALL):
                 call()
             with record_function(DONE):
@@ -188,9 +204,10 @@ def _profile(name: str, devices: list[torch.device], timed: _Timed, watched: _Wa
         name=name,
         backend="cuda" if on_gpu else "host",
         device=torch.cuda.get_device_name(devices[0]) if on_gpu else "cpu",
-        calls_made=WARM + len(timed.total) + 2 * WATCHED,
+        calls_timed=len(timed.total),
+        calls_made=WARM + len(timed.total) + len(calls) + WATCHED,
         total_us=total,
-        p99_us=sorted(timed.total)[min(len(timed.total) - 1, int(0.99 * len(timed.total)))] * 1e6,
+        p99_us=p99(timed.total) * 1e6,
         host_us=host,
         busy_us=min(busy, total),
         synchronized_us=covered(waits),

@@ -16,7 +16,7 @@ from .trace import Trace, outermost
 
 
 def inside(calls: list[Trace], marked: Trace, asked: list[Asked]) -> list[float]:
-    """Microseconds inside each operation, the least of all calls.
+    """Microseconds inside each operation, the least of all calls; none for a view, which no graph has.
 
     Args:
         calls: Traces of plain calls.
@@ -32,7 +32,7 @@ def inside(calls: list[Trace], marked: Trace, asked: list[Asked]) -> list[float]
         times = [each[name] for each in plain if len(each.get(name, ())) == len(places)]
         for at, number in enumerate(places):
             found[number] = min((each[at] for each in times), default=found[number])
-    return found
+    return [0.0 if each.view else time for each, time in zip(asked, found, strict=True)]
 
 
 def by_name(call: Trace, names: set[str]) -> dict[str, list[float]]:

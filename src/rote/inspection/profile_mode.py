@@ -35,12 +35,14 @@ class Asked:
         site: The user's line.
         waited_us: Host time since the operation before it was done (or the call began), without the mode's.
         took_us: Host time of the operation itself.
+        view: It only looks at memory of an operand in another way.
     """
 
     name: str
     site: Site
     waited_us: float
     took_us: float
+    view: bool = False
 
 
 class AskingMode(DispatchMode):
@@ -92,12 +94,13 @@ class AskingMode(DispatchMode):
         waited = (entered - self._left) / 1e3
         site = self._site()
         number = len(self.asked)
-        self.asked.append(Asked(name, site, waited, 0.0))  # autograd's threads may come in between
+        asked = Asked(name, site, waited, 0.0, view=plain and _is_view(func))
+        self.asked.append(asked)  # autograd's threads may come in between
         with record_function(f"{MARK}{number}"):
             began = time.perf_counter_ns()
             result = func(*args, **(kwargs or {}))
             took = (time.perf_counter_ns() - began) / 1e3
-        self.asked[number] = Asked(name, site, waited, took)
+        self.asked[number] = replace(asked, took_us=took)
         self.note_devices((args, kwargs, result))
         self._left = time.perf_counter_ns()
         return result
@@ -140,3 +143,9 @@ class AskingMode(DispatchMode):
         if site is NOWHERE and threading.get_ident() != self._thread:
             site = user_site(sys._current_frames().get(self._thread), self._until)
         return self._outside or NOWHERE if site is NOWHERE else site
+
+
+def _is_view(operation: torch._ops.OpOverload) -> bool:
+    """Whether its schema says that it gives memory of an operand and writes nothing."""
+    aliases = [given.alias_info for given in operation._schema.returns]
+    return any(alias is not None and not alias.is_write for alias in aliases)

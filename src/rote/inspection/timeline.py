@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..base.errors import EnvironmentError_
+from . import picture
 
 if TYPE_CHECKING:  # it draws itself with this file
     from .profile_result import Cost, Profile
@@ -26,21 +26,12 @@ def draw(profile: Profile, path: str | Path) -> None:
     Raises:
         EnvironmentError_: matplotlib is not installed.
     """
-    figure = _figure()
+    figure = picture.figure(10, 6)
     above, below = figure.subplots(2, 1, height_ratios=(1, 2))
     _draw_call(above, profile)
-    _draw_lines(below, profile.by_line[:MOST_LINES])
+    _draw_lines(below, profile.by_line[:MOST_LINES], profile.backend == "host")
     figure.suptitle(f"{profile.name} on {profile.device}\n{profile.verdict}", fontsize=9)
     figure.savefig(str(path), dpi=110)
-
-
-def _figure() -> Any:
-    """A figure of its own, that no window and no global state knows."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise EnvironmentError_("a picture needs matplotlib: pip install 'rote[plots]'") from error
-    return Figure(figsize=(10, 6), layout="constrained")
 
 
 def _draw_call(axis: Any, profile: Profile) -> None:
@@ -49,16 +40,17 @@ def _draw_call(axis: Any, profile: Profile) -> None:
         spans = [(start / 1e3, length / 1e3) for start, length in profile.spans[row]]
         axis.broken_barh(spans, (height - 0.35, 0.7), facecolor=_COLOURS[row], linewidth=0)
     axis.set_yticks(range(len(rows)), labels=list(reversed(rows)))
+    axis.set_xlim(left=0)
     axis.set_xlabel("ms, one call under the profiler", fontsize=8)
     axis.tick_params(labelsize=8)
 
 
-def _draw_lines(axis: Any, costs: tuple[Cost, ...]) -> None:
+def _draw_lines(axis: Any, costs: tuple[Cost, ...], on_host: bool) -> None:
     places = range(len(costs))
     names = [f"{cost.name}\n{_short(cost.text)}" for cost in costs]
     axis.barh([at - 0.2 for at in places], [cost.host_us / 1e3 for cost in costs], 0.4, color="tab:orange")
     axis.barh([at + 0.2 for at in places], [cost.busy_us / 1e3 for cost in costs], 0.4, color="tab:blue")
-    axis.legend(["host", "device, or inside the operations"], fontsize=7, loc="lower right")
+    axis.legend(["host", "inside the operations" if on_host else "device"], fontsize=7, loc="lower right")
     axis.set_yticks(list(places), labels=names, parse_math=False)  # a source line may hold dollar signs
     axis.set_xlabel("ms per call", fontsize=8)
     axis.tick_params(labelsize=7)

@@ -23,8 +23,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from ..backends.base import Lock
 from ..base.location import user_mark
 from ..signature.admission import Admission
@@ -187,7 +185,6 @@ class _Writer:
         """
         root, inputs, leaves = self._variant.root, self._inputs, self._admission.leaves
         pairs = (inputs.pairs() or []) if not inputs.written else []
-        pairs = [(member, target) for member, target in pairs if not _is_lazy(self._call.leaves[member])]
         owns = _is_inline(self._entry, self._variant) and not self._entry.limits.borrow
         parts = root.template.leaves if root.template is not None and owns else ()
         return Copies(
@@ -369,11 +366,6 @@ def _is_inline(entry: Entry, variant: Variant) -> bool:
         and not any(leaf.spent or leaf.tracked for leaf in own)
         and _is_simple(template.spec)
     )
-
-
-def _is_lazy(tensor: torch.Tensor) -> bool:
-    """Whether its memory holds the conjugate or the negative of what it is."""
-    return tensor.is_conj() or tensor.is_neg()
 
 
 def _is_chained(entry: Entry, variant: Variant, call: Call) -> bool:

@@ -15,6 +15,7 @@ import torch
 from torch.autograd.graph import increment_version
 
 from ..backends.aliases import Aliases
+from ..signature.compat import negative_view
 from ..signature.key import Call
 from .compat import copy_all, versions_kept
 from .counted import COUNTS_ALL, Counted
@@ -73,7 +74,8 @@ class StaticInputs:
             if group.span is not None:
                 group.span.copy_(_span(leaves, group.members))
                 continue
-            for static, member in zip(group.static, group.members, strict=True):
+            pairs = zip(group.static, group.members, strict=True)
+            for static, member in {id(static): (static, member) for static, member in pairs}.values():
                 if static.device.type != "meta":
                     _copy(static, leaves[member])
 
@@ -112,12 +114,13 @@ class StaticInputs:
         ]
 
     def substitute(self, leaves: tuple[Any, ...]) -> list[Any]:
-        """The call's leaves with tensors replaced by the static ones."""
+        """The call's leaves with tensors replaced by the static ones; what was one object still is."""
         found = list(leaves)
         for group in self.groups:
             for member, static in zip(group.members, group.static, strict=True):
                 found[member] = static
-        return found
+        first: dict[int, Any] = {}
+        return [first.setdefault(id(leaf), static) for leaf, static in zip(leaves, found, strict=True)]
 
     def hand_over(self, leaves: tuple[Any, ...]) -> StaticInputs:
         """In the middle of a call: give the caller's tensors their values; the call goes on in place."""
@@ -145,11 +148,23 @@ class StaticInputs:
 
 
 def _is_simple(group: Group) -> bool:
-    """One tensor that a plain ``copy_`` fills: nothing overlaps, no gradient, real memory."""
-    static = group.static[0]
+    """One tensor, perhaps passed twice, that a copy of bytes fills.
+
+    Nothing overlaps, it has no gradient and real memory, and is no lazy conjugate: a copy of several tensors
+    at once takes none.
+    """
+    static, *others = group.static
     sizes = zip(static.shape, static.stride(), strict=True)
     overlapping = any(stride == 0 and size > 1 for size, stride in sizes)
-    return len(group.members) == 1 and not overlapping and not static.requires_grad and not static.is_meta
+    one = group.span is None and all(_is_same(static, other) for other in others)
+    lazy = static.is_conj() or static.is_neg()
+    return one and not overlapping and not static.requires_grad and not static.is_meta and not lazy
+
+
+def _is_same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two of a group are the same elements, which one copy fills."""
+    places = [(each.data_ptr(), each.shape, each.stride(), each.dtype) for each in (tensor, other)]
+    return places[0] == places[1]
 
 
 def _make_group(members: list[int], call: Call) -> Group:
@@ -158,8 +173,11 @@ def _make_group(members: list[int], call: Call) -> Group:
     if len(members) == 1 or not same_type or tensors[0].device.type == "meta":
         static = [_like(tensor) for tensor in tensors]
         return Group(members, static, None)
+    if all(_is_same(tensors[0], tensor) for tensor in tensors):
+        one = _like(tensors[0])
+        return Group(members, [one if tensor is tensors[0] else one.detach() for tensor in tensors], None)
     source = _span(call.leaves, members)
-    span = torch.empty_like(source)
+    span = _seen_as(source, torch.empty_like(source))
     low = base_offset(call.leaves, members)
     static = [
         span.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset() - low) for tensor in tensors
@@ -175,10 +193,18 @@ def _give_back(group: Group, leaves: tuple[Any, ...]) -> None:
 
 
 def _like(tensor: torch.Tensor) -> torch.Tensor:
-    static = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    plain = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    static = _seen_as(tensor, plain)
     if tensor.requires_grad:
         static.requires_grad_()
     return static
+
+
+def _seen_as(tensor: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+    """New memory, holding the conjugate or the negative if a tensor's does: programs can ask for that."""
+    if tensor.is_conj() and not memory.is_conj():
+        memory = memory.conj()
+    return negative_view(memory) if tensor.is_neg() and not memory.is_neg() else memory
 
 
 def _span(leaves: tuple[Any, ...], members: list[int]) -> torch.Tensor:

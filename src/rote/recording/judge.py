@@ -82,8 +82,15 @@ def argument_reasons(outcome: Outcome, call: Call, site: Site) -> list[Reason]:
     """What the call did to the containers in its arguments; arguments that cannot be placed together."""
     found: list[Reason] = []
     for members in group_members(call):
-        if len({call.leaves[member].dtype for member in members}) > 1:
+        tensors = [call.leaves[member] for member in members]
+        if len({tensor.dtype for tensor in tensors}) > 1:
             text = "arguments of several dtypes share memory"
+            found.append(reason(rules.ALIASED_MUTATION, text, site))
+        elif len({(tensor.is_conj(), tensor.is_neg()) for tensor in tensors}) > 1:
+            text = "an argument and its conjugate or negative share memory"
+            found.append(reason(rules.ALIASED_MUTATION, text, site))
+        elif torch.is_grad_enabled() and _each_requires_grad(tensors):
+            text = "arguments that require grad share memory"
             found.append(reason(rules.ALIASED_MUTATION, text, site))
     if call.given is None:
         return found
@@ -98,6 +105,11 @@ def argument_reasons(outcome: Outcome, call: Call, site: Site) -> list[Reason]:
         text = "the result contains a container from the arguments"
         found.append(reason(rules.CONTAINER_RETURNED, text, site))
     return found
+
+
+def _each_requires_grad(tensors: list[torch.Tensor]) -> bool:
+    """Whether several tensors over common memory have gradients; what is passed twice is one."""
+    return len({id(tensor) for tensor in tensors}) > 1 and any(tensor.requires_grad for tensor in tensors)
 
 
 def container_reasons(outcome: Outcome, after: Snapshot, site: Site) -> list[Reason]:

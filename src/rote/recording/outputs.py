@@ -19,7 +19,7 @@ import torch
 from ..base.location import NOWHERE, Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..signature.compat import is_wrapped
+from ..signature.compat import is_wrapped, negative_view
 from ..signature.leaves import Spec, flatten, paths, unflatten
 from .borrow import Lease, lend
 from .events import comparable
@@ -257,6 +257,11 @@ def _copy_leaf(leaf: OutputLeaf) -> torch.Tensor:
 
 
 def _input_view(token: Token, base: torch.Tensor, start: int) -> torch.Tensor:
+    """A view of an argument's memory, as it lies there: a lazy result is refused."""
+    if base.is_conj():
+        base = base.conj()
+    if base.is_neg():
+        base = negative_view(base)
     if token.dtype != base.dtype:
         base = base.view(token.dtype)
     return base.as_strided(token.shape, token.stride, token.offset + start)

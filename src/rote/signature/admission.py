@@ -2,8 +2,8 @@
 
 The text is what :func:`.key.bind` and a comparison of keys would come to for one key, with everything that is
 known about it written out: no tree is taken apart, no key is made. All tensors are compared in one call of
-C++. A call that is admitted has the key; one that is not may have it all the same (a tensor that shares its
-storage with another argument, without overlap), and is looked at by the general code.
+C++. How they share memory is only looked at where they do, or did. A call that is admitted has the key; one
+that is not may have it all the same, and is looked at by the general code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .compat import (
     mode_values,
     state_check,
 )
-from .key import OPAQUE, PARAMETER, PLAIN, TENSOR, Call, describe, describe_tensor, is_plain
+from .key import OPAQUE, PARAMETER, PLAIN, TENSOR, Call, describe, describe_tensor, is_plain, sharing
 from .leaves import Spec
 from .source import Source
 
@@ -55,8 +55,8 @@ class Admission:
 
     @staticmethod
     def possible(call: Call) -> bool:
-        """Whether a check can be written: no memory is shared, known containers only."""
-        if call.foreign is not None or call.key[2] or call.key[3][5] is not None:
+        """Whether a check can be written: known containers only."""
+        if call.foreign is not None or call.key[3][5] is not None:
             return False
         return _is_known(call.spec)
 
@@ -161,8 +161,20 @@ class Admission:
             source.line(f"lent{position}, {name} = {name}, {name}.{plain}()")
 
     def _tensors(self) -> None:
-        """Class and metadata of all tensors; that no two share memory."""
-        source, call, positions = self._source, self._call, self.tensors()
+        """Class and metadata of all tensors, and how they share memory.
+
+        What is passed twice is looked at once: the check in C++ takes no tensor twice.
+        """
+        source, call = self._source, self._call
+        positions: list[int] = []
+        known: dict[int, str] = {}
+        for position in self.tensors():
+            name = self.leaves[position]
+            first = known.setdefault(id(call.leaves[position]), name)
+            if first is name:
+                positions.append(position)
+            else:
+                source.refuse(f"{name} is not {first}")
         if not positions:
             return
         names = [self.leaves[position] for position in positions]
@@ -172,15 +184,24 @@ class Admission:
         for position, name in zip(positions, names, strict=True):
             token = call.key[1][position]
             if check is None:
-                known = f"{source.constant(_token_of)}({name})"
-                source.refuse(f"{known} != {source.constant(token)}")
+                found = f"{source.constant(_token_of)}({name})"
+                source.refuse(f"{found} != {source.constant(token)}")
             elif call.leaves[position].requires_grad:  # otherwise it is a leaf
                 source.refuse(f"{name}.is_leaf is not {token[5]}")
         if len(names) > 1:
-            map_, storage, handle = (source.constant(part) for part in (map, _untyped_storage, _handle))
-            handles = f"{map_}({handle}, {map_}({storage}, ({', '.join(names)},)))"
-            source.line(f"handles = set({handles})")
-            source.refuse(f"len(handles) != {len(names)}")
+            self._sharing(positions, names)
+
+    def _sharing(self, positions: list[int], names: list[str]) -> None:
+        """Which of several tensors share memory; none does where each has a storage of its own."""
+        source = self._source
+        known = sharing([self._call.leaves[position] for position in positions])
+        differs = f"{source.constant(sharing)}([{', '.join(names)}]) != {source.constant(known)}"
+        if known:
+            source.refuse(differs)
+            return
+        map_, storage, handle = (source.constant(part) for part in (map, _untyped_storage, _handle))
+        handles = f"{map_}({handle}, {map_}({storage}, ({', '.join(names)},)))"
+        source.refuse(f"len(set({handles})) != {len(names)} and {differs}")
 
     # ------------------------------------------------------------------ surroundings
 

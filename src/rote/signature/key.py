@@ -65,6 +65,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     given: tuple[Any, Any] | None = (args, kwargs)
     foreign: str | None = None
     borrowed: list[tuple[int, Any]] = []
+    lent: dict[int, Any] = {}
     kinds: list[str] = []
     tokens: list[Any] = []
     shared: list[torch.Tensor] = []
@@ -76,7 +77,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         else:
             if hasattr(leaf, "__rote_plain__"):  # a borrowed output of an earlier call
                 borrowed.append((position, leaf))
-                leaf = leaves[position] = leaf.__rote_plain__()
+                leaf = leaves[position] = lent.setdefault(id(leaf), leaf.__rote_plain__())
                 given = None
             kind, token = describe(leaf)
             if kind is FOREIGN:
@@ -85,7 +86,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         tokens.append(token)
         if kind is TENSOR:
             shared.append(leaf)
-    key = (spec, tuple(tokens), _sharing(shared) if len(shared) > 1 else (), read_ambient())
+    key = (spec, tuple(tokens), sharing(shared) if len(shared) > 1 else (), read_ambient())
     return Call(spec, tuple(leaves), tuple(kinds), key, given, foreign, tuple(borrowed))
 
 
@@ -171,12 +172,17 @@ def overlaps(tensors: list[torch.Tensor]) -> list[list[int]]:
     return sorted(sorted(group) for group in groups)
 
 
-def _sharing(tensors: list[torch.Tensor]) -> tuple[Any, ...]:
-    """Which tensor arguments share memory, and how they lie relative to each other."""
+def sharing(tensors: list[torch.Tensor]) -> tuple[Any, ...]:
+    """Which tensor arguments share memory, how they lie relative to each other, and which are one object.
+
+    The last is seen by ``q is k``, with which attention takes another way.
+    """
     pointers = [tensor.untyped_storage()._cdata for tensor in tensors]
     if len(set(pointers)) == len(pointers):
         return ()
-    found: list[Any] = []
+    first_of: dict[int, int] = {}
+    ones = [first_of.setdefault(id(tensor), position) for position, tensor in enumerate(tensors)]
+    found: list[Any] = [tuple(ones)] if len(first_of) < len(ones) else []
     for group in overlaps(tensors):
         if len(group) > 1:
             first = min(extent(tensors[position])[0] for position in group)
@@ -193,7 +199,7 @@ def explain_key(was: tuple[Any, ...], call: Call) -> str:
         if before != after:
             return name + _explain_token(before, after)
     if was[2] != now[2]:
-        return "other arguments share memory than before"
+        return "other arguments share memory, or are one object, than before"
     ambient: tuple[Ambient, Ambient] = (was[3], now[3])
     return explain_ambient(*ambient) or "nothing differs"
 

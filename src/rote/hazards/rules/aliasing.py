@@ -98,9 +98,10 @@ ALIASED_MUTATION = Rule(
     """
     Two arguments share memory in a way that a recording can't keep, and one is written.
 
-    Why: Copied into static tensors they would no longer share, and the write would not show.
+    Why: Copied into static tensors they would no longer share, and the write would not show. So it is with
+    views of several types, a tensor and its lazy conjugate or negative, and views that require grad.
 
-    Limits: Views of one type are recorded together and not reported.
+    Limits: Views of one type are recorded together and not reported; so is one tensor that is passed twice.
 
     Unchecked: The arguments of a check stand for any others; which memory the next ones share is not known.
 

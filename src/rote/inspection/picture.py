@@ -1,0 +1,26 @@
+"""The figure that a picture is drawn on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.errors import EnvironmentError_
+
+NO_MATPLOTLIB = "a picture needs matplotlib: pip install 'rote[plots]'"
+
+
+def figure(width: float, height: float) -> Any:
+    """A figure of its own, that no window and no global state knows.
+
+    Args:
+        width: Inches.
+        height: Inches.
+
+    Raises:
+        EnvironmentError_: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise EnvironmentError_(NO_MATPLOTLIB) from error
+    return Figure(figsize=(width, height), layout="constrained")
