@@ -37,6 +37,7 @@ from .standins import StandIns
 from .steps import is_step_count
 from .storages import Memory
 from .synchronous import why_it_waits
+from .transfers import note_operand, note_to_device, note_to_host
 
 _aten = torch.ops.aten
 _COPIES = frozenset({_aten._to_copy.default, _aten.copy_.default})
@@ -323,6 +324,14 @@ class Trial(DispatchMode):
             self.standins.know_value(out, source.to(out.dtype))
         return out
 
+    def _note_to_host(self, source: torch.Tensor, blocking: bool) -> None:
+        if not self.building and source.numel():
+            note_to_host(self.notes, source, waits=blocking)
+
+    def _note_to_device(self, source: torch.Tensor, blocking: bool) -> None:
+        if not self.building and source.numel():
+            note_to_device(self.notes, source, waits=blocking, pinned=source in self.pinned)
+
     def to_host(self, source: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """What a copy to the host gives: the true values if they are known, invented ones else."""
         known = self.standins.value_of(source)
@@ -333,23 +342,6 @@ class Trial(DispatchMode):
         with self.fake:
             return self._keep(torch.empty(source.shape, dtype=dtype, device="cpu"))
 
-    def _note_to_host(self, source: torch.Tensor, blocking: bool) -> None:
-        if self.building or not source.numel():
-            return
-        text = "a tensor is copied to the host"
-        text += ", which waits for the device" if blocking else "; the host reads it before it is written"
-        self.notes.add(rules.DEVICE_COPY, text, evidence=shown(source))
-
-    def _note_to_device(self, source: torch.Tensor, blocking: bool) -> None:
-        if self.building or not source.numel():
-            return
-        if blocking:
-            text = "a host tensor is copied to the device, which waits for the copy"
-            self.notes.add(rules.DEVICE_COPY, text, evidence=shown(source))
-        elif source not in self.pinned:
-            text = "a replay copies from the same host memory again, whatever lies there by then"
-            self.notes.add(rules.PAGEABLE_COPY, text, evidence=shown(source))
-
     # ------------------------------------------------------------------ operands, shapes, writes
 
     def _with_host_operands(
@@ -359,16 +351,8 @@ class Trial(DispatchMode):
         for tensor in tensors:
             if self.on_device(tensor):
                 continue
-            if tensor.dim() == 0:
-                if self.standins.is_host_argument(tensor):
-                    text = f"{short(facts.name)} takes the value that a host argument has while capturing"
-                    self.notes.add(trial_rules.FROZEN_HOST_VALUE, text, evidence=repr(tensor))
-            elif facts.indexed:
-                text = "an index on the host is copied to the device, which waits for the copy"
-                self.notes.add(rules.DEVICE_COPY, text, evidence=shown(tensor))
-            elif not self.building:
-                text = f"{short(facts.name)} has operands on the device and on the host, which raises"
-                self.notes.add(trial_rules.MIXED_DEVICES, text, evidence=f"{shown(tensor)} is on the host")
+            is_argument = self.standins.is_host_argument(tensor)
+            note_operand(self.notes, facts, tensor, is_argument=is_argument, is_building=self.building)
         if any(tensor.dim() and not self.on_device(tensor) for tensor in tensors):
             return replaced(args, self._moved), replaced(kwargs, self._moved)
         return args, kwargs
