@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from rote.base.location import NOWHERE, Site
 from rote.front.report import (
@@ -118,5 +119,12 @@ def test_text():
         "  r.",
     ]
     assert explain(report()).splitlines()[1] == "no recording yet"
+    twice = replace(RECORDING, islands=RECORDING.islands * 2)
+    assert (
+        explain(report(recordings=(twice,))).splitlines()[2]
+        == "  island: aten::item at a.py:1 (RT101), 2 times"
+    )
+    many = explain(report(recordings=(replace(RECORDING, islands=(), inputs=()),) * 20)).splitlines()
+    assert many[-1] == "and 4 more recordings with 8 replays" and len(many) == 18
     limited = report(recordings=(RECORDING,), budget=5_000_000)
     assert explain(limited).splitlines()[1] == "budget: 2.5 of 5.0 MB held"

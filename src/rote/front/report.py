@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..base.location import Site
 from ..hazards.findings import Findings, finding_at
 from ..hazards.rules import NOT_YET, Reason
+
+SHOWN = 16
+"""Recordings that the text lists; the report has them all."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +191,25 @@ class Tally:
         self._found.clear()
 
 
+def _explain_recording(number: int, recording: RecordingReport) -> list[str]:
+    expected = f" ({recording.estimate / 1e6:.1f} MB expected)" if recording.estimate else ""
+    head = (
+        f"recording {number} for {recording.key}: {recording.operations} operations in "
+        f"{recording.segments} segment{'s' * (recording.segments != 1)}, {recording.paths} "
+        f"path{'s' * (recording.paths != 1)}, {recording.bytes_held / 1e6:.1f} MB{expected}, "
+        f"{recording.replays} replays{_measured(recording)}"
+    )
+    islands = Counter(f"{each.operation} at {each.where} ({each.code})" for each in recording.islands)
+    inputs = [
+        f"  {given.name}: {given.kind}, {given.placement}"
+        + (f", mutated at {given.mutated}" if given.mutated else "")
+        for given in recording.inputs
+        if given.mutated or given.placement == "in place"  # the others are the usual case
+    ]
+    repeated = [f"  island: {text}{f', {n} times' * (n > 1)}" for text, n in islands.items()]
+    return [head, *repeated, *inputs]
+
+
 def _measured(recording: RecordingReport) -> str:
     if recording.replay_us is None or recording.plain_us is None:
         return ""
@@ -205,23 +228,11 @@ def explain(report: Report) -> str:
         lines.append(f"backward: {report.backwards} passes, {report.backwards_replayed} replayed{checked}")
     if report.budget is not None:
         lines.append(f"budget: {report.bytes_held / 1e6:.1f} of {report.budget / 1e6:.1f} MB held")
-    for number, recording in enumerate(report.recordings, 1):
-        expected = f" ({recording.estimate / 1e6:.1f} MB expected)" if recording.estimate else ""
-        lines.append(
-            f"recording {number} for {recording.key}: {recording.operations} operations in "
-            f"{recording.segments} segment{'s' * (recording.segments != 1)}, {recording.paths} "
-            f"path{'s' * (recording.paths != 1)}, {recording.bytes_held / 1e6:.1f} MB{expected}, "
-            f"{recording.replays} replays{_measured(recording)}"
-        )
-        lines.extend(
-            f"  island: {island.operation} at {island.where} ({island.code})" for island in recording.islands
-        )
-        lines.extend(
-            f"  {given.name}: {given.kind}, {given.placement}"
-            + (f", mutated at {given.mutated}" if given.mutated else "")
-            for given in recording.inputs
-            if given.mutated or given.placement == "in place"  # the others are the usual case
-        )
+    for number, recording in enumerate(report.recordings[:SHOWN], 1):
+        lines.extend(_explain_recording(number, recording))
+    rest = report.recordings[SHOWN:]
+    if rest:
+        lines.append(f"and {len(rest)} more recordings with {sum(each.replays for each in rest)} replays")
     if not report.recordings:
         lines.append("no recording yet")
     for reason in report.reasons:
