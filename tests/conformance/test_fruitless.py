@@ -63,7 +63,8 @@ def test_a_value_that_is_new_in_every_call(device, traced, reason, where):
         "aten::_local_scalar_dense gave 17, which was not seen before (before: 15, 13, 11 and 5 more)"
     )
     assert why.remedy == (
-        "Keep the value on the device, or read few distinct ones: each is a path, from its second time on."
+        "Return the tensor and read it outside, or keep it on the device: each value is a path, from its "
+        "second time on."
     )
 
 

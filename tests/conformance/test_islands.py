@@ -225,7 +225,8 @@ def test_the_limit_on_paths(device, reason, where, caplog):
     found = reason(g, "RT304")
     assert found.message == "4 ways were seen" and found.where == where(fn, "y.sum().item()")
     assert found.remedy == (
-        "Keep the value on the device; each distinct value needs segments of its own (max_paths)."
+        "Return the tensor and read it outside, or keep it on the device; each value needs segments "
+        "(max_paths)."
     )
     assert g.report().recordings == () and g.report().replayed == 0
     (record,) = [record for record in caplog.records if record.name == "rote"]

@@ -20,7 +20,10 @@ SHOWN = 3
 WIDEST = 40
 """Characters of a value that are shown."""
 
-REMEDY = "Keep the value on the device, or read few distinct ones: each is a path, from its second time on."
+REMEDY = (
+    "Return the tensor and read it outside, or keep it on the device: each value is a path, from its second "
+    "time on."
+)
 
 
 class Unseen(NamedTuple):

@@ -33,7 +33,7 @@ TOO_MANY_RECORDINGS = Rule(
 TOO_MANY_PATHS = Rule(
     "RT304",
     "too many observed values",
-    "Keep the value on the device; each distinct value needs segments of its own (max_paths).",
+    "Return the tensor and read it outside, or keep it on the device; each value needs segments (max_paths).",
     Severity.ISLAND,
     Group.LIMITS,
     Finder.RUNTIME,
