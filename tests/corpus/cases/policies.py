@@ -138,11 +138,11 @@ def action_for_a_simulator(device):
 
 
 @group
-def greedy_most_of_the_time(device):
+def a_scale_drawn_by_python(device):
     net = nn.Linear(4, 4).to(device)
 
     def act(x):
-        scale = 2.0 if random.random() < 0.5 else 3.0  # wrong
+        scale = random.uniform(2.0, 3.0)  # wrong
         return net(x) * scale  # wrong
 
     return act, (rand(device, 3, 4),)
