@@ -150,3 +150,20 @@ def test_a_value_that_the_call_does_not_name(device):
         for found in report.reasons:
             assert (found.code, found.message) == ("RT302", "Policy.act.ticks was 4 and is 5")
             assert found.remedy.startswith("The call does not name it, but reaches it. Graph a function")
+
+
+def test_a_value_that_pytorch_reads(device):
+    """No code of the user's names a flag of a module, or where a global is defined later."""
+    usual = "Pass the value in as an argument if it changes often."
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.0)).to(device)
+    names = {}
+    exec("def fn(x):\n try: return x * LATE\n except NameError: return x", names)
+    changes = ((model, lambda: model.eval()), (names["fn"], lambda: names.__setitem__("LATE", 2.0)))
+    for fn, change in changes:
+        g, x = rote.graph(fn), torch.ones(2, 4, device=device)
+        for call in range(6):
+            if call == 4:
+                change()
+            g(x)
+        found = [each for each in g.report().reasons if each.code == "RT302"]
+        assert found and {each.remedy for each in found} == {usual}

@@ -9,9 +9,10 @@ from types import CodeType
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..signature.executed import mentions_of
 from ..signature.slots import Difference
 from .optimizers import rate_reason
-from .pinpoint import is_mentioned, line_that_calls, line_that_reads
+from .pinpoint import line_that_calls, line_that_reads
 from .variant import Variant
 
 SHOWN = 3
@@ -57,6 +58,7 @@ def _reason(difference: Difference, codes: Collection[CodeType], site: Site | No
         return reason(rules.GRADIENT_MOVED, str(difference), line or difference.site)
     rule = rules.TENSOR_MOVED if difference.moved else rules.VALUE_CHANGED
     why = reason(rule, str(difference), difference.site or line_that_reads(difference.name, codes) or site)
-    if rule is rules.VALUE_CHANGED and not is_mentioned(difference.name, codes):
+    attribute = None if difference.moved else difference.attribute
+    if attribute is not None and not any(attribute in mentions_of(code) for code in codes):
         why = replace(why, where=site, remedy=NOT_MENTIONED)
     return why

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from types import CodeType
 
 from ..base.location import Site
-from ..signature.executed import mentions_of
 
 _STORES = frozenset({"STORE_ATTR", "STORE_GLOBAL", "STORE_DEREF", "STORE_NAME"})
 _LOADS = frozenset({
@@ -23,7 +22,6 @@ _NEAR = 2  # instructions from the name of a container, or of an item, to the st
 _LOOPS = ("GET_ITER", "FOR_ITER")
 _ASKING = ("next", "__next__", "send")
 _LENGTH = re.compile(r" \((length|number of attributes)\)$")
-_SUBSCRIPT = re.compile(r"\[.*?\]")
 _METHODS = frozenset({
     "append", "extend", "add", "update", "insert", "pop", "setdefault", "clear", "remove", "popleft",
     "popitem", "appendleft", "extendleft", "rotate", "discard", "sort", "reverse",
@@ -58,17 +56,6 @@ def line_that_reads(name: str, codes: Iterable[CodeType]) -> Site | None:
             if site is not None:
                 return site
     return None
-
-
-def is_mentioned(name: str, codes: Iterable[CodeType]) -> bool:
-    """Whether the executed code names the attribute that a slot is, or lies in.
-
-    Args:
-        name: The slot, as for :func:`line_that_changes`.
-        codes: Code objects that ran.
-    """
-    attribute = _SUBSCRIPT.sub("", _LENGTH.sub("", name)).rpartition(".")[2]
-    return any(attribute in mentions_of(code) or attribute in code.co_freevars for code in codes)
 
 
 def line_that_calls(owner: str, method: str, codes: Iterable[CodeType]) -> Site | None:

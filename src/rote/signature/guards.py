@@ -20,7 +20,7 @@ from .compat import plain_functions
 from .iterators import Position
 from .marks import Content, TensorMark, mark, pointer_of
 from .members import is_direct
-from .slots import Difference, now_in, read, same, show, show_tensor
+from .slots import Difference, attribute_of, now_in, read, same, show, show_tensor
 from .state import ATTRIBUTE, ITEM, LENGTH, MEMBERS, ORDER, Entry, Snapshot
 
 _data_ptr = torch.Tensor.data_ptr
@@ -270,7 +270,10 @@ class Guard:
                 group = self._snapshot.training.groups.get(id(entry.container))
                 scheduler = self._snapshot.training.schedulers.get(id(entry.container))
                 was, now = show(entry.value), show(now)
-                found.append(Difference(name, was, now, moved, None, group, entry.key, scheduler))
+                attribute = attribute_of(entry, name)
+                found.append(
+                    Difference(name, was, now, moved, None, group, entry.key, scheduler, attribute=attribute)
+                )
         return sorted(found, key=lambda difference: (not difference.moved, "(" in difference.name))
 
 

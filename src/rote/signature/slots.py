@@ -30,6 +30,9 @@ from .state import (
 )
 from .training import Group
 
+_OF_TORCH = frozenset({"_modules", "param_groups", "optimizer"})
+"""Attributes by which a module, an optimizer and a schedule are known."""
+
 MISSING: Any = object()
 """What is read from a slot that is gone."""
 
@@ -48,6 +51,7 @@ class Difference:
         key: The key of the slot in its container.
         scheduler: Class of the learning-rate scheduler whose attribute the slot is.
         advanced: The slot holds an iterator, which was moved.
+        attribute: Name of the slot, if it is an attribute that PyTorch does not read by itself.
     """
 
     name: str
@@ -59,6 +63,7 @@ class Difference:
     key: Any = None
     scheduler: str | None = None
     advanced: bool = False
+    attribute: str | None = None
 
     def __str__(self) -> str:
         now = "another one at the same address" if self.moved and self.was == self.now else self.now
@@ -93,6 +98,19 @@ def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Diffe
         if len(found) >= limit:
             break
     return sorted(found, key=lambda difference: "(" in difference.name)
+
+
+def attribute_of(entry: Entry, name: str) -> str | None:
+    """The attribute that a slot is; None for one of a module, optimizer or schedule, which PyTorch reads.
+
+    Args:
+        entry: The slot.
+        name: Its name, which tells attributes from entries of a dict.
+    """
+    container = entry.container
+    if entry.kind != ITEM or type(container) is not dict or not name.endswith(f".{entry.key}"):
+        return None
+    return entry.key if _OF_TORCH.isdisjoint(container) else None
 
 
 def now_in(entry: Entry) -> Any:

@@ -130,7 +130,7 @@ class StateWalk:
         self._seen: dict[int, Any] = {}
         self._classes: dict[type, Class] = {}
         self._queue: deque[tuple[Any, int]] = deque()
-        self.snapshot = Snapshot(Training(executed.mentioned()))
+        self.snapshot = Snapshot(Training(self._names))
 
     def take(self, roots: list[tuple[str, Any]]) -> Snapshot:
         """Snapshot everything reachable from the roots and the executed code's globals."""

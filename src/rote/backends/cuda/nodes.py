@@ -31,7 +31,8 @@ Why it is right:
 What does not work:
 
 - Graphs that draw random numbers: PyTorch writes seed and offset in its ``replay``, which is not called here.
-- A launch into a stream that is being captured: the driver refuses it, as PyTorch refuses its own.
+- A launch into a stream that is being captured: the driver refuses it, as PyTorch refuses its own. So calls
+  are run plainly there (:mod:`...signature.admission`).
 - Instantiating anew in PyTorch (``CUDAGraph.instantiate()`` after the copies were added): it destroys the old
   instance first, so that a failure leaves an object that crashes when it is reset.
 - Large graphs: a second instance takes about 6 kB of host memory and 3 kB of the device's per node.
