@@ -36,14 +36,14 @@ AHEAD = (
     "transformers.generation.utils", "transformers.models.llama.modeling_llama",
 )  # fmt: skip
 """Modules that the processes begin with; what is not there is left out."""
-RIGHT = "right"
+RIGHT, RAISES = "right", "raises without a capture"
 
 
 class Truth(NamedTuple):
     """What a capture by hand came to.
 
     Attributes:
-        outcome: ``"stops"``, ``"wrong"`` or ``"right"``.
+        outcome: ``"stops"``, ``"wrong"``, ``"right"`` or ``"raises without a capture"``.
         line: Where it stopped, in the case's own file; 0 if it did not or it was elsewhere.
         text: What was raised, or what differed.
         waits: Lines of a plain call that wait for the device: file and source.
@@ -117,7 +117,10 @@ def _confirmed(case: Case, truth: Truth) -> tuple[int, int]:
 
 def _captured(number: int) -> Truth:
     case = cases()[number]
-    return captured(case)._replace(waits=waits(case))
+    try:
+        return captured(case)._replace(waits=waits(case))
+    except Exception as error:  # a plain call, of which no label tells
+        return Truth(RAISES, text=repr(error))
 
 
 def waits(case: Case) -> tuple[tuple[str, str], ...]:
@@ -128,13 +131,13 @@ def waits(case: Case) -> tuple[tuple[str, str], ...]:
         fn(*args)
     torch.cuda.synchronize()
     found: dict[tuple[str, str], None] = {}
-    torch_folder = str(Path(torch.__file__).parent)
+    own = (str(Path(torch.__file__).parent), warnings.__file__, __file__)
 
     def met(message: Warning | str, *args: Any, **kwargs: Any) -> None:
         if WAITS not in str(message):
             return
         frames = traceback.extract_stack()[:-1]  # without this one
-        outside = [f for f in frames if not f.filename.startswith(torch_folder) and f.filename != __file__]
+        outside = [f for f in frames if not f.filename.startswith(own)]
         if outside:
             found[in_package(outside[-1].filename, case.needs), outside[-1].line or ""] = None
 

@@ -180,7 +180,7 @@ def results_appended_to_a_list(wrap: Wrap, device: torch.device) -> Items:
 @case(Kind.RIGHT)
 def static_cache_with_a_tensor_position(wrap: Wrap, device: torch.device) -> Items:
     """A cache of fixed size, written at a position that is a tensor."""
-    cache, position = torch.zeros(12, 4, device=device), torch.zeros(1, dtype=torch.int64, device=device)
+    cache, position = torch.zeros(24, 4, device=device), torch.zeros(1, dtype=torch.int64, device=device)
 
     def fn(x):
         cache.index_copy_(0, position, x[None])
@@ -195,7 +195,7 @@ def static_cache_with_a_tensor_position(wrap: Wrap, device: torch.device) -> Ite
 @case(Kind.WRONG, replays=False)
 def static_cache_with_a_python_position(wrap: Wrap, device: torch.device) -> Items:
     """A cache of fixed size, written at a position that Python counts."""
-    o = types.SimpleNamespace(cache=torch.zeros(12, 4, device=device), position=0)
+    o = types.SimpleNamespace(cache=torch.zeros(24, 4, device=device), position=0)
 
     def fn(x):
         o.cache[o.position] = x  # wrong
