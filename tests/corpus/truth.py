@@ -13,6 +13,7 @@ tell.
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import multiprocessing
 import sys
@@ -21,6 +22,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,13 +48,14 @@ class Truth(NamedTuple):
         outcome: ``"stops"``, ``"wrong"``, ``"right"`` or ``"raises without a capture"``.
         line: Where it stopped, in the case's own file; 0 if it did not or it was elsewhere.
         text: What was raised, or what differed.
-        waits: Lines of a plain call that wait for the device: file and source.
+        waits: Lines of a plain call that wait for the device: file, source, and the first line of the
+            statement, which some versions of Python name instead.
     """
 
     outcome: str
     line: int = 0
     text: str = ""
-    waits: tuple[tuple[str, str], ...] = ()
+    waits: tuple[tuple[str, str, str], ...] = ()
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -96,7 +99,8 @@ def contradiction(case: Case, truth: Truth) -> str | None:
         return f"labelled {wanted}, and is {truth.outcome} at line {truth.line}"
     if truth.outcome == STOPS and truth.line and case.labels().get(truth.line) != STOPS:
         return f"stops at line {truth.line}, which has no such label"
-    unlabelled = [wait for wait in truth.waits if wait not in _stopping(case)]
+    stopping = _stopping(case)
+    unlabelled = [wait for wait in truth.waits if stopping.isdisjoint(_places(wait))]
     if unlabelled:
         return f"waits in {unlabelled[0][0]} at {unlabelled[0][1]!r}, which has no label"
     return None
@@ -112,25 +116,31 @@ def _stopping(case: Case) -> set[tuple[str, str]]:
 
 def _confirmed(case: Case, truth: Truth) -> tuple[int, int]:
     stopping = _stopping(case)
-    return len(stopping.intersection(truth.waits)), len(stopping)
+    return len(stopping.intersection(chain(*map(_places, truth.waits)))), len(stopping)
+
+
+def _places(wait: tuple[str, str, str]) -> set[tuple[str, str]]:
+    file, line, statement = wait
+    return {(file, line), (file, statement)}
 
 
 def _captured(number: int) -> Truth:
     case = cases()[number]
     try:
-        return captured(case)._replace(waits=waits(case))
+        waiting = waits(case)  # first: a capture that fails may leave random numbers unusable
+        return captured(case)._replace(waits=waiting)
     except Exception as error:  # a plain call, of which no label tells
         return Truth(RAISES, text=repr(error))
 
 
-def waits(case: Case) -> tuple[tuple[str, str], ...]:
+def waits(case: Case) -> tuple[tuple[str, str, str], ...]:
     """The lines of a plain call, outside of PyTorch, that wait for the device."""
     seed()
     fn, args = case.build("cuda")
     for _ in range(2):
         fn(*args)
     torch.cuda.synchronize()
-    found: dict[tuple[str, str], None] = {}
+    found: dict[tuple[str, str, str], None] = {}
     own = (str(Path(torch.__file__).parent), warnings.__file__, __file__)
 
     def met(message: Warning | str, *args: Any, **kwargs: Any) -> None:
@@ -139,7 +149,9 @@ def waits(case: Case) -> tuple[tuple[str, str], ...]:
         frames = traceback.extract_stack()[:-1]  # without this one
         outside = [f for f in frames if not f.filename.startswith(own)]
         if outside:
-            found[in_package(outside[-1].filename, case.needs), outside[-1].line or ""] = None
+            at = outside[-1]
+            statement = _statement(at.filename, at.lineno or 0)
+            found[in_package(at.filename, case.needs), at.line or "", statement] = None
 
     with warnings.catch_warnings(), _capturing():
         warnings.simplefilter("always")
@@ -150,6 +162,14 @@ def waits(case: Case) -> tuple[tuple[str, str], ...]:
         finally:
             torch.cuda.set_sync_debug_mode("default")
     return tuple(found)
+
+
+def _statement(file: str, line: int) -> str:
+    """The first line of the statement around a line."""
+    text = Path(file).read_text()
+    spans = [(node.end_lineno - node.lineno, node.lineno) for node in ast.walk(ast.parse(text))
+             if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)]  # fmt: skip
+    return text.splitlines()[min(spans)[1] - 1].strip() if spans else ""
 
 
 @contextmanager

@@ -315,3 +315,63 @@ def test_a_key_that_runs_eagerly_for_good_needs_no_general_path(device):
     for _ in range(4):
         g(x)
     assert g.report().replayed
+
+
+def training(device):
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return model, step
+
+
+def test_a_training_step_needs_no_general_path(device, alone, monkeypatch):
+    (model, step), (plain, steps) = training(device), training(device)
+    g = rote.graph(step)
+    for n in range(12):
+        if n == 8:
+            alone()
+            monkeypatch.setattr(Entry, "replay_variant", lambda *_, **__: pytest.fail("not by the hot path"))
+        x = torch.full((2, 4), n / 8, device=device)
+        assert torch.equal(g(x), steps(x))
+    for found, wanted in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(found, wanted) and torch.equal(found.grad, wanted.grad)
+    assert g.report().replayed >= 8
+
+
+MEDDLING = {
+    "held": lambda model, kept: kept.append(model[0].weight.grad),
+    "a view held": lambda model, kept: kept.append(model[2].weight.grad[:, 1:]),
+    "cleared": lambda model, kept: model.zero_grad(),
+    "one cleared": lambda model, kept: setattr(model[0].bias, "grad", None),
+    "replaced": lambda model, kept: setattr(model[0].bias, "grad", torch.ones_like(model[0].bias)),
+    "written": lambda model, kept: model[2].weight.grad.zero_(),
+    "a hook": lambda model, kept: kept.append(model[0].weight.register_hook(lambda grad: grad * 2)),
+    "other memory": lambda model, kept: setattr(
+        model[0].weight.grad, "data", torch.ones_like(model[0].weight)
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MEDDLING)
+def test_gradients_that_somebody_meddles_with(device, what):
+    (model, step), (plain, steps) = training(device), training(device)
+    g, kept, wanted = rote.graph(step), [], []
+    for n in range(40):
+        if n % 7 == 6 or 20 < n < 24:
+            MEDDLING[what](model, kept)
+            MEDDLING[what](plain, wanted)
+        x = torch.full((2, 4), n / 8, device=device)
+        assert torch.equal(g(x), steps(x))
+        for mine, eager in zip(model.parameters(), plain.parameters(), strict=True):
+            assert torch.equal(mine, eager) and torch.equal(mine.grad, eager.grad)
+        for mine, eager in zip(kept, wanted, strict=True):
+            assert not isinstance(mine, torch.Tensor) or torch.equal(mine, eager)
+    assert g.report().replayed > 10

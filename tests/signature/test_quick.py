@@ -6,6 +6,7 @@ import collections
 import contextlib
 import contextvars
 import gc
+import os
 import sys
 import types
 import weakref
@@ -62,6 +63,13 @@ def make_world():
             self.register_buffer("wave", torch.ones(2, dtype=torch.complex64))
             self.factor, self.flags, self.sizes = 1.5, [1, 2], {"a": 1, "b": [2]}
             self.kinds, self.ordered = {1, 2}, collections.OrderedDict(x=1, y=2)
+            self.names, self.frozen, self.mixed, self.empty = (
+                {"a", "b"},
+                frozenset({"a"}),
+                {1, "a", 2.5},
+                set(),
+            )
+            self.classes = {int, nn.Linear}
             self.slotted, self.plain = Slotted(5), types.SimpleNamespace(deep={"k": 0})
             self.inner = nn.Linear(3, 3)
             self.tables = collections.defaultdict(list, a=1, b=torch.ones(2))
@@ -74,6 +82,7 @@ def make_world():
     listed = [torch.ones(2), nn.Parameter(torch.zeros(2))]
 
     def fn(x, *, bias=1.0):
+        bias = os.environ.get("ROTE_TEST_BIAS", bias)
         return layer(x) * count + loose.sum() + sum(map(torch.sum, listed)) + GLOBAL + bias + MODE.get()
 
     def set_count(value):
@@ -95,6 +104,15 @@ def set_global(value):
 
 def rebind(tensor, value):
     tensor.data = value
+
+
+class Name(str):
+    __slots__ = ()
+
+
+def replace(members, was, now):
+    members.discard(was)
+    members.add(now)
 
 
 def write(tensor, value):
@@ -146,6 +164,26 @@ CHANGES = {
     "nested list": lambda w: w.layer.sizes["b"].append(3),
     "set": lambda w: w.layer.kinds.add(3),
     "set back": lambda w: w.layer.kinds.discard(3),
+    "True for 1 in a set": lambda w: replace(w.layer.kinds, 1, True),
+    "1 for True in a set": lambda w: replace(w.layer.kinds, True, 1),
+    "names": lambda w: w.layer.names.add("c"),
+    "names back": lambda w: w.layer.names.discard("c"),
+    "name of another type": lambda w: replace(w.layer.names, "a", Name("a")),
+    "name of the same type": lambda w: replace(w.layer.names, "a", "a"),
+    "other names": lambda w: setattr(w.layer, "names", {"a", "b"}),
+    "frozen names": lambda w: setattr(w.layer, "names", frozenset({"a", "b"})),
+    "frozen": lambda w: setattr(w.layer, "frozen", frozenset({"b"})),
+    "frozen back": lambda w: setattr(w.layer, "frozen", frozenset({"a"})),
+    "frozen, thawed": lambda w: setattr(w.layer, "frozen", {"a"}),
+    "mixed": lambda w: replace(w.layer.mixed, 1, True),
+    "mixed back": lambda w: replace(w.layer.mixed, True, 1),
+    "mixed again": lambda w: w.layer.mixed.add(4),
+    "no longer empty": lambda w: w.layer.empty.add("a"),
+    "empty once more": lambda w: w.layer.empty.clear(),
+    "classes": lambda w: w.layer.classes.add(str),
+    "classes back": lambda w: w.layer.classes.discard(str),
+    "environment": lambda w: os.environ.update(ROTE_TEST_BIAS="2"),
+    "environment back": lambda w: os.environ.pop("ROTE_TEST_BIAS", None),
     "order": lambda w: w.layer.ordered.move_to_end("x"),
     "order back": lambda w: w.layer.ordered.move_to_end("y"),
     "slot": lambda w: setattr(w.layer.slotted, "value", 6),
@@ -203,6 +241,12 @@ CHANGES = {
 }  # fmt: skip
 
 
+NOTICED = (
+    "names", "name of another type", "True for 1 in a set", "frozen", "mixed", "mixed again", "classes",
+    "no longer empty", "environment", "attribute", "flag", "list item", "slot", "cell", "context variable",
+)  # fmt: skip
+
+
 def make_guard(world):
     executed = ExecutedCode()
     executed.add_function(world.fn)
@@ -217,6 +261,7 @@ def _restored():
     yield
     set_global(3)
     MODE.set(1)
+    os.environ.pop("ROTE_TEST_BIAS", None)
 
 
 WAYS = {
@@ -238,6 +283,7 @@ WAYS = {
 def test_the_quick_guard_agrees_with_the_plain_one(way, names, grad):
     set_global(3)
     MODE.set(1)
+    os.environ.pop("ROTE_TEST_BIAS", None)
     with pytest.MonkeyPatch.context() as patch, torch.set_grad_enabled(grad):
         for name, value in WAYS[way].items():
             patch.setattr(quick, name, value)
@@ -263,6 +309,17 @@ def test_every_change_alone(name, many, monkeypatch):
     assert checked.holds() == plain.holds()
     if "back" in name or name in ("nothing", "attribute equal", "parameter in place", "other global"):
         assert plain.holds()
+    if name in NOTICED:
+        assert not plain.holds()
+
+
+@pytest.mark.skipif(dict_version() is None, reason="this PyTorch does not number the states of dicts")
+def test_sets_and_the_environment_are_not_marked_anew():
+    checked = QuickGuard(make_guard(make_world()))
+    assert checked.holds()
+    marked = {entry.key for entry in checked._slow} | {entry.kind for entry in checked._slow}
+    assert marked.isdisjoint({"names", "kinds", "frozen", "classes", "bulk"}) and "mixed" in marked
+    assert {entry.key for entry in checked._sets.entries} >= {"names", "kinds", "classes"}
 
 
 def test_a_tensor_that_dies_is_noticed():

@@ -158,6 +158,7 @@ class _Writer:
             self._copies = self._choose_copies()
         self._state()
         if self._copies is not None:
+            self._unless_gradients_stand(constant(counts), constant(finish))
             self._replay(self._copies, constant(counts))
         else:
             self._leave_to_entry(constant(counts), constant(finish))
@@ -168,12 +169,12 @@ class _Writer:
         return source.compile()
 
     def _is_plain(self) -> bool:
-        """Whether the replay itself can be written out: no host reads, nothing lent, no gradient slots."""
+        """Whether the replay itself can be written out: no host reads, gradients shown where they lie."""
         root, variant = self._variant.root, self._variant
         return (
             root.branch is None
             and root.template is not None
-            and not (variant.effects or root.effects)
+            and (not variant.effects or (variant.keeps_gradients and not variant.copies_gradients))
             and (not self._entry.limits.borrow or _is_inline(self._entry, variant))
         )
 
@@ -209,7 +210,8 @@ class _Writer:
         if variant.keeps_graph or variant.root.backward is not None or variant.root.edges:
             source.refuse(f"{name}.busy")
         if variant.keeps_gradients:
-            source.refuse(f"not {name}.gradients_hold()")
+            source.line(f"stands = {name}.gradients_stand()")
+            source.refuse(f"not stands and not {name}.gradients_hold()")
         for spot in variant.spots:
             source.refuse(f"not {constant(spot.holds)}({self._leaves()})")
         self._sharing()
@@ -234,6 +236,14 @@ class _Writer:
 
     def _starts_early(self) -> bool:
         return self._variant.starts_early and self._is_plain() and not self._call.borrowed
+
+    def _unless_gradients_stand(self, counts: str, finish: str) -> None:
+        """Gradients that somebody changed, or holds, since the last replay are for the general path."""
+        if self._variant.effects:
+            self._source.line("if not stands:")
+            self._source.indent()
+            self._leave_to_entry(counts, finish)
+            self._source.indent(-1)
 
     def _leaves(self) -> str:
         leaves = self._admission.leaves
@@ -285,6 +295,9 @@ class _Writer:
         if variant.writes:  # the result notes the versions of what its backward needs
             source.line(f"{constant(variant.note_writes)}({constant(variant.root.counted)})")
         source.line(f"value = {self._result(copies)}")
+        if variant.effects:
+            source.line(f"if not {constant(variant)}.gradients_stand():")
+            source.line(f"    {constant(variant)}.show_gradients({constant(variant.root.effects)})")
         source.line(f"{constant(self._backend.leave_call)}()")
         source.line(f"{constant(variant)}.replays += 1")
         source.line(f"{counts}.replayed += 1")

@@ -81,7 +81,7 @@ class Variant:
         self.hot: HotPath | None = None
         self._gradient_words: Watched | None = None
         self._notes = 0
-        self._versioned: tuple[int, list[tuple[int, weakref.ref[torch.Tensor]]]] = 0, []
+        self._versioned: tuple[Any, list[weakref.ref[torch.Tensor]]] = None, []
         self._shared: dict[int, weakref.ref[torch.Tensor]] = {}
         self._present: list[tuple[weakref.ref[torch.Tensor], GradientSlot]] = []
         self._leaves: list[tuple[str, weakref.ref[torch.Tensor]]] = []
@@ -294,12 +294,16 @@ class Variant:
         """After a replay: autograd must see that external tensors were written."""
         if not self.writes:
             return
-        if self._versioned[0] != len(self.writes):  # it only grows
-            alive = [(handle, ref) for handle, ref in self.writes.items() if _counts(ref())]
-            self._versioned = len(self.writes), alive
-        handles = counted.tensors
-        refs = [ref for handle, ref in self._versioned[1] if handles is None or handle in handles]
-        increment_version([tensor for ref in refs if (tensor := ref()) is not None])
+        key = len(self.writes), counted  # the writes only grow
+        if self._versioned[0] != key:
+            handles = counted.tensors
+            refs = [
+                ref
+                for handle, ref in self.writes.items()
+                if (handles is None or handle in handles) and _counts(ref())
+            ]
+            self._versioned = key, refs
+        increment_version([tensor for ref in self._versioned[1] if (tensor := ref()) is not None])
 
     @property
     def busy(self) -> bool:

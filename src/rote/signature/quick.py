@@ -3,8 +3,9 @@
 A module has some ten containers and perhaps two slots that matter, and a guard over each slot costs the more
 the larger the model is. So the containers are asked whether they changed at all: a dict whose version is the
 recorded one holds what it held. That covers attributes, parameters, buffers, children, hooks and globals;
-what is left are lists, closure cells, and what is compared by content. A dict that changes and yet holds what
-is under guard (a namespace in which other things happen) is looked into slot by slot from then on.
+what is left are lists, closure cells, and what is compared by content: sets, most of them (:mod:`.sets`). A
+dict that changes and yet holds what is under guard (a namespace in which other things happen) is looked into
+slot by slot from then on.
 
 A version says nothing about the tensors themselves, which may be given other memory where they lie
 (``.data = ...``). Some tens of them are asked one by one: the address from Python, all other metadata in one
@@ -20,6 +21,7 @@ and is the quickest of all, but it asks tensors for equality where they differ, 
 from __future__ import annotations
 
 import gc
+import os
 import types
 from collections import OrderedDict, defaultdict
 from operator import call, getitem, is_
@@ -32,6 +34,7 @@ from .epoch import EPOCH
 from .guards import Guard
 from .layout import find_layout, find_lengths
 from .marks import Content, TensorMark
+from .sets import Sets
 from .slots import now_in, read, same
 from .state import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, Entry
 from .words import Lengths, Words, is_readable
@@ -82,6 +85,7 @@ class QuickGuard:
         self._names: list[str] = []
         self._attributes: list[Any] = []
         self._slow: list[Entry] = []
+        self._sets = Sets()
         covered = self._cover()
         guard = self._guard
         self._rest = [index for index, entry in enumerate(guard.items) if id(entry.container) not in covered]
@@ -107,6 +111,7 @@ class QuickGuard:
             (self._cells, QuickGuard._cells_same),
             (self._tensor_cells, QuickGuard._tensor_cells_same),
             (self._owners, QuickGuard._attributes_same),
+            (self._sets.entries, QuickGuard._sets_same),
             (self._slow, QuickGuard._slow_same),
         )
         self._checks = [check for parts, check in checks if parts]
@@ -128,16 +133,20 @@ class QuickGuard:
             container = entry.container
             if id(container) in covered:
                 continue
-            mapping = _namespace(container) if type(container) is types.MappingProxyType else container
+            mapping = _behind(container)
             if type(mapping) in _NUMBERED and mapping and id(mapping) not in self._busy:
                 self._dicts.append(mapping)
                 covered.add(id(container))
         return covered
 
     def _sort_slow(self, entry: Entry, covered: set[int]) -> None:
-        value = entry.value
+        value, covers = entry.value, id(entry.container) in covered
         plain = not isinstance(value, (Content, TensorMark)) and read(entry) is value
-        if id(entry.container) in covered and (entry.kind in _OF_KEYS or (entry.kind == ITEM and plain)):
+        if covers and (
+            entry.kind in _OF_KEYS or (entry.kind == ITEM and (plain or type(read(entry)) is frozenset))
+        ):
+            return
+        if covers and self._sets.take(entry):
             return
         if entry.kind == CELL and isinstance(value, TensorMark) and self._is_watched(value):
             self._tensor_cells.append(entry.container)
@@ -163,6 +172,7 @@ class QuickGuard:
     def _look(self) -> None:
         """Note which objects lie in the slots that are looked into."""
         self._rest_values = [self._guard.item_values[index] for index in self._rest]
+        self._sets.look()
 
     def _look_at_tensors(self) -> None:
         """Note how the tensors are now."""
@@ -282,11 +292,18 @@ class QuickGuard:
     def _attributes_same(self) -> bool:
         return all(map(is_, map(getattr, self._owners, self._names), self._attributes))
 
+    def _sets_same(self) -> bool:
+        return self._sets.same()
+
     def _slow_same(self) -> bool:
         return all([same(entry.value, now_in(entry)) for entry in self._slow])
 
 
-def _namespace(proxy: Any) -> Any:
-    """The dict behind the namespace of a class; None if there is another kind of mapping."""
-    behind = gc.get_referents(proxy)
-    return behind[0] if len(behind) == 1 else None
+def _behind(container: Any) -> Any:
+    """The dict in which the members of a container lie; what is no dict if there is none."""
+    if type(container) is types.MappingProxyType:  # the namespace of a class
+        behind = gc.get_referents(container)
+        return behind[0] if len(behind) == 1 else None
+    if container is os.environ:  # decoding all of it takes 15 us
+        return getattr(container, "_data", None)
+    return container
