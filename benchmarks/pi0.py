@@ -21,7 +21,7 @@ from transformers import PI0ForConditionalGeneration
 
 import rote
 
-from .common import Outcome, Settings, describe, first_fast_call, time_calls
+from .common import Outcome, Settings, bare_replay, describe, first_fast_call, time_calls
 
 NEEDS_GPU = False
 VIEWS = (1, 2, 3)
@@ -66,7 +66,7 @@ def run(settings: Settings) -> Outcome:
 
 
 def measure(out: Outcome, policy: PI0ForConditionalGeneration, views: int, settings: Settings) -> None:
-    """Time to the first fast call, equality on new inputs, time per call in turns."""
+    """Time to the first fast call, equality on new inputs, time per call in turns with a bare replay."""
     subject = f"{views} view{'s' if views > 1 else ''}"
     inputs = observations(policy, views, 4)
     eager = calling(policy.sample_actions, inputs)
@@ -78,8 +78,14 @@ def measure(out: Outcome, policy: PI0ForConditionalGeneration, views: int, setti
     fresh = observations(policy, views, 8)[4:]
     same = [torch.equal(policy.sample_actions(**kwargs), act(**kwargs)) for kwargs in fresh]
     out.checks[f"{subject}: bitwise equal on new inputs"] = all(same)
-    out.add(subject, time_calls({"eager": eager, "rote": graphed}, settings, rounds=100))
+    ways = {"eager": eager, "rote": graphed}
+    bare = bare_replay(act)
+    if bare is not None:  # the same segments, without guards, inputs and results
+        ways["bare replay"] = bare
+    out.add(subject, time_calls(ways, settings, rounds=50))
     out.ratio(subject, "eager", "rote")
+    if bare is not None:
+        out.ratio(subject, "rote", "bare replay")
     out.facts[f"{subject}: rote"] = describe(act)
     act.reset()
 
