@@ -101,6 +101,7 @@ def test_facts():
         (aten.add.out, (X, X), {"out": INDEX}, [INDEX]),
         (aten._foreach_add_.Scalar, ([X, MASK], 1), {}, [X, MASK]),
         (aten.native_batch_norm.default, (X, None, None, INDEX, MASK, True, 0.1, 0.1), {}, [INDEX, MASK]),
+        (aten.native_batch_norm.default, (X, None, None, INDEX, MASK, False, 0.1, 0.1), {}, []),
     ],
 )
 def test_written_operands(func, args, kwargs, written):

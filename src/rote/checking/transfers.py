@@ -11,6 +11,9 @@ from .notes import Notes
 from .operands import short, shown
 
 
+_FILL = "Fill it with the number: t[i, j].fill_(number), or store into a slice: t[i, j : j + 1] = number."
+
+
 def note_to_host(notes: Notes, source: torch.Tensor, *, waits: bool) -> None:
     """A tensor of the device is copied to the host, which waits for it or not."""
     text = "a tensor is copied to the host"
@@ -20,7 +23,10 @@ def note_to_host(notes: Notes, source: torch.Tensor, *, waits: bool) -> None:
 
 def note_to_device(notes: Notes, source: torch.Tensor, *, waits: bool, pinned: bool) -> None:
     """A host tensor, perhaps in pinned memory, is copied to the device; the host waits for it or not."""
-    if waits:
+    if waits and not source.dim():
+        text = "a number of the host is stored in one element, which waits for its copy to the device"
+        notes.add(rules.DEVICE_COPY, text, evidence=shown(source), remedy=_FILL)
+    elif waits:
         text = "a host tensor is copied to the device, which waits for the copy"
         notes.add(rules.DEVICE_COPY, text, evidence=shown(source))
     elif not pinned:

@@ -305,10 +305,12 @@ class Trial(DispatchMode):
             if not self.on_device(args[0]):
                 self._note_to_host(source, blocking)
                 return args[0].fill_(1) if not isinstance(args[0], FakeTensor) else args[0]
+            if source in self._numbers and not args[0].dim():  # t[i] = 5.0: CUDA has the number on the host
+                self._note_to_device(source, blocking)
+                return None
             if self.on_device(source):
                 return None
-            if source.dim() or args[0].numel() != 1:
-                self._note_to_device(source, blocking)
+            self._note_to_device(source, blocking)
             self._note_writes(facts_of(func), args, kwargs)
             self.standins.forget_value(args[0])
             return args[0]

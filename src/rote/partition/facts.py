@@ -20,6 +20,7 @@ _UNDECLARED_WRITES = {  # running statistics are written without an alias in the
     "aten::cudnn_batch_norm": (3, 4),
     "aten::miopen_batch_norm": (3, 4),
 }
+_TRAINING = 5  # position of the flag of these operations without which they write nothing
 
 
 class Facts(NamedTuple):
@@ -30,6 +31,7 @@ class Facts(NamedTuple):
         dynamic: The shape of its result depends on data.
         mutable: Its schema declares that it writes an operand.
         written: Positions and names of the operands it writes, declared or not.
+        training: Position of a flag without which it writes none of them.
         seeded: It may draw random numbers.
         dropout: Position of the dropout probability of an attention, which draws none at 0.
         reads: The host reads its value.
@@ -42,6 +44,7 @@ class Facts(NamedTuple):
     dynamic: bool
     mutable: bool
     written: tuple[tuple[int, str], ...]
+    training: int | None
     seeded: bool
     dropout: int | None
     reads: bool
@@ -67,6 +70,7 @@ def facts_of(func: Any) -> Facts:
         dynamic=torch.Tag.dynamic_output_shape in func.tags,
         mutable=schema.is_mutable,
         written=written,
+        training=_TRAINING if undeclared else None,
         dropout=dropouts[0] if dropouts and "attention" in name else None,
         reads=func in _READS or _returns_values(schema),
         indexed=func in _INDEXED,
@@ -87,6 +91,9 @@ def _returns_values(schema: Any) -> bool:
 def written_operands(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
     """The tensors that an operation writes."""
     found: list[torch.Tensor] = []
+    at = facts.training
+    if at is not None and not (args[at] if at < len(args) else kwargs["training"]):
+        return found
     for position, name in facts.written:
         value = args[position] if position < len(args) else kwargs.get(name)
         items = value if isinstance(value, (list, tuple)) else (value,)

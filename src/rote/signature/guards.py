@@ -19,7 +19,7 @@ from ..base.location import Site
 from .compat import plain_functions
 from .iterators import Position
 from .marks import Content, TensorMark, mark, pointer_of
-from .members import is_direct
+from .members import has_plain_length, is_direct
 from .slots import Difference, attribute_of, now_in, read, same, show, show_tensor
 from .state import ATTRIBUTE, ITEM, LENGTH, MEMBERS, ORDER, Entry, Snapshot
 
@@ -104,7 +104,10 @@ class Guard:
             self._iterates = True
             if not entry.value.asked:  # what a replay does depends on which it is, not on how far
                 entry = entry._replace(value=entry.value.value)
-        if entry.kind in (ITEM, LENGTH, ORDER) and not is_direct(type(entry.container)):
+        kind = type(entry.container)
+        if entry.kind == LENGTH and not has_plain_length(kind):
+            self.slow.append(entry)
+        elif entry.kind in (ITEM, ORDER) and not is_direct(kind):
             self.slow.append(entry)
         elif entry.kind in (LENGTH, MEMBERS):
             self.lengths.append(entry)

@@ -24,6 +24,12 @@ def is_direct(kind: type) -> bool:
     return same and not hasattr(kind, "__missing__")
 
 
+def has_plain_length(kind: type) -> bool:
+    """Whether ``len`` of containers of a class is the number of members they hold."""
+    base = _builtin(kind)
+    return kind is base or getattr(kind, "__len__", None) is getattr(base, "__len__", None)
+
+
 def length(container: Any) -> int:
     """The number of members."""
     return _builtin(type(container)).__len__(container)

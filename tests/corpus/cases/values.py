@@ -100,6 +100,21 @@ def a_number_formatted(device):
 
 
 @group
+def numbers_stored_in_elements(device):
+    def fn(x):
+        y = x.clone()
+        y[0] = 5.0
+        y[:, 3] = 1
+        y[1, 2] = 3.0  # stops
+        y.diagonal()[3] = 2  # stops
+        y[2, 2].fill_(7.0)
+        y[2, 1] = y[0, 0]
+        return y * 2
+
+    return fn, (rand(device, 4, 4),)
+
+
+@group
 def equal_tensors(device):
     def fn(x, y):
         same = torch.equal(x, y)  # stops

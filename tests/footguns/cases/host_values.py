@@ -219,7 +219,7 @@ def constant_made_inside(wrap: Wrap, device: torch.device) -> Items:
 
     def fn(x):
         weights = torch.tensor([1.0, 2.0, 3.0, 4.0], device=device)  # stops
-        weights[0] = 5.0
+        weights[0] = 5.0  # stops
         return weights.add_(x)
 
     g, held = wrap(fn), []

@@ -14,7 +14,8 @@ DEVICE_COPY = Rule(
     Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``x.cpu()``, ``x.to("cpu")``, ``torch.arange(n).to(x.device)``, ``torch.zeros(n).cuda()``: bytes go from
-    one device to the other inside the call.
+    one device to the other inside the call. So they do in ``x[i, j] = 5.0``: where a number is stored in a
+    single element it is a tensor on the host first. In a row or a slice it is filled in.
 
     Why: A copy from or to memory that is not pinned waits for the device and stops a capture. rote makes it
     an island between two segments.
