@@ -10,7 +10,6 @@ from ..partition.facts import Facts
 from .notes import Notes
 from .operands import short, shown
 
-
 _FILL = "Fill it with the number: t[i, j].fill_(number), or store into a slice: t[i, j : j + 1] = number."
 
 

@@ -105,9 +105,8 @@ class Guard:
             if not entry.value.asked:  # what a replay does depends on which it is, not on how far
                 entry = entry._replace(value=entry.value.value)
         kind = type(entry.container)
-        if entry.kind == LENGTH and not has_plain_length(kind):
-            self.slow.append(entry)
-        elif entry.kind in (ITEM, ORDER) and not is_direct(kind):
+        counted = entry.kind == LENGTH and has_plain_length(kind)
+        if entry.kind in (ITEM, LENGTH, ORDER) and not (counted or is_direct(kind)):
             self.slow.append(entry)
         elif entry.kind in (LENGTH, MEMBERS):
             self.lengths.append(entry)
