@@ -11,6 +11,7 @@ from rote.partition.facts import facts_of, written_operands
 
 aten = torch.ops.aten
 X, MASK, INDEX = torch.ones(3), torch.tensor([True, False, True]), torch.tensor([0, 1])
+NUMBER = torch.tensor(2.0)
 META = torch.ones(3, device="meta")
 
 
@@ -34,12 +35,20 @@ def placed(func, *tensors, on_host=True, **kwargs):
         (aten.index.Tensor, (X, INDEX), Placement.CAPTURED),
         (aten.index_put_.default, (X, MASK, X), Placement.ISLAND),
         (aten.index_put_.default, (X, INDEX, X), Placement.CAPTURED),
+        (aten.index_put_.default, (MASK, INDEX, MASK), Placement.CAPTURED),
+        (aten.index_put_.default, (X, MASK, NUMBER), Placement.ISLAND),
         (aten.mul.Tensor, (META, META), Placement.ANYWHERE),
         (aten.view.default, (X,), Placement.CAPTURED),
     ],
 )
 def test_on_the_host(func, tensors, placement):
     assert placed(func, *tensors) is placement
+
+
+def test_a_number_that_is_filled_in_is_not_counted():
+    facts = facts_of(aten.index_put_.default)
+    assert place(facts, [X, MASK, NUMBER], {}, True, fills=True) is Placement.CAPTURED
+    assert rule_of(aten.index_put_.default, Placement.ISLAND, False, [X, MASK, X]) is rules.DYNAMIC_SHAPE
 
 
 def test_factories():

@@ -16,7 +16,7 @@ import torch
 
 from ..hazards import rules
 from ..hazards.rules import Rule
-from .facts import Facts
+from .facts import Facts, facts_of
 
 _aten = torch.ops.aten
 
@@ -37,7 +37,14 @@ class Placement(Enum):
     ANYWHERE = "anywhere"
 
 
-def place(facts: Facts, tensors: list[torch.Tensor], kwargs: dict[str, Any], on_host: bool) -> Placement:
+def place(
+    facts: Facts,
+    tensors: list[torch.Tensor],
+    kwargs: dict[str, Any],
+    on_host: bool,
+    *,
+    fills: bool = False,
+) -> Placement:
     """Decide where an operation runs.
 
     Args:
@@ -45,6 +52,7 @@ def place(facts: Facts, tensors: list[torch.Tensor], kwargs: dict[str, Any], on_
         tensors: Its tensor operands.
         kwargs: Its keyword operands (``device`` of factories and copies).
         on_host: The recording captures operations on CPU tensors.
+        fills: It stores a number that never changes through a mask, for which nothing is counted.
     """
     if facts.reads:
         return Placement.READ
@@ -55,8 +63,11 @@ def place(facts: Facts, tensors: list[torch.Tensor], kwargs: dict[str, Any], on_
     elif facts.hidden:
         return Placement.ANYWHERE
     if facts.indexed:
-        if _has_mask(tensors):  # a store through a mask counts it on the host, though the shape is fixed
-            return Placement.ISLAND if facts.stores else Placement.SHAPED
+        if not facts.stores:
+            if _has_mask(tensors[1:]):
+                return Placement.SHAPED
+        elif _has_mask(tensors[1:-1]) and not fills:
+            return Placement.ISLAND  # the host counts what the mask selects, though the shape is fixed
     elif facts.dynamic:
         return Placement.SHAPED
     if not on_host:
@@ -85,15 +96,15 @@ def rule_of(func: Any, placement: Placement, refused: bool, tensors: list[torch.
         return rules.REFUSED
     if placement is Placement.READ:
         return rules.HOST_READ
-    if placement is Placement.SHAPED:
+    if placement is Placement.SHAPED or (facts_of(func).stores and _has_mask(tensors[1:-1])):
         return rules.DYNAMIC_SHAPE
     if placement is Placement.EARLY and all(tensor.is_cpu for tensor in tensors):
         return rules.HOST_OPERATION if func is not _aten._to_copy.default else rules.DEVICE_COPY
     return rules.DEVICE_COPY
 
 
-def _has_mask(tensors: list[torch.Tensor]) -> bool:
-    return any(tensor.dtype in (torch.bool, torch.uint8) for tensor in tensors[1:])
+def _has_mask(indices: list[torch.Tensor]) -> bool:
+    return any(tensor.dtype in (torch.bool, torch.uint8) for tensor in indices)
 
 
 def _is_meta(tensors: list[torch.Tensor], target: Any) -> bool:

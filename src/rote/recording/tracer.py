@@ -41,6 +41,7 @@ from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
 from .operands import is_view
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .seeds import seeds_on_host
+from .stores import filled_in, without_copies
 from .tape import RestartError, SegmentTape, kept_call
 
 _detach = torch.ops.aten.detach.default
@@ -163,7 +164,7 @@ class Tracer(HostTensors, DispatchMode):
     ) -> tuple[Event, list[Token], Placement]:
         """All that is noted of an operation before it runs."""
         ledger = self.ledger
-        placement = self._place(facts, tensors, kwargs)
+        placement = self._place(facts, tensors, args, kwargs)
         tokens = [ledger.token(tensor) for tensor in tensors]
         site = self._sites.here()
         event = Event(placement._value_, facts.name, operands_of(args, kwargs, tokens), (), "none", site)
@@ -184,8 +185,12 @@ class Tracer(HostTensors, DispatchMode):
         self.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))
         return self._seen(func, *args, **kwargs)
 
-    def _place(self, facts: Facts, tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> Placement:
-        placement = place(facts, tensors, kwargs, self._on_host)
+    def _place(
+        self, facts: Facts, tensors: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Placement:
+        number = filled_in(args, kwargs) if facts.stores else None
+        fills = number is not None and self.ledger.origin(number) in self._constants
+        placement = place(facts, tensors, kwargs, self._on_host, fills=fills)
         if placement is Placement.CAPTURED:
             return Placement.ISLAND if self.node.refused and self.index in self.node.refused else placement
         if placement is Placement.ISLAND and self._only_constants_on_host(tensors):
@@ -276,6 +281,8 @@ class Tracer(HostTensors, DispatchMode):
         assert tape is not None
         if placement is Placement.CAPTURED:
             try:
+                if not self._on_host:
+                    func, args = without_copies(tape.capture, func, args, self._device)
                 if tape.executes:  # a replay runs the kernel's own Python code again, which needs no watching
                     return tape.capture(func, args, kwargs)
                 return self._seen(tape.capture, func, args, kwargs)

@@ -48,7 +48,7 @@ _METHODS = (types.BuiltinMethodType, types.MethodWrapperType)
 _STANDING = (types.FrameType, types.CodeType, types.ModuleType, type)
 """What is the same for all positions, or known by nothing but an identity that does not last."""
 
-_TOLD = ("builtins", "itertools", "_collections", "array")
+_TOLD = ("builtins", "itertools", "_collections", "collections", "array")
 """Modules whose iterators say how many items are left, or by which index they go on."""
 
 _OVER = (
@@ -165,7 +165,9 @@ class _Look:
         return f"a generator at {', '.join(parts)}"
 
     def _count(self, count: Any) -> str:
-        if all(isinstance(part, _PLAIN) for part in gc.get_referents(count)):
+        if all(
+            isinstance(part, (*_PLAIN, type)) for part in gc.get_referents(count)
+        ):  # its own type, from 3.12 on
             return repr(count)
         self.known = False  # of tensors, say: their text would be read from the device
         return "a count"

@@ -35,7 +35,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], str, str]] = {
     ),
     "mask_index": (lambda: X[MASK], "aten.index.Tensor", INDEXED),
     "byte_index": (lambda: X[MASK.byte()], "aten.index.Tensor", INDEXED),
-    "mask_store": (lambda: X.clone().__setitem__(MASK, 0.0), "aten.index_put_.default", INDEXED),
+    "mask_store": (lambda: X.clone().__setitem__(MASK, X[:, 0]), "aten.index_put_.default", INDEXED),
+    "mask_add": (
+        lambda: X.clone().index_put_((MASK,), torch.tensor(1.0), accumulate=True),
+        "aten.index_put_.default",
+        INDEXED,
+    ),
     "to_meta": (
         lambda: X.to("meta"),
         "aten._to_copy.default|aten.to.dtype_layout",
@@ -73,6 +78,7 @@ ALLOWED: dict[str, Callable[[], Any]] = {
     "integer_index": lambda: X[torch.tensor([0, 1])],
     "integer_store": lambda: X.clone().index_put_((torch.tensor([0]),), torch.tensor(9.0)),
     "masked_fill": lambda: X.masked_fill(MASK, 0.0),
+    "masked_number": lambda: X.clone().__setitem__(MASK, 0.0),
     "to_cpu": lambda: X.to("cpu", torch.float64),
     "metadata": lambda: (X + 1).is_same_size(X),
 }
@@ -96,7 +102,7 @@ def test_a_refused_operation_has_not_run(backend: HostBackend, drive: Any) -> No
     x = torch.zeros(3)
     session.begin()
     with drive(session), pytest.raises(CaptureError):
-        x.index_put_((torch.tensor([True, False, True]),), torch.tensor(1.0))
+        x.index_put_((torch.tensor([True, False, True]),), torch.ones(2))
     assert x.eq(0).all()
 
 

@@ -5,9 +5,8 @@ nonsense. It refuses them as a CUDA capture does, with the same error class, so 
 is captured there. Tensors without plain strided memory are refused because a recording names memory by
 storage.
 
-Where this is stricter than CUDA: storing one number through a Boolean mask is captured there (the number
-stays on the CPU, so PyTorch turns the store into ``masked_fill``) and refused here, where such numbers look
-like any other.
+Where this is laxer than CUDA: storing one number through a Boolean mask is captured there if the number is on
+the CPU (PyTorch turns the store into ``masked_fill``); here all numbers look alike.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def check_call(
     if facts.host_read:
         _refuse(func, "it reads a tensor's value on the host, which would have to wait for the device")
     if facts.name in INDEXED:
-        if _has_mask(args, kwargs):
+        if _has_mask(args, kwargs) and not _fills_in(args, kwargs):
             _refuse(
                 func, "it indexes with a Boolean mask, and how many elements that selects depends on values"
             )
@@ -91,6 +90,15 @@ def _refuse(func: Any, reason: str) -> NoReturn:
         f"{func} was refused while a segment was being captured on the host, as CUDA would refuse it: "
         f"{reason}. Let it run between two segments, or move it out of the callable."
     )
+
+
+def _fills_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether one number is stored through one mask, so that nothing has to be counted."""
+    indices = args[1] if len(args) > 1 else kwargs.get("indices", ())
+    value = args[2] if len(args) > 2 else kwargs.get("values")
+    adds = args[3] if len(args) > 3 else kwargs.get("accumulate", False)
+    one = isinstance(value, torch.Tensor) and value.numel() == 1
+    return one and not adds and len(list(_tensors(indices))) == 1
 
 
 def _has_mask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -1,0 +1,54 @@
+"""Numbers that are stored into tensors of a GPU, in the form that a capture can hold.
+
+``t[i, j] = 5.0`` makes a tensor of the number on the host and copies it, and ``t[rows] = 5.0`` moves one to
+the device first: both wait for the device, and no capture holds them. A kernel that fills, and one that
+stores what another kernel has filled, do the same without a copy. It is right for numbers that are constants
+of the recording, and those are what is given here. ``t[mask] = 5.0`` is a kernel as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_aten = torch.ops.aten
+_PUTS = frozenset({
+    _aten.index_put.default, _aten.index_put_.default, _aten._index_put_impl_.default,
+    _aten._unsafe_index_put.default,
+})  # fmt: skip
+_INDICES, _VALUE, _ACCUMULATE = 1, 2, 3
+
+
+def filled_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
+    """The number that is stored through one mask, which PyTorch fills in; None if something else is."""
+    if len(args) <= _VALUE or (args[_ACCUMULATE] if len(args) > _ACCUMULATE else kwargs.get("accumulate")):
+        return None
+    masks = [index for index in args[_INDICES] if index is not None]
+    value = args[_VALUE]
+    return value if len(masks) == 1 and _is_masked(masks) and value.numel() == 1 and value.is_cpu else None
+
+
+def without_copies(
+    capture: Callable[..., Any], func: Any, args: tuple[Any, ...], device: torch.device
+) -> tuple[Any, tuple[Any, ...]]:
+    """The operation and operands that store a number of the host without copying it.
+
+    Args:
+        capture: Captures an operation.
+        func: An operation; its operands on the host are numbers that never change.
+        args: Its operands.
+        device: Where it stores.
+    """
+    if func is _aten.copy_.default and args[1].is_cpu:
+        return _aten.fill_.Scalar, (args[0], args[1].item())
+    if func not in _PUTS or len(args) <= _VALUE or not args[_VALUE].is_cpu or _is_masked(args[_INDICES]):
+        return func, args
+    value = args[_VALUE]
+    filled = capture(_aten.full.default, ([], value.item()), {"dtype": value.dtype, "device": device})
+    return func, (*args[:_VALUE], filled, *args[_VALUE + 1 :])
+
+
+def _is_masked(indices: Any) -> bool:
+    return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices)
