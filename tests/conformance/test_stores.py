@@ -27,6 +27,7 @@ STORES = {
     "a tensor of a number": lambda w: w.__setitem__((2, 1), torch.tensor(3.25)),
     "put": lambda w: w.index_put_((_indices(w),), torch.tensor(1.5)),
     "put out of place": lambda w: w.copy_(w.index_put((_indices(w),), torch.tensor(1.5))),
+    "chosen by a mask": lambda w: w.copy_(torch.where(w == 3, w, torch.tensor(2, dtype=w.dtype))),
     "added up": lambda w: w.index_put_((_indices(w),), torch.tensor(1.5), accumulate=True),
 }
 

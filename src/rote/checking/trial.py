@@ -36,6 +36,7 @@ from .raised import Raised
 from .standins import StandIns
 from .steps import is_step_count
 from .storages import Memory
+from .stores import Numbers
 from .synchronous import why_it_waits
 from .transfers import note_operand, note_to_device, note_to_host
 
@@ -83,7 +84,7 @@ class Trial(DispatchMode):
         self.raised = Raised()
         self.trace: list[tuple[str, Any]] = []
         self.standins.keep(self.made)  # what an earlier run made on the host and left somewhere
-        self.made, self.pinned, self._numbers = Memory(), Memory(), Memory()
+        self.made, self.pinned, self._numbers = Memory(), Memory(), Numbers(self.on_device)
         self.wanted = wanted
         self.places: dict[int, Place] = {}
         self.inventor.begin()
@@ -195,6 +196,7 @@ class Trial(DispatchMode):
             return self._answer(func, tensors[0])
         if not self.building:
             self._trace(facts, args, kwargs)
+            self._numbers.note(self.notes, facts, func, args)
         if func in _COPIES:
             copied = self._copy(func, args, kwargs, tensors)
             if copied is not None:
@@ -305,12 +307,11 @@ class Trial(DispatchMode):
             if not self.on_device(args[0]):
                 self._note_to_host(source, blocking)
                 return args[0].fill_(1) if not isinstance(args[0], FakeTensor) else args[0]
-            if source in self._numbers and not args[0].dim():  # t[i] = 5.0: CUDA has the number on the host
+            moves = not self.on_device(source)
+            if moves or self._numbers.are_copied(source, args[0]):
                 self._note_to_device(source, blocking)
+            if not moves:
                 return None
-            if self.on_device(source):
-                return None
-            self._note_to_device(source, blocking)
             self._note_writes(facts_of(func), args, kwargs)
             self.standins.forget_value(args[0])
             return args[0]
@@ -369,7 +370,7 @@ class Trial(DispatchMode):
         masks = [index for index in args[1] if is_mask(index)]
         if facts.stores:
             value = args[2]
-            if value.numel() != 1 or value not in self._numbers:  # one number is stored by masked_fill
+            if not self._numbers.are_filled_in(value, args):
                 text = "a store through a mask counts the elements on the host"
                 self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"mask {shown(masks[0])}")
             with self.fake:

@@ -1,9 +1,10 @@
 """Numbers that are stored into tensors of a GPU, in the form that a capture can hold.
 
 ``t[i, j] = 5.0`` makes a tensor of the number on the host and copies it, and ``t[rows] = 5.0`` moves one to
-the device first: both wait for the device, and no capture holds them. A kernel that fills, and one that
-stores what another kernel has filled, do the same without a copy. It is right for numbers that are constants
-of the recording, and those are what is given here. ``t[mask] = 5.0`` is a kernel as it is.
+the device first, as ``torch.where(c, t, number)`` does with a tensor of one: all wait for the device, and no
+capture holds them. A kernel that fills, and one that takes what another kernel has filled, do the same
+without a copy. It is right for numbers that are constants of the recording, and those are what is given
+here. ``t[mask] = 5.0`` is a kernel as it is.
 """
 
 from __future__ import annotations
@@ -43,11 +44,16 @@ def without_copies(
     """
     if func is _aten.copy_.default and args[1].is_cpu:
         return _aten.fill_.Scalar, (args[0], args[1].item())
-    if func not in _PUTS or len(args) <= _VALUE or not args[_VALUE].is_cpu or _is_masked(args[_INDICES]):
+    if func is not _aten.where.self and (func not in _PUTS or _is_masked(args[_INDICES])):
         return func, args
-    value = args[_VALUE]
-    filled = capture(_aten.full.default, ([], value.item()), {"dtype": value.dtype, "device": device})
-    return func, (*args[:_VALUE], filled, *args[_VALUE + 1 :])
+    return func, tuple([_filled(capture, each, device) for each in args])
+
+
+def _filled(capture: Callable[..., Any], value: Any, device: torch.device) -> Any:
+    """A number of the host on the device; anything else as it is."""
+    if not isinstance(value, torch.Tensor) or not value.is_cpu:
+        return value
+    return capture(_aten.full.default, ([], value.item()), {"dtype": value.dtype, "device": device})
 
 
 def _is_masked(indices: Any) -> bool:

@@ -21,7 +21,6 @@ and is the quickest of all, but it asks tensors for equality where they differ, 
 from __future__ import annotations
 
 import gc
-import os
 import types
 from collections import OrderedDict, defaultdict
 from operator import call, getitem, is_
@@ -29,6 +28,7 @@ from typing import Any
 
 import torch
 
+from ..base.settings import ENVIRONMENT
 from .compat import dict_version, metadata_check
 from .epoch import EPOCH
 from .guards import Guard
@@ -304,6 +304,6 @@ def _behind(container: Any) -> Any:
     if type(container) is types.MappingProxyType:  # the namespace of a class
         behind = gc.get_referents(container)
         return behind[0] if len(behind) == 1 else None
-    if container is os.environ:  # decoding all of it takes 15 us
+    if container is ENVIRONMENT:  # decoding all of it takes 15 us
         return getattr(container, "_data", None)
     return container

@@ -115,6 +115,28 @@ def numbers_stored_in_elements(device):
 
 
 @group
+def numbers_stored_in_rows(device):
+    def fn(x, rows):
+        y = x.clone()
+        y[rows] = 5.0  # stops
+        y[y > 2] = 1.0
+        y[:, rows] = 2  # stops
+        y.index_fill_(0, rows, 3.0)
+        y[y < 0] = torch.tensor(4.0)
+        return torch.where(y > 3, y, 0.0)
+
+    return fn, (rand(device, 4, 4), torch.tensor([0, 2], device=device))
+
+
+@group
+def number_of_the_host_chosen(device):
+    def fn(x):
+        return torch.where(x > 0, x, torch.tensor(0.0))  # stops
+
+    return fn, (rand(device, 4, 4),)
+
+
+@group
 def equal_tensors(device):
     def fn(x, y):
         same = torch.equal(x, y)  # stops
