@@ -6,7 +6,7 @@
 Data from plain Python values are constants of the path (they are compared between calls, and the state they
 came from is under guard). A numpy array that outlives the call is read again at every replay; ``from_numpy``
 itself is seen by the tracer. An array made inside the call cannot be made again without Python, so such a
-call stays eager.
+call stays eager. Operations that read tensors as these do are in :mod:`.composites`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ..hazards import rules
 from ..hazards.rules import reason
 from ..signature.marks import pointer_of
 from . import events as ev
+from .composites import COMPOSITES, call_composite
 from .cursor import Mode
 from .events import Event, comparable
 from .tracer import Tracer
@@ -37,7 +38,7 @@ _HOOKS = frozenset({
 })  # fmt: skip
 _PLACE = frozenset({_Tensor.grad.__get__, _Tensor.is_leaf.__get__, _Tensor.output_nr.__get__})
 _ESCAPES = frozenset({_Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__, torch.to_dlpack})
-_SPECIAL = _BUILDERS | _ENGINE | _HOOKS | _PLACE | _ESCAPES | {_Tensor.tolist}
+_SPECIAL = _BUILDERS | _ENGINE | _HOOKS | _PLACE | _ESCAPES | COMPOSITES | {_Tensor.tolist}
 
 
 class HostDataMode(TorchFunctionMode):
@@ -66,6 +67,8 @@ class HostDataMode(TorchFunctionMode):
             return self._build(func, args, kwargs)
         if func is _Tensor.tolist:
             return self._to_list(args[0])
+        if func in COMPOSITES:
+            return call_composite(self._tracer, self._to_list, func, args, kwargs)
         if func in _ESCAPES and args and isinstance(args[0], torch.Tensor):
             self._escape(func)
         elif func in _ENGINE:
