@@ -37,7 +37,10 @@ _HOOKS = frozenset({
     _Tensor.grad_fn.__get__,
 })  # fmt: skip
 _PLACE = frozenset({_Tensor.grad.__get__, _Tensor.is_leaf.__get__, _Tensor.output_nr.__get__})
-_ESCAPES = frozenset({_Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__, torch.to_dlpack})
+_ESCAPES = frozenset({
+    _Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__, torch.to_dlpack,
+    _Tensor.apply_, _Tensor.map_, _Tensor.map2_,
+})  # fmt: skip
 _SPECIAL = _BUILDERS | _ENGINE | _HOOKS | _PLACE | _ESCAPES | COMPOSITES | {_Tensor.tolist}
 
 

@@ -48,6 +48,7 @@ from .tape import RestartError, SegmentTape, kept_call
 
 _detach = torch.ops.aten.detach.default
 _lift = torch.ops.aten.lift_fresh.default
+_zeros = getattr(torch.ops.aten._efficientzerotensor, "default", None)
 _DECOMPOSITIONS = {torch.ops.aten._linalg_svd.default: False, torch.ops.aten._linalg_eigh.default: "L"}
 """With what stands before the operand that asks for vectors, which a call leaves out like any default."""
 
@@ -152,6 +153,8 @@ class Tracer(HostTensors, DispatchMode):
             if not isinstance(func, torch._ops.OpOverload):
                 return self._higher_order(func, args, kwargs)
             known = self._known[id(func)] = Known(func, facts_of(func), raw_call(func), composite_call(func))
+            if func is _zeros:  # of no memory at all, which no replay can write
+                self.block(reason(rules.UNSUPPORTED_TENSOR, "autograd made a lazy zero tensor", user_site()))
         _, facts, raw, parts = known
         if parts is not None and torch.is_inference_mode_enabled():
             with self:  # they come back here, one by one
