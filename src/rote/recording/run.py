@@ -22,7 +22,7 @@ from ..backends.base import Backend, Session
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..signature.key import PARAMETER, TENSOR, Call
+from ..signature.key import OPAQUE, PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
 from ..signature.state import Snapshot
 from . import blame
@@ -230,7 +230,11 @@ class TracedCall:
         tensors = _tensors(value)
         spent = consumed(host.roots, tensors)
         host.roots.clear()
-        inputs = {id(leaf): i for i, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)}
+        inputs = {
+            id(leaf): position
+            for position, (leaf, kind) in enumerate(zip(self._leaves, self._call.kinds, strict=True))
+            if isinstance(leaf, torch.Tensor) or kind is OPAQUE
+        }
         template, blockers = make_template(value, tracer.ledger, inputs, spent, self._site)
         tracer.ledger.note_readers("the result", self._site)
         tracer.complete()
