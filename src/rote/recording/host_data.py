@@ -11,7 +11,7 @@ call stays eager. Operations that read tensors as these do are in :mod:`.composi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy
@@ -41,7 +41,8 @@ _ESCAPES = frozenset({
     _Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__, torch.to_dlpack,
     _Tensor.apply_, _Tensor.map_, _Tensor.map2_,
 })  # fmt: skip
-_SPECIAL = _BUILDERS | _ENGINE | _HOOKS | _PLACE | _ESCAPES | COMPOSITES | {_Tensor.tolist}
+_FLAGS = frozenset({_Tensor.requires_grad_, _Tensor.requires_grad.__set__})
+_SPECIAL = _FLAGS | _BUILDERS | _ENGINE | _HOOKS | _PLACE | _ESCAPES | COMPOSITES | {_Tensor.tolist}
 
 
 class HostDataMode(TorchFunctionMode):
@@ -50,14 +51,14 @@ class HostDataMode(TorchFunctionMode):
     Args:
         tracer: Follows, observes or records the call.
         use: Notes what the call does with gradients.
-        watched: Identities of the arguments that require grad.
+        given: For the identity of each tensor argument whether it requires grad.
     """
 
-    def __init__(self, tracer: Tracer, use: GradientUse, watched: frozenset[int]) -> None:
+    def __init__(self, tracer: Tracer, use: GradientUse, given: Mapping[int, bool]) -> None:
         super().__init__()
         self._tracer = tracer
         self._use = use
-        self._watched = watched
+        self._given = given
         self.roots: list[torch.Tensor] = []
 
     def __torch_function__(
@@ -78,8 +79,11 @@ class HostDataMode(TorchFunctionMode):
             self._note_backward(func, args, kwargs)
         elif func in _HOOKS:
             self._use.hook = self._use.hook or user_site()
-        elif self._watched and func in _PLACE and id(args[0]) in self._watched:
-            self._use.state = self._use.state or user_site()
+        elif func in _PLACE:
+            if self._given.get(id(args[0])):
+                self._use.state = self._use.state or user_site()
+        elif func in _FLAGS and id(args[0]) in self._given:
+            self._flag(args[0], args[1] if len(args) > 1 else kwargs.get("requires_grad", True))
         return func(*args, **kwargs)
 
     # ------------------------------------------------------------------ in
@@ -130,6 +134,12 @@ class HostDataMode(TorchFunctionMode):
     def _escape(self, func: Callable[..., Any]) -> None:
         text = f"{func.__name__}() hands the memory of a tensor out of PyTorch"
         self._tracer.block(reason(rules.MEMORY_ESCAPE, text, user_site()))
+
+    def _flag(self, tensor: torch.Tensor, flag: Any) -> None:
+        """An argument's flag stays with the caller, which no replay could do."""
+        if tensor.requires_grad is not flag:
+            text = f"requires_grad of an argument becomes {flag}"
+            self._tracer.block(reason(rules.INPUT_GRADIENT, text, user_site()))
 
     def _note_backward(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._use.engine = self._use.engine or user_site()

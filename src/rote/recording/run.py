@@ -134,11 +134,10 @@ class TracedCall:
     def _run_on(self, leaves: tuple[Any, ...]) -> None:
         """Give the callable these argument leaves."""
         self._leaves = leaves
-        self._watched = frozenset(
-            id(leaf)
-            for leaf, kind in zip(leaves, self._call.kinds, strict=True)
-            if kind == TENSOR and leaf.requires_grad
-        )
+        kinds = self._call.kinds
+        self._given = {
+            id(leaf): leaf.requires_grad for leaf, kind in zip(leaves, kinds, strict=True) if kind == TENSOR
+        }
 
     def run(self) -> Outcome:
         """Run until the callable has returned.
@@ -182,7 +181,7 @@ class TracedCall:
         tape = self._tape
         self._last = tracer
         use = GradientUse(newest_age() if torch.is_grad_enabled() else 0)
-        host = HostDataMode(tracer, use, self._watched)
+        host = HostDataMode(tracer, use, self._given)
         with self._stream():  # outermost: a segment is closed or thrown away before the stream is left
             try:
                 value = self._call_function(tracer, host, use)
