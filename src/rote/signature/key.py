@@ -45,8 +45,7 @@ class Call(NamedTuple):
 
     def names(self) -> list[str]:
         """Name of every leaf: ``args[0]``, ``kwargs['mask']``."""
-        args, kwargs = self.spec[3]
-        return paths(args, "args") + paths(kwargs, "kwargs")
+        return _names(self.spec)
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments, put together again if a leaf had to be replaced."""
@@ -190,11 +189,16 @@ def sharing(tensors: list[torch.Tensor]) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def _names(spec: Any) -> list[str]:
+    args, kwargs = spec[3]
+    return paths(args, "args") + paths(kwargs, "kwargs")
+
+
 def explain_key(was: tuple[Any, ...], call: Call) -> str:
     """Say which argument makes a call's key differ from another key."""
     now = call.key
     if was[0] != now[0]:
-        return "the structure of the arguments differs"
+        return _explain_structure(_names(was[0]), call.names())
     for name, before, after in zip(call.names(), was[1], now[1], strict=False):
         if before != after:
             return name + _explain_token(before, after)
@@ -202,6 +206,17 @@ def explain_key(was: tuple[Any, ...], call: Call) -> str:
         return "other arguments share memory, or are one object, than before"
     ambient: tuple[Ambient, Ambient] = (was[3], now[3])
     return explain_ambient(*ambient) or "nothing differs"
+
+
+def _explain_structure(was: list[str], now: list[str]) -> str:
+    """Which leaves came and which went; of many the first ones."""
+    before, after = set(was), set(now)
+    parts = [f"{name} is new" for name in now if name not in before]
+    parts += [f"{name} is not given" for name in was if name not in after]
+    if not parts:
+        return "the structure of the arguments differs"
+    more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
+    return ", ".join(parts[:3]) + more
 
 
 def _explain_token(was: Any, now: Any) -> str:
