@@ -266,7 +266,8 @@ class Graphed:
             self._counts.replayed += 1
             self._keys.prove(entry)
         else:
-            self._paths.clear()
+            if result.value is not PLAINLY or result.reasons is not entry.eager_reasons:
+                self._paths.clear()  # more happened than that a resting key is left alone
             self._recorded += result.how == RECORDED
             self._tally.add(result.reasons)
         self._warm = self._warm or entry.calls >= self._options.warmup + 2
