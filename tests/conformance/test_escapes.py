@@ -103,7 +103,7 @@ def test_a_sparse_tensor(device, reason):
     for _ in range(CALLS):
         assert torch.equal(g(x), x)
     assert g.report().replayed == 0
-    assert reason(g, "RT601").remedy == "Use a strided (dense) tensor."
+    assert reason(g, "RT601").remedy == "Use a dense tensor of torch.Tensor's own class."
 
 
 def test_an_external_tensor_nobody_holds(device, reason):

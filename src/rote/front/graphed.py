@@ -172,8 +172,8 @@ class Graphed:
             except RecursionError:  # a container that contains itself
                 return PLAINLY
             if call.foreign is not None:
-                why = reason(rules.UNSUPPORTED_TENSOR, f"an argument is {call.foreign}", user_site(caller))
-                return self._call_plainly(why)
+                text = f"{call.foreign_name()} is {call.foreign}"
+                return self._call_plainly(reason(rules.UNSUPPORTED_TENSOR, text, user_site(caller)))
             entry = self._keys.find(call)
             if entry is None:
                 why = self._keys.refuse(call, caller)

@@ -47,6 +47,10 @@ class Call(NamedTuple):
         """Name of every leaf: ``args[0]``, ``kwargs['mask']``."""
         return _names(self.spec)
 
+    def foreign_name(self) -> str:
+        """Name of the first leaf that cannot be placed, where there is one."""
+        return self.names()[self.kinds.index(FOREIGN)]
+
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments, put together again if a leaf had to be replaced."""
         return self.given or self.rebuild(list(self.leaves))
@@ -72,7 +76,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         if type(leaf) is torch.Tensor:  # by far the most frequent
             kind, token = (TENSOR, describe_tensor(leaf)) if is_plain(leaf) else describe(leaf)
             if kind is FOREIGN:
-                foreign = _foreign("tensor", leaf)
+                foreign = foreign or _foreign("tensor", leaf)
         else:
             if hasattr(leaf, "__rote_plain__"):  # a borrowed output of an earlier call
                 borrowed.append((position, leaf))
@@ -80,7 +84,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
                 given = None
             kind, token = describe(leaf)
             if kind is FOREIGN:
-                foreign = _foreign(type(leaf).__name__, leaf)
+                foreign = foreign or _foreign(type(leaf).__name__, leaf)
         kinds.append(kind)
         tokens.append(token)
         if kind is TENSOR:
@@ -116,7 +120,11 @@ def _foreign(kind: str, leaf: torch.Tensor) -> str:
     """What a tensor is that cannot be placed."""
     if is_wrapped(leaf):
         return f"a {kind} left over from a torch.func transform"
-    return f"a {kind} with layout {leaf.layout}"
+    if leaf.is_quantized:
+        return f"a quantized {kind} ({leaf.dtype})"
+    if leaf.is_nested:
+        return f"a nested {kind}"
+    return f"a {kind} with layout {leaf.layout}" if leaf.layout is not torch.strided else f"a {kind}"
 
 
 def is_plain(leaf: torch.Tensor) -> bool:
