@@ -85,7 +85,7 @@ def test_packed_sequences_are_not_recorded(device, layer, second):
 
     x = torch.randn(3, 6, 2).to(device)
     g = compare(fn, [(x, torch.tensor([6, 3, 2] if n < 6 else second)) for n in range(12)])
-    assert {reason.code for reason in g.report().reasons} == {"RT112"}
+    assert "RT112" in {reason.code for reason in g.report().reasons} and not g.report().replayed
 
 
 def test_a_sequence_packed_outside(device):

@@ -54,4 +54,4 @@ def test_lazy_zeros_of_autograd(device):
 
     compare(curvature, rows(device, 3))
     g = compare(lambda x: torch.autograd.functional.jvp(torch.sgn, x, x)[1] + 1, rows(device, 3))
-    assert {reason.code for reason in g.report().reasons} <= {"RT601"}
+    assert g.report().replayed or "RT601" in {reason.code for reason in g.report().reasons}

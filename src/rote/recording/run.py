@@ -8,6 +8,7 @@ the capture fails and nobody can say at which operation, the rest of the call ru
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -19,6 +20,7 @@ import torch
 
 from ..backends.aliases import OWNING, Aliases
 from ..backends.base import Backend, Session
+from ..base.errors import MisuseError
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
@@ -107,6 +109,10 @@ class Outcome:
     use: GradientUse
 
 
+_OVER_FUNCTIONS = re.compile(r"no rule registered for HigherOrderOperator (\w+) and mode <rote\.")
+"""What PyTorch says of torch.cond and its kin. Seen in torch 2.11 and 2.13."""
+
+
 class TracedCall:
     """Runs one call of the callable under a plan.
 
@@ -143,11 +149,19 @@ class TracedCall:
         """Run until the callable has returned.
 
         Raises:
+            MisuseError: The callable calls an operator over Python functions, which no mode can look into.
             Exception: What the callable raised, unchanged.
         """
         with uncollected():  # a collection may destroy graphs, which spoils a capture
             try:
                 return self._run()
+            except NotImplementedError as error:
+                if (found := _OVER_FUNCTIONS.search(str(error))) is not None:
+                    raise MisuseError(
+                        f"{found[1]} takes Python functions and cannot be called in a graphed one. Write "
+                        "the branch or the loop in Python, or call the graphed callable from inside of it."
+                    ) from error
+                raise
             finally:
                 if self._tape is not None:
                     self._tape.place = None  # a cycle, which would wait for the collector
