@@ -5,6 +5,7 @@ The clock is the tests' own: a call costs what its kind costs, whatever the mach
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any
@@ -118,7 +119,9 @@ def test_a_recording_that_loses_is_dropped(
     g = rote.graph(doubled(clock))
     calls(g, device, ROUND)
     assert g.report().recordings[0].plain_us == pytest.approx(100)  # one round decides nothing
-    calls(g, device, TWO_ROUNDS)
+    with caplog.at_level(logging.INFO, "rote"):
+        calls(g, device, TWO_ROUNDS)
+    assert [record.levelno for record in caplog.records] == [logging.INFO]
     report = g.report()
     assert not report.recordings and report.bytes_held == 0
     rote.testing.assert_pool_empty()

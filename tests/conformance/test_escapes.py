@@ -5,9 +5,11 @@ from __future__ import annotations
 from queue import SimpleQueue
 
 import numpy
+import pytest
 import torch
 
 import rote
+from rote.testing import compare
 
 CALLS = 14
 
@@ -101,7 +103,7 @@ def test_a_sparse_tensor(device, reason):
     for _ in range(CALLS):
         assert torch.equal(g(x), x)
     assert g.report().replayed == 0
-    assert reason(g, "RT601").remedy == "Use a strided (dense) tensor."
+    assert reason(g, "RT601").remedy == "Use a dense tensor of torch.Tensor's own class."
 
 
 def test_an_external_tensor_nobody_holds(device, reason):
@@ -115,3 +117,15 @@ def test_an_external_tensor_nobody_holds(device, reason):
     assert g.report().replayed == 0
     found = reason(g, "RT206")
     assert found.message == "aten::add.Tensor read a [2] tensor made outside the call"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.apply_(lambda value: value * 2) + 1,
+        lambda x: x.clone().map_(x, lambda one, other: one + other) + 1,
+    ],
+)
+def test_python_functions_of_single_elements(function):
+    g = compare(function, [(torch.full((3,), float(n)),) for n in range(6)])
+    assert {reason.code for reason in g.report().reasons} == {"RT103"}

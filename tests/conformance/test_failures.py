@@ -293,3 +293,15 @@ def test_what_cuda_refuses_in_a_capture(what):
         torch.compiler.cudagraph_mark_step_begin()
         assert compiled(torch.ones(4, device=device)).item() == 8.0
     everything_works(device)
+
+
+def test_an_operator_over_python_functions(device):
+    def fn(x):
+        return torch.cond(x.sum() > 0, lambda part: part + 1, lambda part: part - 1, (x,))
+
+    g = rote.graph(fn)
+    try:
+        with pytest.raises(rote.MisuseError, match="cond takes Python functions"):
+            g(torch.ones(3, device=device))
+    finally:
+        torch._dynamo.reset()  # it has noted that it must not compile this

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
@@ -67,3 +68,21 @@ def test_parameters_that_receive_gradients_through_an_input(device):
         x = torch.ones(3, device=device, requires_grad=True)
         g(x)
         assert x.grad.tolist() == [3.0] * 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda x: x.requires_grad_(), lambda x: setattr(x, "requires_grad", True)],
+    ids=["method", "set"],
+)
+def test_an_argument_made_to_require_grad(device, change):
+    def fn(x):
+        change(x)
+        return (x * 2).detach()
+
+    g = compare(fn, [(torch.ones(3, device=device),) for _ in range(6)])
+    assert {reason.code for reason in g.report().reasons} == {"RT403"}
+    kept = compare(lambda x: x.requires_grad_(False) * 2, [(torch.ones(3, device=device),) for _ in range(6)])
+    assert kept.report().replayed == 4
+    own = compare(lambda x: x.detach().requires_grad_().detach() * 2, [(torch.ones(3, device=device),)] * 6)
+    assert own.report().replayed == 4

@@ -260,3 +260,36 @@ def test_a_named_tuple_with_attributes(device):
     for n in range(6):
         given.note = str(n)
         assert same(given)[0].note == str(n)
+
+
+class Cache:
+    """What a model keeps between calls, as the caller holds it."""
+
+    def __init__(self, device):
+        self.total = torch.zeros(3, device=device)
+        self.scale = 1.0
+
+
+def test_an_object_that_is_an_argument_is_handed_back(device):
+    def fn(x, cache):
+        cache.total.add_(x)
+        return {"y": cache.total * cache.scale, "cache": cache}, [cache]
+
+    g, caches = rote.graph(fn), [Cache(device), Cache(device)]
+    totals = [torch.zeros(3), torch.zeros(3)]
+    for n in range(24):
+        which = n // 12
+        caches[which].scale = 1.0 if n < 18 else 2.0
+        totals[which] += n
+        found, listed = g(torch.full((3,), float(n), device=device), caches[which])
+        assert found["cache"] is listed[0] is caches[which]
+        assert found["y"].tolist() == (totals[which] * caches[which].scale).tolist()
+    assert g.report().replayed == 24 - 3 * WARM
+    assert "RT501" not in {reason.code for reason in g.report().reasons}
+    g.reset()
+
+
+def test_an_object_that_is_no_argument_is_not(device):
+    held = Cache(device)
+    g = compare(lambda x: (x * held.scale, held), [(torch.ones(3, device=device),)] * 6)
+    assert {reason.code for reason in g.report().reasons} == {"RT501"}

@@ -223,3 +223,15 @@ def test_autocast_keeps_a_stale_weight():
             yield from drive(g, change=lambda: m.weight.data.mul_(4))
 
     check(scenario)
+
+
+@limit("autocast does not reach into kernels that call others, as those of torch.linalg.pinv and bilinear do")
+def test_autocast_inside_a_kernel():
+    def scenario(wrap):
+        def fn(x):
+            with torch.autocast("cpu", torch.bfloat16):
+                return torch.linalg.pinv(x)
+
+        yield from drive(wrap(fn), args=lambda i: (torch.arange(6.0).reshape(3, 2) + i,))
+
+    check(scenario)

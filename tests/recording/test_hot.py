@@ -6,6 +6,7 @@ import gc
 import random
 import threading
 import weakref
+from typing import Any
 
 import pytest
 import torch
@@ -375,3 +376,39 @@ def test_gradients_that_somebody_meddles_with(device, what):
         for mine, eager in zip(kept, wanted, strict=True):
             assert not isinstance(mine, torch.Tensor) or torch.equal(mine, eager)
     assert g.report().replayed > 10
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[None]:
+    """One item for each call of a method."""
+    found, original = list[None](), getattr(owner, name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        found.append(None)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, call)
+    return found
+
+
+def test_many_numbers_are_answered_by_hot_paths(monkeypatch):
+    g = rote.graph(lambda x, step, *, name: x * step, keep=True)
+    calls = [(torch.full((3,), float(n)), n % 8, "ab"[n % 2]) for n in range(48)]
+    for x, step, name in calls:
+        g(x, step, name=name)
+    general = counted(monkeypatch, rote.Graphed, "call_exactly")
+    for x, step, name in calls:
+        assert torch.equal(g(x, step, name=name), x * step)
+    assert not general
+    g.reset()
+
+
+def test_many_keys_that_rest_are_answered_by_hot_paths(monkeypatch):
+    g = rote.graph(lambda x, step: x * x.sum().item() * step)
+    for n in range(8 * 400):
+        g(torch.full((3,), n / 8), n % 8)
+    general = counted(monkeypatch, rote.Graphed, "call_exactly")
+    for n in range(40):
+        x = torch.full((3,), -n / 8)
+        assert torch.equal(g(x, n % 8), x * x.sum().item() * (n % 8))
+    assert len(general) < 20
+    g.reset()

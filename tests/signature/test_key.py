@@ -189,7 +189,13 @@ def test_ambient_state():
         (((torch.float16,), {}), ((torch.float32,), {}), "args[0] was torch.float16 and is torch.float32"),
         (((numpy.int64(1),), {}), ((numpy.int64(2),), {}), "args[0] was int64(1) and is int64(2)"),
         ((([1],), {}), (((1,),), {}), "the structure of the arguments differs"),
-        (((1,), {}), ((1, 2), {}), "the structure of the arguments differs"),
+        (((1,), {}), ((1, 2), {}), "args[1] is new"),
+        (((1,), {"mask": X}), ((1,), {"noise": X}), "kwargs['noise'] is new, kwargs['mask'] is not given"),
+        (
+            (([X] * 6,), {}),
+            (([X],), {}),
+            "args[0][1] is not given, args[0][2] is not given, args[0][3] is not given and 2 more",
+        ),
         (
             ((X[:4], X[:4]), {}),
             ((X[:4], X[4:8]), {}),

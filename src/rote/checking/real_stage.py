@@ -21,6 +21,7 @@ from ..hazards.finding import Severity
 from ..hazards.rules import trial as trial_rules
 from ..partition.facts import Facts, facts_of, written_operands
 from ..recording.compat import composite_call
+from ..signature.compat import resolve_lazily
 from ..signature.modes import DispatchMode
 from ..signature.state import Snapshot
 from .dynamic import is_mask
@@ -67,6 +68,7 @@ class RealTrial(DispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         options = kwargs or {}
+        resolve_lazily()
         if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **options)
         parts = composite_call(func) if torch.is_inference_mode_enabled() else None

@@ -172,8 +172,8 @@ class Graphed:
             except RecursionError:  # a container that contains itself
                 return PLAINLY
             if call.foreign is not None:
-                why = reason(rules.UNSUPPORTED_TENSOR, f"an argument is {call.foreign}", user_site(caller))
-                return self._call_plainly(why)
+                text = f"{call.foreign_name()} is {call.foreign}"
+                return self._call_plainly(reason(rules.UNSUPPORTED_TENSOR, text, user_site(caller)))
             entry = self._keys.find(call)
             if entry is None:
                 why = self._keys.refuse(call, caller)
@@ -266,7 +266,8 @@ class Graphed:
             self._counts.replayed += 1
             self._keys.prove(entry)
         else:
-            self._paths.clear()
+            if result.value is not PLAINLY or result.reasons is not entry.eager_reasons:
+                self._paths.clear()  # more happened than that a resting key is left alone
             self._recorded += result.how == RECORDED
             self._tally.add(result.reasons)
         self._warm = self._warm or entry.calls >= self._options.warmup + 2

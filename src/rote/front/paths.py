@@ -25,8 +25,9 @@ MOST = 4
 """Hot paths that are tried before the general path: two shapes or two modes in turn, for example."""
 
 MANY = 512
-"""Hot paths that are found by the shapes of the arguments, where there are more."""
+"""Hot paths that are found by the shapes and plain values of the arguments, where there are more."""
 
+_PLAIN = frozenset({int, float, bool, str})
 Shapes = tuple[Any, ...]
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -99,9 +100,17 @@ class Paths:
 
 
 def shapes_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
-    """What tells calls apart well enough to guess which path is theirs: the path itself looks at all."""
+    """What tells calls apart well enough to guess which path is theirs: the path itself looks at all.
+
+    Shapes of tensors and plain values, such as the number of a step.
+    """
     given = (*args, *kwargs.values()) if kwargs else args
-    return tuple([value.shape if type(value) is Tensor else None for value in given])
+    return tuple(
+        [
+            value.shape if type(value) is Tensor else value if type(value) in _PLAIN else None
+            for value in given
+        ]
+    )
 
 
 class _Finish:

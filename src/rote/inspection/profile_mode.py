@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_iter
 
 from ..base.location import NOWHERE, Site, user_site
 from ..recording.compat import composite_call
+from ..signature.compat import resolve_lazily
 from ..signature.modes import DispatchMode
 
 MARK = "rote::operation "
@@ -83,6 +84,7 @@ class AskingMode(DispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         entered = time.perf_counter_ns()
+        resolve_lazily()
         plain = isinstance(func, torch._ops.OpOverload)  # others take Python functions, as torch.cond
         parts = composite_call(func) if plain and torch.is_inference_mode_enabled() else None
         if parts is not None:

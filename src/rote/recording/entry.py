@@ -355,7 +355,8 @@ class Entry:
         self._eager_reasons = [why]
         self.release()
         self.life.happen(event)
-        _log.warning("%s runs eagerly for %s: %s", self.name, self.description, why)
+        level = logging.INFO if event is Event.LOST else logging.WARNING  # there nothing has to be done
+        _log.log(level, "%s runs eagerly for %s: %s", self.name, self.description, why)
 
     # ------------------------------------------------------------------ backward
 

@@ -6,12 +6,12 @@
 Data from plain Python values are constants of the path (they are compared between calls, and the state they
 came from is under guard). A numpy array that outlives the call is read again at every replay; ``from_numpy``
 itself is seen by the tracer. An array made inside the call cannot be made again without Python, so such a
-call stays eager.
+call stays eager. Operations that read tensors as these do are in :mod:`.composites`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy
@@ -23,6 +23,7 @@ from ..hazards import rules
 from ..hazards.rules import reason
 from ..signature.marks import pointer_of
 from . import events as ev
+from .composites import COMPOSITES, call_composite
 from .cursor import Mode
 from .events import Event, comparable
 from .tracer import Tracer
@@ -36,8 +37,12 @@ _HOOKS = frozenset({
     _Tensor.grad_fn.__get__,
 })  # fmt: skip
 _PLACE = frozenset({_Tensor.grad.__get__, _Tensor.is_leaf.__get__, _Tensor.output_nr.__get__})
-_ESCAPES = frozenset({_Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__, torch.to_dlpack})
-_SPECIAL = _BUILDERS | _ENGINE | _HOOKS | _PLACE | _ESCAPES | {_Tensor.tolist}
+_ESCAPES = frozenset({
+    _Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__, torch.to_dlpack,
+    _Tensor.apply_, _Tensor.map_, _Tensor.map2_,
+})  # fmt: skip
+_FLAGS = frozenset({_Tensor.requires_grad_, _Tensor.requires_grad.__set__})
+_SPECIAL = _FLAGS | _BUILDERS | _ENGINE | _HOOKS | _PLACE | _ESCAPES | COMPOSITES | {_Tensor.tolist}
 
 
 class HostDataMode(TorchFunctionMode):
@@ -46,14 +51,14 @@ class HostDataMode(TorchFunctionMode):
     Args:
         tracer: Follows, observes or records the call.
         use: Notes what the call does with gradients.
-        watched: Identities of the arguments that require grad.
+        given: For the identity of each tensor argument whether it requires grad.
     """
 
-    def __init__(self, tracer: Tracer, use: GradientUse, watched: frozenset[int]) -> None:
+    def __init__(self, tracer: Tracer, use: GradientUse, given: Mapping[int, bool]) -> None:
         super().__init__()
         self._tracer = tracer
         self._use = use
-        self._watched = watched
+        self._given = given
         self.roots: list[torch.Tensor] = []
 
     def __torch_function__(
@@ -66,14 +71,19 @@ class HostDataMode(TorchFunctionMode):
             return self._build(func, args, kwargs)
         if func is _Tensor.tolist:
             return self._to_list(args[0])
+        if func in COMPOSITES:
+            return call_composite(self._tracer, self._to_list, func, args, kwargs)
         if func in _ESCAPES and args and isinstance(args[0], torch.Tensor):
             self._escape(func)
         elif func in _ENGINE:
             self._note_backward(func, args, kwargs)
         elif func in _HOOKS:
             self._use.hook = self._use.hook or user_site()
-        elif self._watched and func in _PLACE and id(args[0]) in self._watched:
-            self._use.state = self._use.state or user_site()
+        elif func in _PLACE:
+            if self._given.get(id(args[0])):
+                self._use.state = self._use.state or user_site()
+        elif func in _FLAGS and id(args[0]) in self._given:
+            self._flag(args[0], args[1] if len(args) > 1 else kwargs.get("requires_grad", True))
         return func(*args, **kwargs)
 
     # ------------------------------------------------------------------ in
@@ -124,6 +134,12 @@ class HostDataMode(TorchFunctionMode):
     def _escape(self, func: Callable[..., Any]) -> None:
         text = f"{func.__name__}() hands the memory of a tensor out of PyTorch"
         self._tracer.block(reason(rules.MEMORY_ESCAPE, text, user_site()))
+
+    def _flag(self, tensor: torch.Tensor, flag: Any) -> None:
+        """An argument's flag stays with the caller, which no replay could do."""
+        if tensor.requires_grad is not flag:
+            text = f"requires_grad of an argument becomes {flag}"
+            self._tracer.block(reason(rules.INPUT_GRADIENT, text, user_site()))
 
     def _note_backward(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._use.engine = self._use.engine or user_site()

@@ -22,6 +22,7 @@ Origin = tuple[str, int]
 
 _SEEDS = frozenset({torch.int64, torch.uint64})
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_dispatch = getattr(torch.Tensor, "__torch_dispatch__", None)
 
 
 class Token(NamedTuple):
@@ -131,7 +132,10 @@ class Ledger:
             offset -= start // tensor.itemsize
         elif dtype in _SEEDS:
             return self._seed(tensor, origin, offset)
-        return _tuple(Token, (origin, dtype, tensor.shape, tensor.stride(), offset, tensor.is_cpu))
+        try:
+            return _tuple(Token, (origin, dtype, tensor.shape, tensor.stride(), offset, tensor.is_cpu))
+        except RuntimeError as error:  # it has memory, but no shape
+            raise UnsupportedTensorError("nested") from error
 
     def result(self, tensor: torch.Tensor, operation: str, site: Site, number: int | None = None) -> Token:
         """Describe a result; an unknown storage was made by the operation."""
@@ -228,8 +232,14 @@ class _Watched(weakref.ref[torch.UntypedStorage]):
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
-    if type(tensor) not in _PLAIN and isinstance(tensor, UninitializedTensorMixin):
-        raise UnsupportedTensorError("uninitialised")
+    kind = type(tensor)
+    if kind not in _PLAIN:
+        if isinstance(tensor, UninitializedTensorMixin):
+            raise UnsupportedTensorError("uninitialised")
+        if (
+            getattr(kind, "__torch_dispatch__", _dispatch) is not _dispatch
+        ):  # its memory lies in other tensors
+            raise UnsupportedTensorError(kind.__name__)
     if is_wrapped(tensor):
         raise UnsupportedTensorError("wrapped")
     try:

@@ -112,7 +112,8 @@ def make_template(
     Args:
         value: What the callable returned.
         ledger: The storages of the call.
-        inputs: Argument leaf by identity of the tensor passed to the callable.
+        inputs: Argument leaf by identity of the tensor passed to the callable, or of the object that is not
+            taken apart.
         spent: Identities of tensors whose graph was consumed inside the call.
         site: The user's line for reasons.
 
@@ -132,6 +133,8 @@ def make_template(
             made = _tensor_leaf(leaf, ledger, inputs, id(leaf) in spent)
             found.append(made)
             blockers.extend(_unusual(name, leaf, made, site))
+        elif id(leaf) in inputs:
+            found.append(OutputLeaf(PASSED, (PASSED, inputs[id(leaf)]), index=inputs[id(leaf)]))
         else:
             if not isinstance(leaf, _VALUES) and not callable(leaf):
                 text = f"{name} is a {type(leaf).__name__}"

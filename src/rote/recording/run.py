@@ -8,6 +8,7 @@ the capture fails and nobody can say at which operation, the rest of the call ru
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -19,10 +20,11 @@ import torch
 
 from ..backends.aliases import OWNING, Aliases
 from ..backends.base import Backend, Session
+from ..base.errors import MisuseError
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..signature.key import PARAMETER, TENSOR, Call
+from ..signature.key import OPAQUE, PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
 from ..signature.state import Snapshot
 from . import blame
@@ -107,6 +109,10 @@ class Outcome:
     use: GradientUse
 
 
+_OVER_FUNCTIONS = re.compile(r"no rule registered for HigherOrderOperator (\w+) and mode <rote\.")
+"""What PyTorch says of torch.cond and its kin. Seen in torch 2.11 and 2.13."""
+
+
 class TracedCall:
     """Runs one call of the callable under a plan.
 
@@ -134,21 +140,28 @@ class TracedCall:
     def _run_on(self, leaves: tuple[Any, ...]) -> None:
         """Give the callable these argument leaves."""
         self._leaves = leaves
-        self._watched = frozenset(
-            id(leaf)
-            for leaf, kind in zip(leaves, self._call.kinds, strict=True)
-            if kind == TENSOR and leaf.requires_grad
-        )
+        kinds = self._call.kinds
+        self._given = {
+            id(leaf): leaf.requires_grad for leaf, kind in zip(leaves, kinds, strict=True) if kind == TENSOR
+        }
 
     def run(self) -> Outcome:
         """Run until the callable has returned.
 
         Raises:
+            MisuseError: The callable calls an operator over Python functions, which no mode can look into.
             Exception: What the callable raised, unchanged.
         """
         with uncollected():  # a collection may destroy graphs, which spoils a capture
             try:
                 return self._run()
+            except NotImplementedError as error:
+                if (found := _OVER_FUNCTIONS.search(str(error))) is not None:
+                    raise MisuseError(
+                        f"{found[1]} takes Python functions and cannot be called in a graphed one. Write "
+                        "the branch or the loop in Python, or call the graphed callable from inside of it."
+                    ) from error
+                raise
             finally:
                 if self._tape is not None:
                     self._tape.place = None  # a cycle, which would wait for the collector
@@ -182,7 +195,7 @@ class TracedCall:
         tape = self._tape
         self._last = tracer
         use = GradientUse(newest_age() if torch.is_grad_enabled() else 0)
-        host = HostDataMode(tracer, use, self._watched)
+        host = HostDataMode(tracer, use, self._given)
         with self._stream():  # outermost: a segment is closed or thrown away before the stream is left
             try:
                 value = self._call_function(tracer, host, use)
@@ -230,7 +243,11 @@ class TracedCall:
         tensors = _tensors(value)
         spent = consumed(host.roots, tensors)
         host.roots.clear()
-        inputs = {id(leaf): i for i, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)}
+        inputs = {
+            id(leaf): position
+            for position, (leaf, kind) in enumerate(zip(self._leaves, self._call.kinds, strict=True))
+            if isinstance(leaf, torch.Tensor) or kind is OPAQUE
+        }
         template, blockers = make_template(value, tracer.ledger, inputs, spent, self._site)
         tracer.ledger.note_readers("the result", self._site)
         tracer.complete()

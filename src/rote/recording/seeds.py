@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..signature.compat import resolve_lazily
 from ..signature.modes import DispatchMode
 
 _aten = torch.ops.aten
@@ -40,5 +41,6 @@ class HostSeeds(DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        resolve_lazily()
         args, kwargs = seeds_on_host(func, args, kwargs or {})
         return func(*args, **kwargs)

@@ -19,7 +19,8 @@ when a path is followed they would run a second time.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -30,6 +31,7 @@ from ..hazards import rules
 from ..hazards.rules import reason
 from ..partition.boundaries import Placement, place, rule_of
 from ..partition.facts import Facts, facts_of, written_operands
+from ..signature.compat import resolve_lazily
 from ..signature.executed import our_profiler
 from ..signature.modes import DispatchMode
 from . import events as ev
@@ -46,6 +48,9 @@ from .tape import RestartError, SegmentTape, kept_call
 
 _detach = torch.ops.aten.detach.default
 _lift = torch.ops.aten.lift_fresh.default
+_zeros = getattr(torch.ops.aten._efficientzerotensor, "default", None)
+_DECOMPOSITIONS = {torch.ops.aten._linalg_svd.default: False, torch.ops.aten._linalg_eigh.default: "L"}
+"""With what stands before the operand that asks for vectors, which a call leaves out like any default."""
 
 
 class Known(NamedTuple):
@@ -73,6 +78,7 @@ class Tracer(HostTensors, DispatchMode):
         self._index = -1
         self._known: dict[int, Known] = {}
         self._profiler: Any = None
+        self._vectorless = False
 
     def __enter__(self) -> Any:
         """Enter the mode, on the thread that the callable runs on."""
@@ -84,12 +90,25 @@ class Tracer(HostTensors, DispatchMode):
         """Operations that run now are the recorder's own, no part of the call."""
         return self._suspended
 
+    @contextmanager
+    def without_vectors(self) -> Generator[None]:
+        """While functions run that leave the vectors of a decomposition out where no gradient needs them.
+
+        They ask whether a mode is active and then leave nothing out; the values differ in their last bits.
+        """
+        before, self._vectorless = self._vectorless, True
+        try:
+            yield
+        finally:
+            self._vectorless = before
+
     # ------------------------------------------------------------------ dispatch
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        resolve_lazily()
         if self._suspended:
             return func(*args, **kwargs)
         profiler = self._profiler
@@ -123,6 +142,8 @@ class Tracer(HostTensors, DispatchMode):
                 sys.setprofile(None)
 
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._vectorless and func in _DECOMPOSITIONS:
+            args = _without_vectors(func, args)
         if self.blockers and self.mode is Mode.OBSERVE:  # nothing of this call will be kept
             if isinstance(func, torch._ops.OpOverload):
                 self._note_writes(written_operands(facts_of(func), args, kwargs))
@@ -132,6 +153,8 @@ class Tracer(HostTensors, DispatchMode):
             if not isinstance(func, torch._ops.OpOverload):
                 return self._higher_order(func, args, kwargs)
             known = self._known[id(func)] = Known(func, facts_of(func), raw_call(func), composite_call(func))
+            if func is _zeros:  # of no memory at all, which no replay can write
+                self.block(reason(rules.UNSUPPORTED_TENSOR, "autograd made a lazy zero tensor", user_site()))
         _, facts, raw, parts = known
         if parts is not None and torch.is_inference_mode_enabled():
             with self:  # they come back here, one by one
@@ -357,6 +380,14 @@ class Tracer(HostTensors, DispatchMode):
                 self.block(why)
         elif self.node.excess is None:
             self.node.excess = rate_read_reason(running, site)
+
+
+def _without_vectors(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands of a decomposition for its values alone, unless a gradient needs the rest."""
+    matrix, *rest = args
+    if torch.is_grad_enabled() and matrix.requires_grad:
+        return args
+    return (matrix, rest[0] if rest else _DECOMPOSITIONS[func], False)
 
 
 def _without_dropout(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -9,6 +9,7 @@ import torch
 
 from ..base.location import Site, user_site
 from ..partition.facts import facts_of, written_operands
+from ..signature.compat import resolve_lazily
 from ..signature.modes import DispatchMode
 from .compat import composite_call, mode_below
 from .events import results_of, tensors_of
@@ -36,6 +37,7 @@ class Witness(DispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        resolve_lazily()
         if not isinstance(func, torch._ops.OpOverload) or func is _lift or _recorder_at_work():
             return func(*args, **kwargs)
         facts = facts_of(func)

@@ -284,3 +284,23 @@ def frame_watch() -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
     callback = getattr(home, "get_eval_frame_callback", None)
     skip = getattr(sys.modules.get("torch._dynamo"), "skip", None)
     return (callback, skip) if callback is not None and skip is not None else None
+
+
+def _lazy_keys() -> tuple[Any, ...]:
+    keys: Any = getattr(torch._C, "DispatchKey", None)
+    found = [getattr(keys, name, None) for name in ("Conjugate", "Negative", "ZeroTensor")]
+    return tuple(key for key in found if _exclude is not None and key is not None)
+
+
+_exclude: Any = getattr(torch._C, "_dispatch_tls_set_dispatch_key_excluded", None)
+"""Seen in torch 2.11 and 2.13. Without it kernels that use lazy tensors of their own are wrong in a mode."""
+_LAZY = _lazy_keys()
+
+
+def resolve_lazily() -> None:
+    """Let kernels that a handler calls meet their own lazy tensors as they do outside of a mode.
+
+    PyTorch leaves out what it left out before as soon as the handler returns.
+    """
+    for key in _LAZY:
+        _exclude(key, False)

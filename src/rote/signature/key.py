@@ -45,8 +45,11 @@ class Call(NamedTuple):
 
     def names(self) -> list[str]:
         """Name of every leaf: ``args[0]``, ``kwargs['mask']``."""
-        args, kwargs = self.spec[3]
-        return paths(args, "args") + paths(kwargs, "kwargs")
+        return _names(self.spec)
+
+    def foreign_name(self) -> str:
+        """Name of the first leaf that cannot be placed, where there is one."""
+        return self.names()[self.kinds.index(FOREIGN)]
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments, put together again if a leaf had to be replaced."""
@@ -73,7 +76,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         if type(leaf) is torch.Tensor:  # by far the most frequent
             kind, token = (TENSOR, describe_tensor(leaf)) if is_plain(leaf) else describe(leaf)
             if kind is FOREIGN:
-                foreign = _foreign("tensor", leaf)
+                foreign = foreign or _foreign("tensor", leaf)
         else:
             if hasattr(leaf, "__rote_plain__"):  # a borrowed output of an earlier call
                 borrowed.append((position, leaf))
@@ -81,7 +84,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
                 given = None
             kind, token = describe(leaf)
             if kind is FOREIGN:
-                foreign = _foreign(type(leaf).__name__, leaf)
+                foreign = foreign or _foreign(type(leaf).__name__, leaf)
         kinds.append(kind)
         tokens.append(token)
         if kind is TENSOR:
@@ -117,7 +120,11 @@ def _foreign(kind: str, leaf: torch.Tensor) -> str:
     """What a tensor is that cannot be placed."""
     if is_wrapped(leaf):
         return f"a {kind} left over from a torch.func transform"
-    return f"a {kind} with layout {leaf.layout}"
+    if leaf.is_quantized:
+        return f"a quantized {kind} ({leaf.dtype})"
+    if leaf.is_nested:
+        return f"a nested {kind}"
+    return f"a {kind} with layout {leaf.layout}" if leaf.layout is not torch.strided else f"a {kind}"
 
 
 def is_plain(leaf: torch.Tensor) -> bool:
@@ -190,11 +197,16 @@ def sharing(tensors: list[torch.Tensor]) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def _names(spec: Any) -> list[str]:
+    args, kwargs = spec[3]
+    return paths(args, "args") + paths(kwargs, "kwargs")
+
+
 def explain_key(was: tuple[Any, ...], call: Call) -> str:
     """Say which argument makes a call's key differ from another key."""
     now = call.key
     if was[0] != now[0]:
-        return "the structure of the arguments differs"
+        return _explain_structure(_names(was[0]), call.names())
     for name, before, after in zip(call.names(), was[1], now[1], strict=False):
         if before != after:
             return name + _explain_token(before, after)
@@ -202,6 +214,17 @@ def explain_key(was: tuple[Any, ...], call: Call) -> str:
         return "other arguments share memory, or are one object, than before"
     ambient: tuple[Ambient, Ambient] = (was[3], now[3])
     return explain_ambient(*ambient) or "nothing differs"
+
+
+def _explain_structure(was: list[str], now: list[str]) -> str:
+    """Which leaves came and which went; of many the first ones."""
+    before, after = set(was), set(now)
+    parts = [f"{name} is new" for name in now if name not in before]
+    parts += [f"{name} is not given" for name in was if name not in after]
+    if not parts:
+        return "the structure of the arguments differs"
+    more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
+    return ", ".join(parts[:3]) + more
 
 
 def _explain_token(was: Any, now: Any) -> str:

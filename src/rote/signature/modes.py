@@ -6,6 +6,11 @@ never compile anything. So the wrapper is put on only where the compiler is ther
 takes as long as half of the bookkeeping for an operation, so it is gone through only while the compiler looks
 at frames, which is inside of compiled functions.
 
+A handler is called with all dispatch keys left out that come before the modes', which is right for
+autograd. But the keys that resolve lazy conjugates and negatives are among them. A kernel that conjugates a
+part of its result and goes on with it (``torch.linalg.pinv`` of complex numbers) would read it as it was: so
+handlers that run kernels put these keys back (:func:`.compat.resolve_lazily`).
+
 What that leaves open: a callable that imports the compiler itself, in its first call. Its own compiled parts
 run below the mode of that one call, whose handler the compiler may look at; it finds plain Python there.
 """

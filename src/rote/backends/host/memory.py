@@ -49,7 +49,7 @@ class Memory:
         self.plan: Plan = arrange([block.lifetime() for block in planned])
         self._where.update(zip(planned, self.plan.offsets, strict=True))
         self._chunk: torch.UntypedStorage | None = None
-        self._tensors: dict[tuple[int, int, Form], torch.Tensor] = {}
+        self._tensors: dict[tuple[int, int, Form, Block | None], torch.Tensor] = {}
 
     def bind(self, pool: HostPool, *, exclusive: bool, tenant: Hashable = None) -> Lease:
         """Take the arena from the pool. Tensors exist from here on."""
@@ -59,12 +59,15 @@ class Memory:
         return lease
 
     def tensor(self, place: Place) -> torch.Tensor:
-        """The tensor at a place; the same object for all that lie there and look alike, at whatever time."""
+        """The tensor at a place; the same object for all that lie there and look alike, at whatever time.
+
+        Blocks without bytes lie anywhere, at the same time too, and an operation may not write what it reads.
+        """
         block, form, offset = place
-        key = (self._where[block], offset, form)
+        key = (self._where[block], offset, form, None if block.nbytes else block)
         found = self._tensors.get(key)
         if found is None:
-            found = self._tensors[key] = self._make(*key)
+            found = self._tensors[key] = self._make(*key[:3])
         return found
 
     def _make(self, where: int, offset: int, form: Form) -> torch.Tensor:

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from ...base.errors import MemoryShortageError
+from ...signature.compat import resolve_lazily
 from ...signature.modes import DispatchMode
 from ..aliases import OWNING, Aliases
 from ..shortage import is_shortage
@@ -231,4 +232,5 @@ class _Parts(DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        resolve_lazily()
         return self._session.run(func, args, kwargs or {})

@@ -5,7 +5,9 @@ input before reducing, and PyTorch says so nowhere that a program can read. In p
 over its neighbours.
 
 So while the operands of a captured call are still at hand, its ``out=`` overload is run on fresh memory and
-must leave every output where it was, of the shape it had, with bitwise the numbers the call returned. A
+must leave every output where it was, of the shape it had, with bitwise the numbers the call returned. The
+outputs lie side by side in one storage, as they will in planned memory: ``linalg_qr.out`` takes two tensors
+of one storage for one and the same. A
 call of the same operation with operands of the same types, shapes and numbers is not tried again, so a
 model of twelve equal layers pays for one. Random operations are never tried (it would advance the
 generator); they are run and copied.
@@ -14,12 +16,14 @@ generator); they are run and copied.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, cast
 
 import torch
 
 from .compat import below_tracking
 from .forms import Form
+from .plan import aligned
 from .variants import Variant
 
 _Tensor = torch.Tensor
@@ -33,7 +37,7 @@ def fits(
     """Whether ``variant`` writes bitwise ``results`` into memory of their shape and strides."""
     args, kwargs = variant.operands(args, kwargs)
     with below_tracking()():
-        outs = [torch.empty_strided(each.size(), each.stride(), dtype=each.dtype) for each in results]
+        outs = _side_by_side(results)
         before = [_where(each) for each in outs]
         try:
             variant.op(*args, **kwargs, **dict(zip(variant.outs, outs, strict=True)))
@@ -41,6 +45,17 @@ def fits(
             return False
         stayed = before == [_where(each) for each in outs]
         return stayed and all(_same_bits(a, b) for a, b in zip(outs, results, strict=True))
+
+
+def _side_by_side(results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Memory for results, in one storage."""
+    spans = [aligned(each.untyped_storage().nbytes()) for each in results]
+    storage = torch.empty(sum(spans), dtype=torch.uint8).untyped_storage()
+    outs: list[torch.Tensor] = []
+    for each, start in zip(results, accumulate(spans, initial=0), strict=False):
+        out = torch.empty(0, dtype=each.dtype)
+        outs.append(out.set_(storage, start // each.dtype.itemsize, each.size(), each.stride()))
+    return outs
 
 
 def kind_of(args: tuple[Any, ...], kwargs: dict[str, Any], forms: Iterable[Form]) -> tuple[Any, ...]:

@@ -72,8 +72,8 @@ INPUT_GRADIENT = Rule(
     Group.AUTOGRAD,
     Finder.RUNTIME,
     """
-    The call looks at ``x.grad`` or ``x.grad_fn`` of an argument, or changes an argument in place that
-    requires grad.
+    The call looks at ``x.grad`` or ``x.grad_fn`` of an argument, changes an argument in place that requires
+    grad, or makes one require grad.
 
     Why: The history of an argument belongs to the caller and is another one in every call.
 

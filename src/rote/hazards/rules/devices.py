@@ -8,7 +8,7 @@ from .rule import Finder, Group, Rule
 UNSUPPORTED_TENSOR = Rule(
     "RT601",
     "tensor without plain memory",
-    "Use a strided (dense) tensor.",
+    "Use a dense tensor of torch.Tensor's own class.",
     Severity.STOPS,
     Group.DEVICES,
     Finder.TRIAL | Finder.RUNTIME,

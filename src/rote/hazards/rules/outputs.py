@@ -18,7 +18,8 @@ OPAQUE_OUTPUT = Rule(
     Why: A replay has to make the result without running Python; it can put tensors into containers, and
     nothing else.
 
-    Limits: Classes registered with ``torch.utils._pytree`` are containers too.
+    Limits: An object that is an argument, such as a cache, is handed back as it is. Classes registered with
+    ``torch.utils._pytree`` are no containers here.
 
     Bad::
 

@@ -38,7 +38,7 @@ PACKED = Rule(
     "Keep the batch padded and mask it, or pack outside and call the recurrent layer there.",
     Severity.STOPS,
     Group.SHAPES,
-    Finder.SCAN,
+    Finder.SCAN | Finder.RUNTIME,
     """
     ``pack_padded_sequence``, ``pad_packed_sequence``, ``pack_sequence`` inside the call.
 

@@ -1,0 +1,98 @@
+"""Operations made of others: which others is not for the recorder to change, and not to be frozen."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+import rote
+from rote.testing import compare
+
+
+def matrices(device, dtype=torch.float32, *, count=6):
+    generator = torch.Generator().manual_seed(0)
+    return [(torch.randn(5, 5, generator=generator, dtype=dtype).to(device),) for _ in range(count)]
+
+
+@pytest.mark.parametrize("inference", [False, True])
+@pytest.mark.parametrize("function", [torch.linalg.pinv, lambda z: torch.fft.hfftn(z.real.expand(2, 5, 5))])
+def test_a_kernel_that_conjugates_a_result_of_its_own(device, function, inference):
+    with torch.inference_mode(inference):
+        compare(function, matrices(device, torch.complex64))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.linalg.svdvals,
+        lambda x: torch.linalg.eigvalsh(x + x.T),
+        lambda x: torch.linalg.eigvalsh(x + x.T, UPLO="U"),
+        lambda x: torch.linalg.cond(x),
+        lambda x: torch.linalg.matrix_norm(x, "nuc"),
+        lambda x: x.norm("nuc"),
+    ],
+)
+def test_values_without_vectors(device, function):
+    compare(function, matrices(device))
+
+
+def test_values_whose_vectors_a_gradient_needs(device):
+    def step(x):
+        x = x.detach().requires_grad_()
+        torch.linalg.svdvals(x).sum().backward()
+        return x.grad
+
+    compare(step, matrices(device))
+
+
+@pytest.mark.parametrize("product", [torch.matmul, lambda x, y: x @ y, lambda x, y: x.matmul(y)])
+@pytest.mark.parametrize(("one", "other"), [((5, 33, 70), (1, 70, 31)), ((1, 33, 70), (5, 70, 31))])
+def test_a_product_with_a_batch_of_length_one(device, product, one, other):
+    generator = torch.Generator().manual_seed(0)
+    dtype = torch.complex64  # in which the two ways differ on a CPU
+
+    def factor(shape):
+        return torch.randn(shape, generator=generator, dtype=dtype).to(device)
+
+    g = compare(product, [(factor(one), factor(other)) for _ in range(6)])
+    assert g.report().replayed == 4
+
+
+def test_split_at_places_in_a_tensor(device):
+    def fn(x, places):
+        return [part.sum() for part in torch.tensor_split(x, places)]
+
+    x = torch.arange(10.0, device=device)
+    g = compare(fn, [(x, torch.tensor([n % 3, 5])) for n in range(12)])
+    assert g.report().replayed >= 3
+    keywords = [{"x": x, "places": torch.tensor([3, 5 + n // 6])} for n in range(12)]
+    compare(lambda x, places: x.tensor_split(tensor_indices_or_sections=places, dim=0)[0] + 1, keywords)
+    compare(
+        lambda x, places: torch.tensor_split(x, places, 0)[0] + 1,
+        [(x, torch.tensor(2 + n // 6)) for n in range(12)],
+    )
+
+
+@pytest.mark.parametrize("second", [[6, 1, 4], [5, 2, 1]])  # as long as the first ones, and shorter
+@pytest.mark.parametrize("layer", [torch.nn.GRU, torch.nn.LSTM, torch.nn.RNN])
+def test_packed_sequences_are_not_recorded(device, layer, second):
+    model = layer(2, 3, batch_first=True).requires_grad_(False).to(device)
+
+    def fn(x, lengths):
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return pad_packed_sequence(model(packed)[0], batch_first=True)
+
+    x = torch.randn(3, 6, 2).to(device)
+    g = compare(fn, [(x, torch.tensor([6, 3, 2] if n < 6 else second)) for n in range(12)])
+    assert "RT112" in {reason.code for reason in g.report().reasons} and not g.report().replayed
+
+
+def test_a_sequence_packed_outside(device):
+    model = torch.nn.GRU(2, 3).requires_grad_(False).to(device)
+    g = rote.graph(lambda data, sizes: model(PackedSequence(data, sizes))[0].data)
+    data = torch.randn(7, 2).to(device)
+    for sizes in [[3, 3, 1]] * 4 + [[3, 2, 2]] * 4:  # of one shape, with one first entry
+        given = data, torch.tensor(sizes)
+        assert torch.equal(g(*given), model(PackedSequence(*given))[0].data)
+    g.reset()
