@@ -22,6 +22,7 @@ from ..hazards.findings import findings_of
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
 from ..signature.key import OPAQUE, Call, describe_key
+from ..signature.reads import Reads
 from ..signature.state import Snapshot, StateWalk
 from .autograd import GradientWalk
 from .borrow import Lease, went_stale, with_stale_copied
@@ -310,13 +311,18 @@ class Entry:
 
     # ------------------------------------------------------------------ state around a call
 
-    def walk(self, call: Call) -> Snapshot:
-        """Take a snapshot of the state that the callable and its opaque arguments reach."""
+    def walk(self, call: Call, reads: Reads | None = None) -> Snapshot:
+        """Take a snapshot of the state that the callable and its opaque arguments reach.
+
+        Args:
+            call: The arguments.
+            reads: What was read of attributes; others are left out.
+        """
         roots = list(self.subject.roots)
         for name, leaf, kind in zip(call.names(), call.leaves, call.kinds, strict=True):
             if kind == OPAQUE or isinstance(leaf, (FunctionType, type)):
                 roots.append((name, leaf))
-        return StateWalk(self.executed).take(roots)
+        return StateWalk(self.executed, reads).take(roots)
 
     def _watch(self, snapshot: Snapshot | None) -> GradientWatch:
         return GradientWatch(snapshot.gradient_leaves() if snapshot is not None else [])

@@ -23,7 +23,7 @@ import re
 import threading
 import types
 import weakref
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -31,22 +31,32 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 
+from ..base.location import Site
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
 from .classes import Class, class_of
 from .compat import has_memory, plain_functions
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
-from .marks import BY_IDENTITY, Content, base_of, mark, pointer_of
+from .marks import BY_IDENTITY, Content, Present, base_of, mark, pointer_of
 from .owners import is_user, module_of
+from .readers import (
+    hidden_by,
+    hides_reader,
+    holds_any,
+    is_python,
+    is_reading_module,
+    reads_attributes,
+)
+from .reads import Reads, by_name_only
 from .training import Training
 from .wrappers import WRAPPERS, is_bound_method, is_graphed, wrapped_functions
 
-ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED = (
-    "item", "attribute", "cell", "length", "bulk", "order", "variable", "members", "defined",
+ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT = (
+    "item", "attribute", "cell", "length", "bulk", "order", "variable", "members", "defined", "present",
 )  # fmt: skip
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
-UNSET = object()  # a context variable without a value
+UNSET = object()  # a context variable or a slot without a value
 BULK_LENGTH = 4096
 ORDERED_LENGTH = 64
 
@@ -59,6 +69,7 @@ _PLAIN_TYPES = frozenset(_PLAIN)
 _UNNAMED = frozenset({"", "__defaults__", "__kwdefaults__", "func", "args", "keywords"})  # by parameters
 _SUBSCRIPT = re.compile(r"\[.*?\]")
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
+_MADE_WITH_A_CLASS = ("__dict__", "__weakref__", "__new__", "__class_getitem__")
 _MODULE_INTERNALS = frozenset({
     "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_version",
     "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_is_full_backward_hook",
@@ -85,6 +96,11 @@ class Snapshot:
         tensors: For each storage handle found, the slot entries of tensors on it.
         arrays: Address ranges of the numpy arrays found.
         training: The optimizers and schedulers found.
+        partial: Identities of the namespaces and objects of which attributes were left out.
+        owners: Identities of the objects themselves.
+        left_out: Names of these attributes.
+        read_names: Names of attributes that are not left out, whether there are such or not.
+        reflected: Code that reads all attributes of an object, by the identity of its namespace.
     """
 
     def __init__(self, training: Training) -> None:
@@ -92,6 +108,11 @@ class Snapshot:
         self.tensors: dict[int, list[tuple[Entry, torch.Tensor]]] = {}
         self.arrays: list[tuple[int, int]] = []
         self.training = training
+        self.partial: set[int] = set()
+        self.owners: set[int] = set()
+        self.left_out: set[str] = set()
+        self.read_names: set[str] = set()
+        self.reflected: dict[int, Site] = {}
         self._nodes: list[tuple[int, str]] = []
 
     def node(self, parent: int, label: str) -> int:
@@ -122,15 +143,30 @@ class Snapshot:
 
 
 class StateWalk:
-    """Walks from roots to every slot, breadth first."""
+    """Walks from roots to every slot, breadth first.
 
-    def __init__(self, executed: ExecutedCode) -> None:
+    Args:
+        executed: The code that ran.
+        reads: Attributes that it read; others are left out. All of them are read, if None.
+    """
+
+    def __init__(self, executed: ExecutedCode, reads: Reads | None = None) -> None:
         self._executed = executed
+        self._reads = reads if reads is not None and reads.block is None else None
         self._names = executed.mentioned()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._read_names = set(self._reads.names if self._reads is not None else ())
+        self._by_name: dict[type, bool] = {}
+        self._harmless: set[type] = {dict, list, tuple, set, frozenset, deque, OrderedDict, defaultdict}
+        self._left_out: list[Any] = []
+        self._closed: list[Any] = []
         self._seen: dict[int, Any] = {}
         self._classes: dict[type, Class] = {}
         self._queue: deque[tuple[Any, int]] = deque()
         self.snapshot = Snapshot(Training(self._names))
+        self.snapshot.read_names = self._read_names
 
     def take(self, roots: list[tuple[str, Any]]) -> Snapshot:
         """Snapshot everything reachable from the roots and the executed code's globals."""
@@ -138,7 +174,14 @@ class StateWalk:
         gc.disable()  # a walk makes tens of thousands of tuples, no garbage; collecting would double its time
         try:
             with plain_functions():  # to look at a stale borrowed output is not to use it
-                self._take(roots)
+                try:
+                    self._take(roots)
+                except _MetReaderError as met:  # then it may have read what was left out
+                    assert self._reads is not None
+                    self._reads.stop(None, str(met))
+                    self._reads = None
+                    self._begin()
+                    self._take(roots)
         finally:
             if collecting:
                 gc.enable()
@@ -168,6 +211,19 @@ class StateWalk:
         while self._queue:
             value, node = self._queue.popleft()
             self._expand(value, node)
+        self._look_behind()
+
+    def _look_behind(self) -> None:
+        """Make sure that nothing that was left out can be got at behind the back of the walk.
+
+        A list in an attribute that no code names may be held by an object that the code uses and that no walk
+        looks into (the cache of a function, a view of bytes).
+        """
+        if self._reads is None or not self._left_out or not self._closed:
+            return
+        hidden = hidden_by(self._closed, self._seen)
+        if hidden is None or (hidden and holds_any(self._left_out, hidden, self._seen)):
+            raise _MetReaderError("what lies in an attribute may be reached in another way")
 
     def _holder(self, root: Any) -> list[Any]:
         """A slot for an argument; the same one at every walk, so that two walks can be compared."""
@@ -180,7 +236,9 @@ class StateWalk:
             return
         node = self.snapshot.node(parent, label)
         kind_of_value = type(value)
-        if kind_of_value in _PLAIN_TYPES or kind_of_value is Content:  # most slots; they are kept as they are
+        if (
+            kind_of_value in _PLAIN_TYPES or kind_of_value is Content or kind_of_value is Present
+        ):  # most slots; they are kept as they are
             entries[address] = _tuple(Entry, (kind, container, key, value, node))
             return
         if kind_of_value in BY_IDENTITY:
@@ -250,6 +308,8 @@ class StateWalk:
             self._descend(value.__wrapped__, node)
             return
         elif isinstance(value, WRAPPERS):
+            self._meet(value, node)
+            self._closed.append(value)
             for function in wrapped_functions(value):
                 if function.__code__ in self._executed.globals:
                     self._descend(function, node)
@@ -267,16 +327,40 @@ class StateWalk:
             self._note(VARIABLE, value, None, value.get(UNSET), node, ".get()")
             return
         elif isinstance(value, types.ModuleType):
+            if is_reading_module(value):
+                self._meet(value, node)
             self._expand_module(value)
             return
         elif isinstance(value, type):
+            self._meet(value, node)
             if is_user(module_of(value)):
                 self._expand_class(value, node)
                 self._descend(type(value), node)
             return
         of_class = self._classes.get(kind) or self._classes.setdefault(kind, class_of(kind))
+        self._meet(value, node)
         if of_class.is_open:
             self._expand_instance(value, of_class, node)
+        elif isinstance(value, types.BuiltinFunctionType):
+            if not isinstance(value.__self__, (types.ModuleType, type)):
+                self._note(ATTRIBUTE, value, "__self__", value.__self__, node, ".__self__")
+        else:
+            self._closed.append(value)
+
+    def _meet(self, value: Any, node: int) -> None:
+        """Look whether an object is code in C that reads attributes."""
+        kind = type(value)
+        if self._reads is None or kind in self._harmless:
+            return
+        if isinstance(value, types.ModuleType) or reads_attributes(value) or hides_reader(value):
+            raise _MetReaderError(f"{self.snapshot.path(node) or 'a module'} may read attributes unseen")
+        if is_python(kind):  # of those in C it depends on the object
+            self._harmless.add(kind)
+
+    def _meet_method(self, cls: type, name: str, value: Any, node: int) -> None:
+        """The same for a part of a class that is no slot: its own are made with it, others it was given."""
+        if getattr(value, "__objclass__", None) is not cls and name not in _MADE_WITH_A_CLASS:
+            self._meet(value, self.snapshot.node(node, f".{name}"))
 
     def _expand_dict(self, value: Mapping[Any, Any], node: int) -> None:
         found = members.items(value)
@@ -335,21 +419,55 @@ class StateWalk:
 
     def _expand_instance(self, value: Any, of_class: Class, node: int) -> None:
         attributes = getattr(value, "__dict__", None)
+        partial = value if self._is_read_by_name(value, attributes) else None
         if attributes is not None:
             self.snapshot.training.meet(value)
             is_module = isinstance(value, torch.nn.Module)
-            self._expand_attributes(attributes, node, _MODULE_INTERNALS if is_module else frozenset())
+            skipped = _MODULE_INTERNALS if is_module else frozenset[str]()
+            self._expand_attributes(attributes, node, skipped, partial=partial)
         for name in of_class.slots:
-            if hasattr(value, name):
-                self._note(ATTRIBUTE, value, name, getattr(value, name), node, f".{name}")
+            if partial is not None and name not in self._read_names:
+                self._leave_out(value, value, name, getattr(value, name, None))
+            else:  # one that is not set may be set later
+                self._note(ATTRIBUTE, value, name, getattr(value, name, UNSET), node, f".{name}")
         for cls in of_class.users:
             if id(cls) not in self._seen:
                 self._descend(cls, self.snapshot.node(-1, cls.__qualname__))
 
+    def _leave_out(self, owner: Any, container: Any, name: str, value: Any) -> None:
+        self.snapshot.owners.add(id(owner))
+        self.snapshot.partial.add(id(container))
+        self.snapshot.left_out.add(name)
+        if type(value) not in _PLAIN_TYPES and not isinstance(value, torch.Tensor):
+            self._left_out.append(value)
+
+    def _is_read_by_name(self, value: Any, attributes: Any) -> bool:
+        """Whether attributes of an object that no code names have no part in the call."""
+        if self._reads is None or (attributes is not None and type(attributes) is not dict):
+            return False
+        kind = type(value)
+        known = self._by_name.get(kind)
+        if known is None:
+            known = self._by_name[kind] = by_name_only(kind)
+        site = self._reads.objects.get(id(value)) if known else None
+        if site is not None:
+            self.snapshot.reflected[id(attributes)] = site
+        return known and site is None
+
     def _expand_attributes(
-        self, attributes: dict[str, Any], node: int, skipped: frozenset[str] = frozenset()
+        self,
+        attributes: dict[str, Any],
+        node: int,
+        skipped: frozenset[str] = frozenset(),
+        *,
+        partial: Any = None,
     ) -> None:
-        self._note(LENGTH, attributes, None, Content(len(attributes)), node, " (number of attributes)")
+        """Note attributes; only those that are read by name, where an object is given whose they are."""
+        if partial is not None:
+            present = Present(self._read_names, set()).now(attributes)
+            self._note(PRESENT, attributes, None, present, node, " (attributes that are read)")
+        else:
+            self._note(LENGTH, attributes, None, Content(len(attributes)), node, " (number of attributes)")
         for name in list(attributes):
             if name in skipped:
                 continue
@@ -359,6 +477,10 @@ class StateWalk:
                 self._note_order(value, node)
                 for key, item in members.items(value):
                     self._note(ITEM, value, key, item, node, f".{key}")
+            elif partial is not None and not (
+                name in self._read_names or name.startswith("__") or callable(value)
+            ):
+                self._leave_out(partial, attributes, name, value)
             else:
                 self._note(ITEM, attributes, name, value, node, f".{name}")
 
@@ -367,6 +489,8 @@ class StateWalk:
         # Not LENGTH: that says that all members are noted, and of methods only those that ran are.
         self._note(MEMBERS, namespace, None, Content(len(namespace)), node, " (number of attributes)")
         for name, value in list(namespace.items()):
+            if self._reads is not None and (name.startswith("__") or isinstance(value, _DESCRIPTORS)):
+                self._meet_method(cls, name, value, node)
             if isinstance(value, types.FunctionType):
                 if value.__code__ in self._executed.globals:
                     self._note(ITEM, namespace, name, value, node, f".{name}")
@@ -375,6 +499,10 @@ class StateWalk:
                     self._note(ITEM, namespace, name, value, node, f".{name}")
             elif not name.startswith(("__", "_abc_")) and not isinstance(value, _DESCRIPTORS):
                 self._note(ITEM, namespace, name, value, node, f".{name}")
+
+
+class _MetReaderError(Exception):
+    """The walk met code that reads attributes unseen."""
 
 
 def _root(snapshot: Snapshot, node: int) -> bool:
