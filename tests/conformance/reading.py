@@ -1,7 +1,7 @@
-"""Ways to read an attribute ``hidden`` without naming it, and to write one; each takes the object and returns a number.
+"""Ways to read an attribute ``hidden`` without naming it, and ways to write one; each takes the object.
 
-The first part of the file makes what they use: code at the top of a module does not run in a call. None of the
-functions may have the name in its code; where it stands in quotes, that is the case to be seen.
+What they use is made at the top of the file, which does not run in a call. None of the functions may have the
+name in its code; where it stands in quotes, that is the case to be seen.
 """
 
 from __future__ import annotations
@@ -341,7 +341,7 @@ def in_saved(policy):
     file = io.BytesIO()
     torch.save({"c": policy.config}, file)
     file.seek(0)
-    return list(vars(torch.load(file, weights_only=False)["c"]).values())[0]
+    return next(iter(vars(torch.load(file, weights_only=False)["c"]).values()))
 
 
 def in_referents(policy):
@@ -390,7 +390,7 @@ READS: dict[str, Any] = {
     "namespace in a chain": lambda p: collections.ChainMap(p.__dict__)[name()],
     "namespace of a frame's object": in_frame,
     "formatted namespace": lambda p: float("%(hidden)s" % vars(p)),
-    "dir": lambda p: [getattr(p, key) for key in dir(p) if key.startswith("hid")][0],
+    "dir": lambda p: next(getattr(p, key) for key in dir(p) if key.startswith("hid")),
     "attrgetter": lambda p: operator.attrgetter(name())(p),
     "attrgetter by a constant": lambda p: operator.attrgetter("inner.hidden")(p),
     "attrgetter in a global": lambda p: GETTER(p),

@@ -1,6 +1,6 @@
 """What a random ``forward`` is made of: statements over values of shape ``(rows, 4)``, and what they need.
 
-An attribute that a statement does not name stands in a comment: no code mentions it, and it is made all the same.
+An attribute that a statement reads without naming it stands in a comment, so that it is made.
 
 In a statement ``$v`` is the variable it makes, ``$a`` and ``$b`` are values made before it, and ``$n`` is a
 small number.

@@ -74,10 +74,12 @@ def _who_reads(difference: Difference, attribute: str, reads: Reads | None) -> s
     if reads is not None and reads.block is not None:
         where, text = reads.block
         place = f"{where} {text}" if where is not None else text
-        return f"The call does not name it, but may read any attribute: {place}. Name what is read there, or: {REACH_LESS}"
+        why = f"The call does not name it, but may read any attribute: {place}."
+        return f"{why} Name what is read there, or: {REACH_LESS}"
     if difference.reflected is not None:
         place = f"{difference.reflected} ({difference.reflected.function})"
         return f"The call does not name it, but {place} reads all attributes of this object. {REACH_LESS}"
     if reads is not None and attribute in reads.names:
-        return f"A library that the call uses reads an attribute {attribute!r}. Call it otherwise, or: {REACH_LESS}"
+        why = f"A library that the call uses reads an attribute {attribute!r}."
+        return f"{why} Give it another name, or: {REACH_LESS}"
     return NOT_MENTIONED

@@ -1,8 +1,11 @@
 """Code in C that reads attributes of objects, by names that stand in no Python code.
 
 Of C code nothing is seen, so it is told by where it comes from. What belongs to Python's library, PyTorch or
-numpy asks an object of a user's class for methods only, but for those named here. Of anybody else's it is
-taken that it reads everything it is given (``orjson`` goes through dataclasses, compiled modules run methods).
+numpy asks an object of a user's class for methods only, but for those named here. Anybody else's is taken to
+read everything that it is given (``orjson`` goes through dataclasses, compiled modules run methods).
+
+What does not work: to tell who holds an object by the count of its references. The walks themselves hold
+what they have noted.
 """
 
 from __future__ import annotations
@@ -117,7 +120,7 @@ def hides_reader(value: Any) -> bool:
 
 
 def hidden_by(holders: list[Any], seen: Container[int]) -> dict[int, Any] | None:
-    """What objects that no walk looks into hold, as far as it can change; None if that is too much to look at.
+    """What is held by objects that no walk looks into, as far as it can change; None if that is too much.
 
     Args:
         holders: The objects.

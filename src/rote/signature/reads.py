@@ -2,8 +2,8 @@
 
 What no code that ran can have read has no part in what the call did. So it need not be the same at a replay:
 by induction, a call in a state whose *read* part is that of the recorded one takes the same way, and reads
-nothing else. :mod:`.reflection` says of each code object what it may read; here that is put together while the
-call runs, with the objects and names that are known when a function is entered.
+nothing else. :mod:`.reflection` says of each code object what it may read; here that is put together while
+the call runs, with the objects and names that are known when a function is entered.
 
 What it cannot know makes everything count as read: code in C that is not known, code that runs on threads
 that are not watched, functions that PyTorch compiles (their guards read attributes in C++).
@@ -18,14 +18,15 @@ from typing import Any, NamedTuple
 import torch
 
 from ..base.location import Site, is_own
+from .bytecode import FORMATS, REFLECTIVE, CodeFacts, Place, fixed_parameters, strings
 from .owners import is_user, module_of
 from .readers import BUILTINS, is_python, is_reading_module, reads_attributes
-from .reflection import FORMATS, REFLECTIVE, CodeFacts, Place, facts_of, fixed_parameters, strings
+from .reflection import facts_of
 
 ALWAYS = frozenset({
-    "write", "writelines", "flush", "read", "readline", "readinto", "close", "closed", "fileno", "seek", "tell",
-    "isatty", "encoding", "errors", "mode", "name", "newlines", "keys", "items", "values", "append", "send",
-    "throw", "utcoffset", "dst", "tzname", "fromutc",
+    "write", "writelines", "flush", "read", "readline", "readinto", "close", "closed", "fileno", "seek",
+    "tell", "isatty", "encoding", "errors", "mode", "name", "newlines", "keys", "items", "values", "append",
+    "send", "throw", "utcoffset", "dst", "tzname", "fromutc",
 })  # fmt: skip
 """Attributes that Python itself reads in C, without being named by who makes it do so."""
 
@@ -83,7 +84,7 @@ class Reads:
             self.block = Block(site, text)
 
     def settle(self) -> None:
-        """The call is over: an object that was found in an attribute has to be what lay there all the time."""
+        """The call is over: what was found in an attribute has to have been there all the time."""
         moved = self.paths & self.stored
         if moved or not self.holders.isdisjoint(self.changed):
             name = min(moved or self.paths)
@@ -104,7 +105,7 @@ class Reading:
 
     Attributes:
         reads: What the call has read so far.
-        open: Places, by the identity of their code, that count if one of the builtin functions is called there.
+        open: Places, by the identity of their code, that count if a builtin function is called there.
     """
 
     def __init__(self) -> None:
@@ -229,7 +230,7 @@ class Reading:
 
 
 def _audited(code: CodeType) -> CodeFacts | None:
-    """Code that hands all attributes of a module to a function of its own, which looks at one of them only."""
+    """Code that hands all attributes to a function of its own, which looks at one of them only."""
     if code is not torch.nn.Module.__setattr__.__code__ or not torch.__version__.startswith(_AUDITED_IN):
         return None
     return facts_of(code)._replace(whole=(), changed=frozenset())

@@ -21,37 +21,35 @@ mostly on ``self``, so a rule without objects would give every attribute up in n
 from __future__ import annotations
 
 import dis
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..base.location import Site
-
-NAMESPACE = "__dict__"
-BY_NAME = frozenset({"getattr", "hasattr", "setattr", "delattr"})
-WHOLE = frozenset({"vars", "dir"})
-METHODS = {"__getattribute__": 1, "__getattr__": 1, "__delattr__": 1, "__setattr__": 2}
-"""Methods that take the name of an attribute, with the number of their arguments."""
-GETTERS = frozenset({"attrgetter", "methodcaller"})
-FORMATS = frozenset({"format", "format_map"})
-HIDDEN = frozenset({
-    "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__dir__", "get_referents", "get_referrers",
-    "get_objects", "getattr_static", "getmembers", "getmembers_static", "__pydantic_serializer__",
-    "__pydantic_validator__", "__builtins__", "setprofile",
-})  # fmt: skip
-"""Names by which code in C is asked for attributes, or that lead to such code."""
-REFLECTIVE = BY_NAME | WHOLE | METHODS.keys() | GETTERS | HIDDEN | {NAMESPACE}
+from .bytecode import (
+    BY_NAME,
+    FORMATS,
+    GETTERS,
+    METHODS,
+    NAMESPACE,
+    REFLECTIVE,
+    WHOLE,
+    CodeFacts,
+    Place,
+    assigned,
+    at,
+    fixed_parameters,
+    matches_positions,
+    stored_in,
+    strings,
+)
 
 _QUOTED = REFLECTIVE - {NAMESPACE, *METHODS, "__dir__", "__reduce__", "__getstate__", "__setstate__", "dir"}
 """What gives access to a reflecting function where it stands in quotes."""
 _LOOKUPS = frozenset({"get", "pop", "setdefault", "__contains__", "__getitem__"})
 _ONLY_READING = frozenset({"get", "__contains__", "__getitem__", "keys", "values", "items"})
-_FIELDS = re.compile(r"[.\[]([^.\[\]{}!:]+)")
-_LONGEST_PATH = 200  # longer is documentation
 _MATCH_CLASS = dis.opmap.get("MATCH_CLASS")
-_STORES = (dis.opmap["STORE_ATTR"], dis.opmap["DELETE_ATTR"])
 _READING = frozenset({"getattr", "hasattr", "dir", "__getattribute__", "__getattr__", *GETTERS, *FORMATS})
 _STORING = frozenset({"setattr", "delattr", "__setattr__", "__delattr__", "vars", NAMESPACE})
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
@@ -73,50 +71,9 @@ _EFFECTS: dict[str, tuple[int, int]] = {
 """How many values an instruction takes, and how many unknown ones it leaves."""
 
 _Value = tuple[Any, ...] | None
-"""What lies on the stack: ``("object", parameter, attribute...)``, ``("constant", value)``, ``("global", name)``,
-``("super", of)``, ``("reflection", token)``, ``("lookup", token)``; None for what is not known."""
+"""What lies on the stack: ``("object", parameter, attribute...)``, ``("constant", value)``, ``("global",
+name)``, ``("super", of)``, ``("reflection", token)``, ``("lookup", token)``; None for what is not known."""
 _NULL: tuple[Any, ...] = ("null",)
-
-
-class CodeFacts(NamedTuple):
-    """What one code object, without those defined in it, may read of objects.
-
-    Attributes:
-        names: Names and strings in it.
-        stored: Names of the attributes that it may store.
-        stores_by_name: Those in ``named`` as well.
-        changed: Of which of the objects in ``whole`` any attribute may be stored.
-        named: Parameters that hold the name of an attribute.
-        named_globals: Globals that do.
-        whole: Of which objects every attribute may be read: a parameter and attributes from there on.
-        free: Variables of the code around it that are taken for its parameters.
-        open: Places where every attribute of any object may be read.
-    """
-
-    names: frozenset[str]
-    stored: frozenset[str] = frozenset()
-    stores_by_name: bool = False
-    named: tuple[str, ...] = ()
-    named_globals: tuple[str, ...] = ()
-    whole: tuple[tuple[str, ...], ...] = ()
-    changed: frozenset[tuple[str, ...]] = frozenset()
-    free: tuple[str, ...] = ()
-    open: tuple[Place, ...] = ()
-
-
-class Place(NamedTuple):
-    """A place in code that may read any attribute.
-
-    Attributes:
-        site: The line.
-        text: What it does.
-        calls: The offsets of the instructions by which it calls a builtin function; None if it counts as soon
-            as the code runs.
-    """
-
-    site: Site
-    text: str
-    calls: tuple[int, ...] | None = None
 
 
 @lru_cache(maxsize=8192)
@@ -125,35 +82,16 @@ def facts_of(code: CodeType) -> CodeFacts:
     names = frozenset(strings(code.co_consts)).union(code.co_names)
     opcodes = code.co_code[::2]
     by_name = not _STORING.isdisjoint(names)
-    found = CodeFacts(names, names if by_name else _stored(code, opcodes), by_name)
+    found = CodeFacts(names, names if by_name else stored_in(code, opcodes), by_name)
     quoted = _QUOTED & (names - set(code.co_names))
     if quoted:
-        place = Place(_at(code, None), f"has {sorted(quoted)[0]!r} as a string")
+        place = Place(at(code, None), f"has {sorted(quoted)[0]!r} as a string")
         return found._replace(open=(place,))
-    if _MATCH_CLASS is not None and _MATCH_CLASS in opcodes and _matches_positions(code):
-        return found._replace(open=(Place(_at(code, None), "matches a class by position"),))
+    if _MATCH_CLASS is not None and _MATCH_CLASS in opcodes and matches_positions(code):
+        return found._replace(open=(Place(at(code, None), "matches a class by position"),))
     if REFLECTIVE.isdisjoint(code.co_names) and FORMATS.isdisjoint(code.co_names):
         return found
     return _Reader(code).read(found)
-
-
-@lru_cache(maxsize=1024)
-def fixed_parameters(code: CodeType) -> frozenset[str]:
-    """The parameters of a function that hold, wherever they are read, what was passed."""
-    return _fixed_parameters(code, dis.get_instructions(code))
-
-
-def strings(constants: Iterable[Any]) -> Iterator[str]:
-    """Every string among constants, and the names of attributes in format strings and dotted names."""
-    for constant in constants:
-        if isinstance(constant, str):
-            yield constant
-            if "{" in constant:
-                yield from _FIELDS.findall(constant)
-            elif "." in constant and len(constant) < _LONGEST_PATH:
-                yield from constant.split(".")
-        elif isinstance(constant, (tuple, frozenset)):  # what a loop goes over
-            yield from strings(constant)
 
 
 class _Token:
@@ -174,9 +112,9 @@ class _Reader:
     def __init__(self, code: CodeType) -> None:
         self._code = code
         self._instructions = list(dis.get_instructions(code))
-        self._parameters = _fixed_parameters(code, self._instructions)
+        self._parameters = fixed_parameters(code)
         comprehends = code.co_name in _COMPREHENSIONS
-        self._around = frozenset(code.co_freevars if comprehends else ()) - _assigned(self._instructions)
+        self._around = frozenset(code.co_freevars if comprehends else ()) - assigned(self._instructions)
         self._stack: list[_Value] = []
         self._tokens: list[_Token] = []
         self._line: int | None = None
@@ -345,7 +283,7 @@ class _Reader:
     # ------------------------------------------------------------------ what they mean
 
     def _reflection(self, name: str, base: _Value) -> _Value:
-        token = _Token(name, base, _at(self._code, self._line))
+        token = _Token(name, base, at(self._code, self._line))
         self._tokens.append(token)
         return ("reflection", token)
 
@@ -404,9 +342,7 @@ class _Reader:
 
     def _by_name(self, token: _Token, target: _Value, name: _Value) -> bool:
         if name is not None and name[0] == "constant" and name[1] in REFLECTIVE | FORMATS:
-            return token.name == "hasattr" or (
-                name[1] == NAMESPACE and self._take_whole(target, stores=True)
-            )
+            return token.name == "hasattr" or (name[1] == NAMESPACE and self._take_whole(target, stores=True))
         if self._is_known(name):
             return True
         return self._take_whole(target, stores=not token.only_reads)
@@ -470,48 +406,3 @@ _HANDLERS: dict[str, _Handler] = {
 
 _METHOD_FLAG = "LOAD_METHOD" not in dis.opmap
 """Whether ``LOAD_ATTR`` says itself that a method is loaded (Python 3.12)."""
-
-
-def _fixed_parameters(code: CodeType, instructions: Iterable[dis.Instruction]) -> frozenset[str]:
-    """The parameters that hold, wherever they are read, what was passed."""
-    parameters = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
-    parameters -= _assigned(instructions)
-    for inner in _inner(code):
-        parameters -= {name for name in inner.co_freevars if name in parameters and _assigns(inner, name)}
-    return frozenset(parameters)
-
-
-def _assigns(code: CodeType, name: str) -> bool:
-    return name in _assigned(dis.get_instructions(code)) or any(
-        name in inner.co_freevars and _assigns(inner, name) for inner in _inner(code)
-    )
-
-
-def _assigned(instructions: Iterable[dis.Instruction]) -> set[str]:
-    """Names of the locals that instructions assign to; some of them name two."""
-    found: set[str] = set()
-    for each in instructions:
-        kind = each.opname
-        if ("STORE" in kind or "DELETE" in kind or "CLEAR" in kind) and ("FAST" in kind or "DEREF" in kind):
-            found.update(each.argval if isinstance(each.argval, tuple) else (each.argval,))
-    return found
-
-
-def _inner(code: CodeType) -> list[CodeType]:
-    return [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-
-
-def _stored(code: CodeType, opcodes: bytes) -> frozenset[str]:
-    """The attributes that code stores or deletes; to take it apart takes long."""
-    if not any(each in opcodes for each in _STORES):
-        return frozenset()
-    return frozenset(each.argval for each in dis.get_instructions(code) if each.opcode in _STORES)
-
-
-def _matches_positions(code: CodeType) -> bool:
-    """Whether a ``case Point(x, y)`` takes its names from the class."""
-    return any(each.opname == "MATCH_CLASS" and each.arg for each in dis.get_instructions(code))
-
-
-def _at(code: CodeType, line: int | None) -> Site:
-    return Site(code.co_filename, line if line is not None else code.co_firstlineno, code.co_name)
