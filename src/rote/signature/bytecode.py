@@ -20,8 +20,8 @@ GETTERS = frozenset({"attrgetter", "methodcaller"})
 FORMATS = frozenset({"format", "format_map"})
 HIDDEN = frozenset({
     "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__dir__", "get_referents",
-    "get_referrers", "get_objects", "getattr_static", "getmembers", "getmembers_static", "__pydantic_serializer__",
-    "__pydantic_validator__", "__builtins__", "setprofile",
+    "get_referrers", "get_objects", "getattr_static", "getmembers", "getmembers_static",
+    "__pydantic_serializer__", "__pydantic_validator__", "__builtins__", "setprofile",
 })  # fmt: skip
 """Names by which code in C is asked for attributes, or that lead to such code."""
 REFLECTIVE = BY_NAME | WHOLE | METHODS.keys() | GETTERS | HIDDEN | {NAMESPACE}
