@@ -181,6 +181,26 @@ def test_another_object_is_read_than_lies_there_in_the_end(device, way):
             assert torch.equal(g(x), x * value), way
 
 
+def test_a_private_slot(device):
+    class Slotted:
+        __slots__ = ("__scale", "n")
+
+        def set(self, scale):
+            self.__scale = scale
+
+        def run(self, x):
+            return x * self.__scale
+
+    slotted, x = Slotted(), torch.randn(3, device=device)
+    g = rote.graph(slotted.run)
+    for scale in (2.0, 3.0, 2.0):
+        slotted.set(scale)
+        for step in range(4):
+            slotted.n = step
+            assert torch.equal(g(x), x * scale)
+    assert g.report().replayed >= 6
+
+
 def test_a_slot_that_is_set_later(device):
     class Slotted:
         __slots__ = ("n", "scale")

@@ -137,17 +137,19 @@ class ExecutedCode:
         names = monitoring.events
         asked: dict[int, CodeType] = {}
 
-        def entered(code: CodeType, offset: int) -> Any:
-            frame = sys._getframe(1)
+        def note(code: CodeType, frame: FrameType) -> bool:
             self._note(code, frame)
             again = self._reading.enter(code, frame)
             if id(code) in self._reading.open and id(code) not in asked:
                 asked[id(code)] = code
                 monitoring.set_local_events(_TOOL, code, names.CALL)
-            return None if again or (code in _SAVING and _called_by_us(frame)) else monitoring.DISABLE
+            return again or (code in _SAVING and _called_by_us(frame))
+
+        def entered(code: CodeType, offset: int) -> Any:
+            return None if note(code, sys._getframe(1)) else monitoring.DISABLE
 
         def thrown(code: CodeType, offset: int, error: BaseException) -> None:
-            entered(code, offset)
+            note(code, sys._getframe(1))
 
         def called(code: CodeType, offset: int, function: Any, target: Any) -> None:
             if id(code) in self._reading.open:

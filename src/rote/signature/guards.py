@@ -176,17 +176,11 @@ class Guard:
 
     def covers(self, reads: Reads) -> bool:
         """Whether a call that read this read nothing that was left out here; it is covered from now on."""
-        known = self._snapshot
-        if reads.block is not None:
-            return not known.partial
-        if not reads.names.isdisjoint(known.left_out) or not known.owners.isdisjoint(reads.objects):
-            return False
-        known.read_names |= reads.names
-        return True
+        return self._snapshot.left_out.covers(reads)
 
     def newly_read(self, later: Snapshot) -> list[Difference]:
         """Slots of a later walk that were left out here, since nothing was known to read them."""
-        left_out = self._snapshot.partial
+        left_out = self._snapshot.left_out.containers
         return [
             Difference(later.name_of(entry), "not known to be read", show(entry.value))
             for address, entry in later.entries.items()
@@ -298,7 +292,7 @@ class Guard:
                 found.append(
                     Difference(
                         name, was, now, moved, None, group, entry.key, scheduler, attribute=attribute,
-                        reflected=self._snapshot.reflected.get(id(entry.container)),
+                        reflected=self._snapshot.left_out.reflected.get(id(entry.container)),
                     )
                 )  # fmt: skip
         return sorted(found, key=lambda difference: (not difference.moved, "(" in difference.name))

@@ -21,6 +21,7 @@ mostly on ``self``, so a rule without objects would give every attribute up in n
 from __future__ import annotations
 
 import dis
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType
@@ -404,5 +405,5 @@ _HANDLERS: dict[str, _Handler] = {
     "KW_NAMES": _Reader._keyword_names,
 }  # fmt: skip
 
-_METHOD_FLAG = "LOAD_METHOD" not in dis.opmap
+_METHOD_FLAG = sys.version_info >= (3, 12)
 """Whether ``LOAD_ATTR`` says itself that a method is loaded (Python 3.12)."""

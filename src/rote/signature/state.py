@@ -23,7 +23,7 @@ import re
 import threading
 import types
 import weakref
-from collections import OrderedDict, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -31,7 +31,6 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 
-from ..base.location import Site
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
 from .classes import Class, class_of
@@ -39,16 +38,10 @@ from .compat import has_memory, plain_functions
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
 from .marks import BY_IDENTITY, Content, Present, base_of, mark, pointer_of
+from .omission import LeftOut, MetReaderError, Omission
 from .owners import is_user, module_of
-from .readers import (
-    hidden_by,
-    hides_reader,
-    holds_any,
-    is_python,
-    is_reading_module,
-    reads_attributes,
-)
-from .reads import Reads, by_name_only
+from .readers import is_reading_module
+from .reads import Reads
 from .training import Training
 from .wrappers import WRAPPERS, is_bound_method, is_graphed, wrapped_functions
 
@@ -66,6 +59,7 @@ _GLOBAL_HOOKS = (
 )  # fmt: skip
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)
+_KEPT_TYPES = _PLAIN_TYPES | {Content, Present}  # kept as they are
 _UNNAMED = frozenset({"", "__defaults__", "__kwdefaults__", "func", "args", "keywords"})  # by parameters
 _SUBSCRIPT = re.compile(r"\[.*?\]")
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
@@ -96,11 +90,7 @@ class Snapshot:
         tensors: For each storage handle found, the slot entries of tensors on it.
         arrays: Address ranges of the numpy arrays found.
         training: The optimizers and schedulers found.
-        partial: Identities of the namespaces and objects of which attributes were left out.
-        owners: Identities of the objects themselves.
-        left_out: Names of these attributes.
-        read_names: Names of attributes that are not left out, whether there are such or not.
-        reflected: Code that reads all attributes of an object, by the identity of its namespace.
+        left_out: What was left out.
     """
 
     def __init__(self, training: Training) -> None:
@@ -108,11 +98,7 @@ class Snapshot:
         self.tensors: dict[int, list[tuple[Entry, torch.Tensor]]] = {}
         self.arrays: list[tuple[int, int]] = []
         self.training = training
-        self.partial: set[int] = set()
-        self.owners: set[int] = set()
-        self.left_out: set[str] = set()
-        self.read_names: set[str] = set()
-        self.reflected: dict[int, Site] = {}
+        self.left_out = LeftOut()
         self._nodes: list[tuple[int, str]] = []
 
     def node(self, parent: int, label: str) -> int:
@@ -157,16 +143,13 @@ class StateWalk:
         self._begin()
 
     def _begin(self) -> None:
-        self._read_names = set(self._reads.names if self._reads is not None else ())
-        self._by_name: dict[type, bool] = {}
-        self._harmless: set[type] = {dict, list, tuple, set, frozenset, deque, OrderedDict, defaultdict}
-        self._left_out: list[Any] = []
-        self._closed: list[Any] = []
+        self._omission = Omission(self._reads) if self._reads is not None else None
         self._seen: dict[int, Any] = {}
         self._classes: dict[type, Class] = {}
         self._queue: deque[tuple[Any, int]] = deque()
         self.snapshot = Snapshot(Training(self._names))
-        self.snapshot.read_names = self._read_names
+        if self._omission is not None:
+            self.snapshot.left_out = self._omission.found
 
     def take(self, roots: list[tuple[str, Any]]) -> Snapshot:
         """Snapshot everything reachable from the roots and the executed code's globals."""
@@ -176,7 +159,7 @@ class StateWalk:
             with plain_functions():  # to look at a stale borrowed output is not to use it
                 try:
                     self._take(roots)
-                except _MetReaderError as met:  # then it may have read what was left out
+                except MetReaderError as met:  # then it may have read what was left out
                     assert self._reads is not None
                     self._reads.stop(None, str(met))
                     self._reads = None
@@ -211,19 +194,8 @@ class StateWalk:
         while self._queue:
             value, node = self._queue.popleft()
             self._expand(value, node)
-        self._look_behind()
-
-    def _look_behind(self) -> None:
-        """Make sure that nothing that was left out can be got at behind the back of the walk.
-
-        A list in an attribute that no code names may be held by an object that the code uses and that no walk
-        looks into (the cache of a function, a view of bytes).
-        """
-        if self._reads is None or not self._left_out or not self._closed:
-            return
-        hidden = hidden_by(self._closed, self._seen)
-        if hidden is None or (hidden and holds_any(self._left_out, hidden, self._seen)):
-            raise _MetReaderError("what lies in an attribute may be reached in another way")
+        if self._omission is not None:
+            self._omission.look_behind(self._seen)
 
     def _holder(self, root: Any) -> list[Any]:
         """A slot for an argument; the same one at every walk, so that two walks can be compared."""
@@ -236,9 +208,7 @@ class StateWalk:
             return
         node = self.snapshot.node(parent, label)
         kind_of_value = type(value)
-        if (
-            kind_of_value in _PLAIN_TYPES or kind_of_value is Content or kind_of_value is Present
-        ):  # most slots; they are kept as they are
+        if kind_of_value in _KEPT_TYPES:  # most slots
             entries[address] = _tuple(Entry, (kind, container, key, value, node))
             return
         if kind_of_value in BY_IDENTITY:
@@ -309,7 +279,7 @@ class StateWalk:
             return
         elif isinstance(value, WRAPPERS):
             self._meet(value, node)
-            self._closed.append(value)
+            self._close(value)
             for function in wrapped_functions(value):
                 if function.__code__ in self._executed.globals:
                     self._descend(function, node)
@@ -345,20 +315,19 @@ class StateWalk:
             if not isinstance(value.__self__, (types.ModuleType, type)):
                 self._note(ATTRIBUTE, value, "__self__", value.__self__, node, ".__self__")
         else:
-            self._closed.append(value)
+            self._close(value)
 
     def _meet(self, value: Any, node: int) -> None:
-        """Look whether an object is code in C that reads attributes."""
-        kind = type(value)
-        if self._reads is None or kind in self._harmless:
-            return
-        if isinstance(value, types.ModuleType) or reads_attributes(value) or hides_reader(value):
-            raise _MetReaderError(f"{self.snapshot.path(node) or 'a module'} may read attributes unseen")
-        if is_python(kind):  # of those in C it depends on the object
-            self._harmless.add(kind)
+        if self._omission is not None:
+            self._omission.meet(value, lambda: self.snapshot.path(node))
+
+    def _close(self, value: Any) -> None:
+        """Note that the walk does not look into an object."""
+        if self._omission is not None:
+            self._omission.closed.append(value)
 
     def _meet_method(self, cls: type, name: str, value: Any, node: int) -> None:
-        """The same for a part of a class that is no slot: its own are made with it, others it was given."""
+        """Look at a part of a class that is no slot: its own are made with it, others it was given."""
         if getattr(value, "__objclass__", None) is not cls and name not in _MADE_WITH_A_CLASS:
             self._meet(value, self.snapshot.node(node, f".{name}"))
 
@@ -419,52 +388,32 @@ class StateWalk:
 
     def _expand_instance(self, value: Any, of_class: Class, node: int) -> None:
         attributes = getattr(value, "__dict__", None)
-        partial = value if self._is_read_by_name(value, attributes) else None
+        omission = self._omission
+        owner = value if omission is not None and omission.concerns(value, attributes) else None
         if attributes is not None:
             self.snapshot.training.meet(value)
             is_module = isinstance(value, torch.nn.Module)
             skipped = _MODULE_INTERNALS if is_module else frozenset[str]()
-            self._expand_attributes(attributes, node, skipped, partial=partial)
+            self._expand_attributes(attributes, node, skipped, owner)
         for name in of_class.slots:
-            if partial is not None and name not in self._read_names:
-                self._leave_out(value, value, name, getattr(value, name, None))
-            else:  # one that is not set may be set later
-                self._note(ATTRIBUTE, value, name, getattr(value, name, UNSET), node, f".{name}")
+            found = getattr(value, name, UNSET)  # one that is not set may be set later
+            if owner is None or omission is None or not omission.takes(owner, owner, name, found):
+                self._note(ATTRIBUTE, value, name, found, node, f".{name}")
         for cls in of_class.users:
             if id(cls) not in self._seen:
                 self._descend(cls, self.snapshot.node(-1, cls.__qualname__))
-
-    def _leave_out(self, owner: Any, container: Any, name: str, value: Any) -> None:
-        self.snapshot.owners.add(id(owner))
-        self.snapshot.partial.add(id(container))
-        self.snapshot.left_out.add(name)
-        if type(value) not in _PLAIN_TYPES and not isinstance(value, torch.Tensor):
-            self._left_out.append(value)
-
-    def _is_read_by_name(self, value: Any, attributes: Any) -> bool:
-        """Whether attributes of an object that no code names have no part in the call."""
-        if self._reads is None or (attributes is not None and type(attributes) is not dict):
-            return False
-        kind = type(value)
-        known = self._by_name.get(kind)
-        if known is None:
-            known = self._by_name[kind] = by_name_only(kind)
-        site = self._reads.objects.get(id(value)) if known else None
-        if site is not None:
-            self.snapshot.reflected[id(attributes)] = site
-        return known and site is None
 
     def _expand_attributes(
         self,
         attributes: dict[str, Any],
         node: int,
         skipped: frozenset[str] = frozenset(),
-        *,
-        partial: Any = None,
+        owner: Any = None,
     ) -> None:
         """Note attributes; only those that are read by name, where an object is given whose they are."""
-        if partial is not None:
-            present = Present(self._read_names, set()).now(attributes)
+        omission = self._omission if owner is not None else None
+        if omission is not None:
+            present = Present(omission.found.read_names, set()).now(attributes)
             self._note(PRESENT, attributes, None, present, node, " (attributes that are read)")
         else:
             self._note(LENGTH, attributes, None, Content(len(attributes)), node, " (number of attributes)")
@@ -477,11 +426,7 @@ class StateWalk:
                 self._note_order(value, node)
                 for key, item in members.items(value):
                     self._note(ITEM, value, key, item, node, f".{key}")
-            elif partial is not None and not (
-                name in self._read_names or name.startswith("__") or callable(value)
-            ):
-                self._leave_out(partial, attributes, name, value)
-            else:
+            elif omission is None or not omission.takes(owner, attributes, name, value):
                 self._note(ITEM, attributes, name, value, node, f".{name}")
 
     def _expand_class(self, cls: type, node: int) -> None:
@@ -489,7 +434,7 @@ class StateWalk:
         # Not LENGTH: that says that all members are noted, and of methods only those that ran are.
         self._note(MEMBERS, namespace, None, Content(len(namespace)), node, " (number of attributes)")
         for name, value in list(namespace.items()):
-            if self._reads is not None and (name.startswith("__") or isinstance(value, _DESCRIPTORS)):
+            if self._omission is not None and (name.startswith("__") or isinstance(value, _DESCRIPTORS)):
                 self._meet_method(cls, name, value, node)
             if isinstance(value, types.FunctionType):
                 if value.__code__ in self._executed.globals:
@@ -499,10 +444,6 @@ class StateWalk:
                     self._note(ITEM, namespace, name, value, node, f".{name}")
             elif not name.startswith(("__", "_abc_")) and not isinstance(value, _DESCRIPTORS):
                 self._note(ITEM, namespace, name, value, node, f".{name}")
-
-
-class _MetReaderError(Exception):
-    """The walk met code that reads attributes unseen."""
 
 
 def _root(snapshot: Snapshot, node: int) -> bool:
