@@ -63,6 +63,8 @@ _HOLDERS = (
 )
 _ELSEWHERE = (type, types.ModuleType, types.CodeType, types.FrameType, logging.Logger, torch.Tensor)
 """What is not looked into: it holds no state of the user's, or what it does with it is seen when it runs."""
+_FIXED = (tuple, frozenset, types.FunctionType, types.BuiltinFunctionType, *_KINDS)
+"""What does not change, but for what it holds."""
 _PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
 _MOST_HIDDEN = 2_000
 _MOST_LEFT_OUT = 50_000
@@ -126,7 +128,10 @@ def hidden_by(holders: list[Any], seen: Container[int]) -> dict[int, Any] | None
         holders: The objects.
         seen: Identities of what a walk has met elsewhere.
     """
-    return _reachable(holders, seen, _MOST_HIDDEN)
+    found = _reachable(holders, seen, _MOST_HIDDEN)
+    if found is None:
+        return None
+    return {key: value for key, value in found.items() if not isinstance(value, _FIXED)}
 
 
 def holds_any(values: list[Any], wanted: dict[int, Any], seen: Container[int]) -> bool:
@@ -145,7 +150,9 @@ def _reachable(roots: list[Any], seen: Container[int], most: int) -> dict[int, A
         parts: list[Any] = []
         for value in level:
             for part in _parts_of(value):
-                if type(part) in _PLAIN or id(part) in found or id(part) in seen:
+                if type(part) in _PLAIN or isinstance(part, _ELSEWHERE):
+                    continue
+                if id(part) in found or id(part) in seen:
                     continue
                 found[id(part)] = part
                 parts.append(part)
@@ -156,8 +163,6 @@ def _reachable(roots: list[Any], seen: Container[int], most: int) -> dict[int, A
 
 
 def _parts_of(value: Any) -> list[Any]:
-    if isinstance(value, _ELSEWHERE):
-        return []
     if isinstance(value, types.FunctionType):  # its globals are slots of their own
         return [*(value.__closure__ or ()), value.__defaults__, value.__kwdefaults__]
     return gc.get_referents(value)
