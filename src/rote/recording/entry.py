@@ -23,7 +23,8 @@ from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
 from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.reads import Reads
-from ..signature.state import Snapshot, StateWalk
+from ..signature.snapshot import Snapshot
+from ..signature.state import StateWalk
 from .autograd import GradientWalk
 from .borrow import Lease, went_stale, with_stale_copied
 from .choice import Choice, keeps_values, may_track, shares_state
@@ -312,12 +313,7 @@ class Entry:
     # ------------------------------------------------------------------ state around a call
 
     def walk(self, call: Call, reads: Reads | None = None) -> Snapshot:
-        """Take a snapshot of the state that the callable and its opaque arguments reach.
-
-        Args:
-            call: The arguments.
-            reads: What was read of attributes; others are left out.
-        """
+        """Take a snapshot of the state that the call reaches; of attributes those that are read, if given."""
         roots = list(self.subject.roots)
         for name, leaf, kind in zip(call.names(), call.leaves, call.kinds, strict=True):
             if kind == OPAQUE or isinstance(leaf, (FunctionType, type)):

@@ -19,7 +19,7 @@ from ..signature.leaves import flatten, unflatten
 from ..signature.marks import TensorMark
 from ..signature.reads import Reads
 from ..signature.slots import Difference, differences
-from ..signature.state import Snapshot
+from ..signature.snapshot import Snapshot
 from . import judge
 from .backward import Backward
 from .borrow import Lease

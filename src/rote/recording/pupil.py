@@ -11,7 +11,7 @@ from ..hazards.rules import Reason
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call
 from ..signature.reads import Reads
-from ..signature.state import Snapshot
+from ..signature.snapshot import Snapshot
 from .autograd import GradientWalk
 from .backward import Walker
 from .choice import Choice

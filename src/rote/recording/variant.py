@@ -16,7 +16,7 @@ from ..signature.guards import Guard
 from ..signature.key import TENSOR, Call
 from ..signature.reads import Reads
 from ..signature.slots import Difference
-from ..signature.state import Snapshot
+from ..signature.snapshot import Snapshot
 from ..signature.words import Watched
 from .accumulators import StandIns
 from .backward import Backward, Occupancy

@@ -22,7 +22,7 @@ from .marks import Content, TensorMark, mark, pointer_of
 from .members import has_plain_length, is_direct
 from .reads import Reads
 from .slots import Difference, attribute_of, now_in, read, same, show, show_tensor
-from .state import ATTRIBUTE, ITEM, LENGTH, MEMBERS, ORDER, Entry, Snapshot
+from .snapshot import ATTRIBUTE, ITEM, LENGTH, MEMBERS, ORDER, Entry, Snapshot
 
 _data_ptr = torch.Tensor.data_ptr
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from ..base.location import Site
-from .readers import hidden_by, hides_reader, holds_any, is_python, reads_attributes
+from .readers import hidden_by, hides_reader, holds_any, is_python, is_reading_module, reads_attributes
 from .reads import Reads, by_name_only
 
 _INERT = (int, float, bool, str, bytes, complex, type(None), torch.Tensor, torch.dtype, torch.device)
@@ -110,8 +110,11 @@ class Omission:
         kind = type(value)
         if kind in self._harmless:
             return
-        if isinstance(value, ModuleType) or reads_attributes(value) or hides_reader(value):
-            raise MetReaderError(f"{name() or 'a module'} may read attributes unseen")
+        if isinstance(value, ModuleType):
+            if is_reading_module(value):
+                raise MetReaderError(f"functions of {value.__name__} may read attributes unseen")
+        elif reads_attributes(value) or hides_reader(value):
+            raise MetReaderError(f"{name()} may read attributes unseen")
         if is_python(kind):  # of those in C it depends on the object
             self._harmless.add(kind)
 

@@ -36,7 +36,7 @@ from .layout import find_layout, find_lengths
 from .marks import Content, TensorMark
 from .sets import Sets
 from .slots import now_in, read, same
-from .state import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, PRESENT, UNSET, Entry
+from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, PRESENT, UNSET, Entry
 from .words import Lengths, Words, is_readable
 
 _data_ptr = torch.Tensor.data_ptr

@@ -62,12 +62,8 @@ _EFFECTS: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("COMPARE_OP", "IS_OP", "BINARY_OP"), (2, 1)),
     **dict.fromkeys(("UNARY_NOT", "UNARY_NEGATIVE", "UNARY_INVERT", "TO_BOOL", "GET_ITER", "LIST_TO_TUPLE",
                      "FORMAT_SIMPLE", "CONVERT_VALUE"), (1, 1)),
-    **dict.fromkeys(("POP_TOP", "POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE",
-                     "POP_JUMP_IF_NOT_NONE", "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_FORWARD_IF_FALSE",
-                     "POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_FORWARD_IF_NOT_NONE",
-                     "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_NONE",
-                     "POP_JUMP_BACKWARD_IF_NOT_NONE", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP",
-                     "STORE_FAST", "STORE_DEREF", "STORE_GLOBAL", "STORE_NAME"), (1, 0)),
+    **dict.fromkeys(("POP_TOP", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP", "STORE_FAST", "STORE_DEREF",
+                     "STORE_GLOBAL", "STORE_NAME"), (1, 0)),
 }  # fmt: skip
 """How many values an instruction takes, and how many unknown ones it leaves."""
 
@@ -162,7 +158,8 @@ class _Reader:
         return [self._pop() for _ in range(count)][::-1]
 
     def _step(self, instruction: dis.Instruction) -> None:
-        effect = _EFFECTS.get(instruction.opname)
+        taken = instruction.opname.startswith("POP_JUMP")
+        effect = (1, 0) if taken else _EFFECTS.get(instruction.opname)
         if effect is not None and instruction.argrepr != "[]":
             self._take(effect[0])
             self._stack += [None] * effect[1]
@@ -183,9 +180,6 @@ class _Reader:
 
     def _constant(self, instruction: dis.Instruction) -> None:
         self._stack.append(("constant", instruction.argval))
-
-    def _null(self, instruction: dis.Instruction) -> None:
-        self._stack.append(_NULL)
 
     def _local(self, instruction: dis.Instruction) -> None:
         names = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
@@ -232,12 +226,8 @@ class _Reader:
         self._look_up(container, key)
         self._stack.append(None)
 
-    def _store_subscript(self, instruction: dis.Instruction) -> None:
-        _, container, key = self._take(3)
-        self._look_up(container, key, only_reads=False)
-
-    def _delete_subscript(self, instruction: dis.Instruction) -> None:
-        container, key = self._take(2)
+    def _change_item(self, instruction: dis.Instruction) -> None:
+        *_, container, key = self._take(3 if instruction.opname == "STORE_SUBSCR" else 2)
         self._look_up(container, key, only_reads=False)
 
     def _store_attribute(self, instruction: dis.Instruction) -> None:
@@ -394,11 +384,10 @@ _HANDLERS: dict[str, _Handler] = {
     **dict.fromkeys(("STORE_ATTR", "DELETE_ATTR"), _Reader._store_attribute),
     **dict.fromkeys(("CALL", "CALL_KW"), _Reader._call),
     **dict.fromkeys(("BINARY_SUBSCR", "BINARY_OP"), _Reader._subscript),
-    "PUSH_NULL": _Reader._null,
+    "PUSH_NULL": lambda reader, _: reader._stack.append(_NULL),
     "LOAD_SUPER_ATTR": _Reader._super_attribute,
     "CONTAINS_OP": _Reader._contains,
-    "STORE_SUBSCR": _Reader._store_subscript,
-    "DELETE_SUBSCR": _Reader._delete_subscript,
+    **dict.fromkeys(("STORE_SUBSCR", "DELETE_SUBSCR"), _Reader._change_item),
     "FORMAT_VALUE": _Reader._format,
     "COPY": _Reader._copy,
     "SWAP": _Reader._swap,

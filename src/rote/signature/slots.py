@@ -14,7 +14,7 @@ from . import members
 from .compat import has_memory
 from .iterators import Position
 from .marks import Content, Present, TensorMark, mark
-from .state import (
+from .snapshot import (
     ATTRIBUTE,
     BULK,
     CELL,

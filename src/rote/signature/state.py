@@ -26,7 +26,7 @@ import weakref
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
 import torch
@@ -38,25 +38,32 @@ from .compat import has_memory, plain_functions
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
 from .marks import BY_IDENTITY, Content, Present, base_of, mark, pointer_of
-from .omission import LeftOut, MetReaderError, Omission
+from .omission import MetReaderError, Omission
 from .owners import is_user, module_of
-from .readers import is_reading_module
 from .reads import Reads
+from .snapshot import (  # fmt: skip
+    ATTRIBUTE,
+    BULK,
+    CELL,
+    DEFINED,
+    ITEM,
+    LENGTH,
+    MEMBERS,
+    ORDER,
+    PRESENT,
+    UNSET,
+    VARIABLE,
+    Entry,
+    Snapshot,
+)
 from .training import Training
 from .wrappers import WRAPPERS, is_bound_method, is_graphed, wrapped_functions
 
-ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT = (
-    "item", "attribute", "cell", "length", "bulk", "order", "variable", "members", "defined", "present",
-)  # fmt: skip
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
-UNSET = object()  # a context variable or a slot without a value
 BULK_LENGTH = 4096
 ORDERED_LENGTH = 64
 
-_GLOBAL_HOOKS = (
-    "_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks",
-    "_global_backward_pre_hooks",
-)  # fmt: skip
+_GLOBAL_HOOKS = [f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")]
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)
 _KEPT_TYPES = _PLAIN_TYPES | {Content, Present}  # kept as they are
@@ -70,62 +77,6 @@ _MODULE_INTERNALS = frozenset({
     "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs",
     "call_super_init", "_compiled_call_impl", "_is_hf_initialized",
 })  # fmt: skip
-
-
-class Entry(NamedTuple):
-    """One slot: where it is and what was in it."""
-
-    kind: str
-    container: Any
-    key: Any
-    value: Any
-    node: int
-
-
-class Snapshot:
-    """Everything reachable at one moment.
-
-    Attributes:
-        entries: Slots by ``(kind, id of container, key)``.
-        tensors: For each storage handle found, the slot entries of tensors on it.
-        arrays: Address ranges of the numpy arrays found.
-        training: The optimizers and schedulers found.
-        left_out: What was left out.
-    """
-
-    def __init__(self, training: Training) -> None:
-        self.entries: dict[tuple[str, int, Any], Entry] = {}
-        self.tensors: dict[int, list[tuple[Entry, torch.Tensor]]] = {}
-        self.arrays: list[tuple[int, int]] = []
-        self.training = training
-        self.left_out = LeftOut()
-        self._nodes: list[tuple[int, str]] = []
-
-    def node(self, parent: int, label: str) -> int:
-        """Add a place in the tree of names; returns its number."""
-        self._nodes.append((parent, label))
-        return len(self._nodes) - 1
-
-    def path(self, node: int) -> str:
-        """The name of a place, as a user would write it."""
-        labels: list[str] = []
-        while node >= 0:
-            node, label = self._nodes[node]
-            labels.append(label)
-        return "".join(reversed(labels))
-
-    def gradient_leaves(self) -> list[tuple[str, torch.Tensor]]:
-        """The tensors that may get a gradient, with their names."""
-        found: dict[int, tuple[str, torch.Tensor]] = {}
-        for entries in self.tensors.values():
-            for entry, tensor in entries:
-                if tensor.requires_grad and tensor.is_leaf and id(tensor) not in found:
-                    found[id(tensor)] = (self.name_of(entry), tensor)
-        return list(found.values())
-
-    def name_of(self, entry: Entry) -> str:
-        """The name of the slot itself."""
-        return self.path(entry.node)
 
 
 class StateWalk:
@@ -142,7 +93,10 @@ class StateWalk:
         self._names = executed.mentioned()
         self._begin()
 
-    def _begin(self) -> None:
+    def _begin(self, why: str | None = None) -> None:
+        if self._reads is not None and why is not None:
+            self._reads.stop(None, why)
+            self._reads = None
         self._omission = Omission(self._reads) if self._reads is not None else None
         self._seen: dict[int, Any] = {}
         self._classes: dict[type, Class] = {}
@@ -160,10 +114,7 @@ class StateWalk:
                 try:
                     self._take(roots)
                 except MetReaderError as met:  # then it may have read what was left out
-                    assert self._reads is not None
-                    self._reads.stop(None, str(met))
-                    self._reads = None
-                    self._begin()
+                    self._begin(str(met))
                     self._take(roots)
         finally:
             if collecting:
@@ -297,8 +248,7 @@ class StateWalk:
             self._note(VARIABLE, value, None, value.get(UNSET), node, ".get()")
             return
         elif isinstance(value, types.ModuleType):
-            if is_reading_module(value):
-                self._meet(value, node)
+            self._meet(value, node)
             self._expand_module(value)
             return
         elif isinstance(value, type):
@@ -392,8 +342,7 @@ class StateWalk:
         owner = value if omission is not None and omission.concerns(value, attributes) else None
         if attributes is not None:
             self.snapshot.training.meet(value)
-            is_module = isinstance(value, torch.nn.Module)
-            skipped = _MODULE_INTERNALS if is_module else frozenset[str]()
+            skipped = _MODULE_INTERNALS if isinstance(value, torch.nn.Module) else frozenset[str]()
             self._expand_attributes(attributes, node, skipped, owner)
         for name in of_class.slots:
             found = getattr(value, name, UNSET)  # one that is not set may be set later
