@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import random
 import threading
@@ -65,6 +66,38 @@ def test_a_counter_beside_a_method(device, kind):
             x = torch.randn(2, 4, device=device)
             assert torch.equal(robot.act(x), robot._infer(x))
     assert robot.infer.report().replayed == 8
+
+
+def test_what_libraries_do_on_the_way(device):
+    """A cached property, an attribute of a module that is set, a dataclass, a text that is formatted."""
+
+    @dataclasses.dataclass
+    class Config:
+        scale: float = 2.0
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.n, self.config, self.kept = 0, Config(), None
+
+        @functools.cached_property
+        def offset(self):
+            return self.config.scale + 1
+
+        def run(self, x):
+            self.kept = None
+            names = [each.name for each in dataclasses.fields(self.config)]
+            text = "{0.scale}{name}".format(self.config, name="")  # noqa: UP032
+            return x * getattr(self.config, names[0]) + self.offset * (float(text) == self.config.scale)
+
+    model, x = Model(), torch.randn(3, device=device)
+    g = rote.graph(model.run)
+    for scale in (2.0, 4.0):
+        model.config.scale = scale
+        for _ in range(6):
+            model.n += 1
+            assert torch.equal(g(x), x * scale + 3)
+    assert g.report().replayed >= 6
 
 
 def test_an_attribute_that_is_read_stays_under_guard(device):

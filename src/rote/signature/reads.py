@@ -12,6 +12,7 @@ that are not watched, functions that PyTorch compiles (their guards read attribu
 from __future__ import annotations
 
 import weakref
+from functools import cached_property
 from types import BuiltinFunctionType, CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
 
@@ -230,10 +231,11 @@ class Reading:
 
 
 def _audited(code: CodeType) -> CodeFacts | None:
-    """Code that hands all attributes to a function of its own, which looks at one of them only."""
-    if code is not torch.nn.Module.__setattr__.__code__ or not torch.__version__.startswith(_AUDITED_IN):
-        return None
-    return facts_of(code)._replace(whole=(), changed=frozenset())
+    """Code of libraries that takes hold of all attributes, and looks at one only, which its caller names."""
+    module = code is torch.nn.Module.__setattr__.__code__ and torch.__version__.startswith(_AUDITED_IN)
+    if module or code is cached_property.__get__.__code__:
+        return facts_of(code)._replace(whole=(), changed=frozenset())
+    return None
 
 
 def _why_not_seen(code: CodeType) -> str | None:
