@@ -257,6 +257,22 @@ def in_changed_global(policy):
     return found
 
 
+def in_module(policy, module=builtins):
+    return taken(module, "get", "attr")(policy, name())
+
+
+def in_class(policy, kind=object):
+    return taken(kind, "__getattri", "bute__")(policy, name())
+
+
+def in_class_of_slots(policy):
+    return taken(Slotted, "hid", "den").__get__(policy.slotted)
+
+
+def taken(of, first, second):
+    return getattr(of, first + second)
+
+
 def change(to):
     global CHANGING
     CHANGING = to
@@ -452,6 +468,9 @@ READS: dict[str, Any] = {
     "cache": lambda p: CACHED.__wrapped__(p),
     "thread": in_thread,
     "address": lambda p: ctypes.cast(id(p), ctypes.py_object).value.__dict__[name()],
+    "getattr of a module that is a parameter": in_module,
+    "getattr of a class that is a parameter": in_class,
+    "slot by its descriptor, computed": in_class_of_slots,
     "getattr by a global that changes": in_changed_global,
     "getattr by a global that another function changes": in_global_changed_by_another,
     "getattr of an attribute that is swapped": in_swapped,

@@ -87,7 +87,7 @@ def test_what_libraries_do_on_the_way(device):
         def run(self, x):
             self.kept = None
             names = [each.name for each in dataclasses.fields(self.config)]
-            text = "{0.scale}{name}".format(self.config, name="")  # noqa: UP032
+            text = "{0.scale}{name}".format(self.config, name="")
             return x * getattr(self.config, names[0]) + self.offset * (float(text) == self.config.scale)
 
     model, x = Model(), torch.randn(3, device=device)
@@ -136,9 +136,12 @@ def _change(policy, value):
         part.hidden = value
 
 
+@pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize("way", READS)
-def test_however_it_is_read(device, way):
+def test_however_it_is_read(device, way, warm):
     read, policy, x = READS[way], Policy(), torch.randn(3, device=device)
+    for _ in range(20 if warm else 0):  # Python makes code that runs often anew
+        read(policy)
     g = rote.graph(lambda x: x * read(policy), keep=True)
     for value in (1.0, 2.0, 1.0, 4.0):
         _change(policy, value)

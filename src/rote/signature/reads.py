@@ -220,12 +220,12 @@ class Reading:
 
     def _whole(self, target: Any, site: Site) -> None:
         kind = type(target)
-        if kind in _DELEGATING:
-            self.reads.stop(site, "reads by computed names through an object that stands for another")
+        if kind in _DELEGATING or isinstance(target, (type, ModuleType)):
+            self.reads.stop(site, "reads by computed names from what may lead to other objects")
             return
         counts = self._kinds.get(kind)
         if counts is None:
-            counts = self._kinds[kind] = is_python(kind) and not isinstance(target, type)
+            counts = self._kinds[kind] = is_python(kind)
         if counts:
             self.reads.objects.setdefault(id(target), site)
 
