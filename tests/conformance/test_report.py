@@ -123,17 +123,19 @@ def test_names(device):
 
 
 def test_a_value_that_the_call_does_not_name(device):
-    """A method reaches its whole instance; the remedy, a function that reaches less, replays."""
+    """What the call may read without naming it; the remedy, a function that reaches less, replays."""
 
-    class Policy:
+    class Policy(dict):
+        """Of a class made in C nothing is left out."""
+
         def __init__(self, graphed):
             self.net = torch.nn.Linear(4, 2, device=device)
             self.ticks, self.graphed = 0, graphed
             net = self.net
             self.inner = rote.graph(lambda obs: net(obs) * 2)
+            self.act = rote.graph(self._act)
 
-        @rote.graph
-        def act(self, obs):
+        def _act(self, obs):
             return self.net(obs) * 2
 
         def tick(self, obs):
@@ -148,7 +150,7 @@ def test_a_value_that_the_call_does_not_name(device):
         report = (policy.act if graphed == "method" else policy.inner).report()
         assert report.replayed == replayed
         for found in report.reasons:
-            assert (found.code, found.message) == ("RT302", "Policy.act.ticks was 4 and is 5")
+            assert (found.code, found.message) == ("RT302", "Policy._act.ticks was 4 and is 5")
             assert found.remedy.startswith("The call does not name it, but reaches it. Graph a function")
 
 

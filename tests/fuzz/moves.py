@@ -70,6 +70,10 @@ MODES = [
 STATE = [
     Move("m.scale = $n", 2, ("scale",)),
     Move("m.mode = 'ab'[$n % 2]", 2, ("mode",)),
+    Move("m.shift = $n", 4, ("shift",)),
+    Move("m.note = $n", 2),
+    Move("for n in range(5):\n    m.note = n\n    out = w.call(g, w.tensor(n % 3), y)", 6),
+    Move("for n in range(4):\n    m.trail = [n, *vars(m).get('trail', [])]\n    out = w.call(g, x, y)", 4),
     Move("m.fail = True\nout = w.call(g, x, y)\nm.fail = False", 4, ("fail",)),
     Move("m.table['k'] = $n", 1, ("table",)),
     Move("LEVEL = $n", 1),

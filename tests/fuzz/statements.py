@@ -1,5 +1,7 @@
 """What a random ``forward`` is made of: statements over values of shape ``(rows, 4)``, and what they need.
 
+An attribute that a statement reads without naming it stands in a comment, so that it is made.
+
 In a statement ``$v`` is the variable it makes, ``$a`` and ``$b`` are values made before it, and ``$n`` is a
 small number.
 """
@@ -15,6 +17,7 @@ ATTRIBUTES: dict[str, str] = {
     "w": "nn.Parameter(torch.randn(4))",
     "scale": "1.5",
     "count": "0",
+    "shift": "1.5",
     "mode": '"a"',
     "fail": "False",
     "ready": "None",
@@ -108,6 +111,11 @@ STATE = [
     Statement("$v = $a * self.w", 4),
     Statement("$v = $a + self.buf", 3),
     Statement("$v = $a * self.scale", 3),
+    Statement("$v = $a * getattr(self, ''.join(['sh', 'ift']))  # self.shift"),
+    Statement("$v = $a * vars(self)[''.join(['sh', 'ift'])]  # self.shift", 1),
+    Statement("$v = $a * sum(getattr(each, 'tfihs'[::-1]) for each in [self])  # self.shift", 1),
+    Statement("$v = $a * operator.attrgetter('tfihs'[::-1])(self) + $n  # self.shift", 1),
+    Statement("$v = $a * (self.__dict__['tfihs'[::-1]] if $b.sum() > 0 else 2)  # self.shift", 1),
     Statement("$v = $a * LEVEL + self.table['k']"),
     Statement("self.buf.add_($a.detach().mean(0))\n$v = $a", 4),
     Statement("self.buf.mul_(0.5).add_($n)\n$v = $a - self.buf", 3),

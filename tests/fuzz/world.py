@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import operator
 import random
 import re
 import threading
@@ -248,6 +249,7 @@ STALE = "stale"
 
 SURROUNDINGS = {
     "torch": torch, "nn": nn, "F": F, "gc": gc, "random": random, "numpy": numpy, "copy": copy,
+    "operator": operator,
     "checkpoint": checkpoint,
     "BoomError": BoomError, "Pair": Pair, "Doubled": Doubled,
 }  # fmt: skip

@@ -17,7 +17,7 @@ from ..recording.pinpoint import line_that_advances, line_that_calls, line_that_
 from ..recording.run import HostRandom
 from ..signature.marks import TensorMark, mark
 from ..signature.slots import Difference, differences, same, show
-from ..signature.state import ATTRIBUTE, LENGTH, Entry, Snapshot
+from ..signature.snapshot import ATTRIBUTE, LENGTH, Entry, Snapshot
 from .notes import Notes
 from .operands import short
 from .places import Place

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..signature.state import Snapshot
+from ..signature.snapshot import Snapshot
 from . import compat, stage
 from .invented import Inventor
 from .mask import Mask

@@ -23,7 +23,7 @@ from ..partition.facts import Facts, facts_of, written_operands
 from ..recording.compat import composite_call
 from ..signature.compat import resolve_lazily
 from ..signature.modes import DispatchMode
-from ..signature.state import Snapshot
+from ..signature.snapshot import Snapshot
 from .dynamic import is_mask
 from .notes import Notes
 from .observed import Observed

@@ -26,7 +26,8 @@ from ..hazards.rules import trial as trial_rules
 from ..recording.run import HostRandom
 from ..signature.leaves import Spec, flatten, paths, unflatten
 from ..signature.slots import Difference, differences
-from ..signature.state import Snapshot, StateWalk
+from ..signature.snapshot import Snapshot
+from ..signature.state import StateWalk
 from . import compare
 from .comments import LinesRan, lines_of, to_a_trial, unused_comments
 from .compat import script_line

@@ -18,7 +18,7 @@ from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[repor
 
 from ..base.errors import MisuseError
 from ..signature import members
-from ..signature.state import ATTRIBUTE, CELL, ITEM, VARIABLE, Entry, Snapshot
+from ..signature.snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE, Entry, Snapshot
 from .compat import PRETENDED, FakeTensor, fake_device
 from .storages import Memory, Storages
 

@@ -15,7 +15,7 @@ from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.key import Call
-from ..signature.state import Snapshot
+from ..signature.snapshot import Snapshot
 from .borrow import Lease
 from .ledger import EXTERNAL
 from .placement import (

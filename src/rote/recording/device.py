@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from ..signature.key import Call
-from ..signature.state import Snapshot
+from ..signature.snapshot import Snapshot
 
 _CPU = torch.device("cpu")
 

@@ -22,7 +22,9 @@ from ..hazards.findings import findings_of
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
 from ..signature.key import OPAQUE, Call, describe_key
-from ..signature.state import Snapshot, StateWalk
+from ..signature.reads import Reads
+from ..signature.snapshot import Snapshot
+from ..signature.state import StateWalk
 from .autograd import GradientWalk
 from .borrow import Lease, went_stale, with_stale_copied
 from .choice import Choice, keeps_values, may_track, shares_state
@@ -310,13 +312,13 @@ class Entry:
 
     # ------------------------------------------------------------------ state around a call
 
-    def walk(self, call: Call) -> Snapshot:
-        """Take a snapshot of the state that the callable and its opaque arguments reach."""
+    def walk(self, call: Call, reads: Reads | None = None) -> Snapshot:
+        """Take a snapshot of the state that the call reaches; of attributes those that are read, if given."""
         roots = list(self.subject.roots)
         for name, leaf, kind in zip(call.names(), call.leaves, call.kinds, strict=True):
             if kind == OPAQUE or isinstance(leaf, (FunctionType, type)):
                 roots.append((name, leaf))
-        return StateWalk(self.executed).take(roots)
+        return StateWalk(self.executed, reads).take(roots)
 
     def _watch(self, snapshot: Snapshot | None) -> GradientWatch:
         return GradientWatch(snapshot.gradient_leaves() if snapshot is not None else [])

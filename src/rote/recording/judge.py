@@ -18,7 +18,7 @@ from ..signature.key import Call
 from ..signature.leaves import containers, flatten
 from ..signature.members import put
 from ..signature.slots import Difference
-from ..signature.state import ATTRIBUTE, CELL, ITEM, VARIABLE, Snapshot
+from ..signature.snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE, Snapshot
 from .autograd import kept_storages
 from .gradients import GradientWatch
 from .ledger import NEW, Ledger

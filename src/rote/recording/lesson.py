@@ -13,11 +13,13 @@ import torch
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..signature.guards import Guard
 from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
 from ..signature.marks import TensorMark
+from ..signature.reads import Reads
 from ..signature.slots import Difference, differences
-from ..signature.state import Snapshot
+from ..signature.snapshot import Snapshot
 from . import judge
 from .backward import Backward
 from .borrow import Lease
@@ -66,6 +68,7 @@ class Lesson:
         self._refused: Reason | None = None
         self._first = False  # the first observation of a state
         self._strange = False  # one state more that was seen only once
+        self._reads: Reads | None = None  # by this call and those before it, if the state was looked at
 
     def learn(
         self, before: Snapshot | None, watch: GradientWatch, dice: HostRandom, guards: list[Reason]
@@ -126,13 +129,13 @@ class Lesson:
         known = known | self._pupil.trusted
         unknown = judge.unknown_externals(outcome, known, watch, self._call)
         if unknown and after is None:  # this path reads tensors that no earlier one read
-            after = self._pupil.walk(self._call)
+            after = self._walk()
             known = set(after.tensors) | self._pupil.trusted
             unknown = judge.unknown_externals(outcome, known, watch, self._call)
         found = judge.external_reasons(outcome, unknown)
         pointers = set(outcome.tracer.arrays)
         if pointers and not (self._variant is not None and pointers <= self._variant.arrays):
-            after = after if after is not None else self._pupil.walk(self._call)
+            after = after if after is not None else self._walk()
             found += judge.array_reasons(outcome, after.arrays)
         return found, after
 
@@ -140,12 +143,32 @@ class Lesson:
         """What the call changed in Python state, and the walk that was needed to see it."""
         guard = self._variant.guard if self._variant is not None else None
         if before is None and guard is not None:
-            if guard.holds():  # what functions read that were not seen before is under no guard yet
-                new = len(self._pupil.executed.globals) > self._plan.codes
-                return [], self._pupil.walk(self._call) if new else None
-            return guard.explain()[:3], self._pupil.walk(self._call)
-        after = self._pupil.walk(self._call)
+            if guard.holds():
+                if not self._reads_more(guard):
+                    return [], None
+                # What code reads that was not seen before is under no guard yet; and nobody knows whether the
+                # call changed it, so this is not the call to record.
+                after = self._walk()
+                return (guard.newly_read(after)[:3] if self._plan.session is not None else []), after
+            return guard.explain()[:3], self._walk()
+        after = self._walk()
         return (differences(before, after, limit=3) if before is not None else []), after
+
+    def _reads_more(self, guard: Guard) -> bool:
+        """Whether the call read what its variant does not guard."""
+        executed, variant = self._pupil.executed, self._variant
+        if len(executed.globals) > self._plan.codes or not guard.covers(executed.attributes):
+            return True
+        assert variant is not None
+        variant.reads = executed.attributes.joined(variant.reads)
+        return False
+
+    def _walk(self) -> Snapshot:
+        """The state now, as far as this call or an earlier one of the variant may have read it."""
+        if self._reads is None:
+            known = self._variant.reads if self._variant is not None else None
+            self._reads = self._pupil.executed.attributes.joined(known)
+        return self._pupil.walk(self._call, self._reads)
 
     def _compare_result(self) -> Reason | None:
         node, template = self._node, self._outcome.template
@@ -255,6 +278,7 @@ class Lesson:
         variant.written |= outcome.tracer.written_inputs
         note_inputs(variant, self._call, outcome)
         if after is not None:
+            variant.reads = self._reads
             concerned = bool(self._effects) or self._reads_gradients(watch)
             variant.protect(after, parameters_of(self._call), watch, concerned=concerned)
 

@@ -26,7 +26,7 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.key import OPAQUE, PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
-from ..signature.state import Snapshot
+from ..signature.snapshot import Snapshot
 from . import blame
 from .autograd import newest_age
 from .compat import unseen_function_mode

@@ -21,6 +21,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any, NamedTuple
 
 import torch
@@ -79,10 +80,12 @@ class Tracer(HostTensors, DispatchMode):
         self._known: dict[int, Known] = {}
         self._profiler: Any = None
         self._vectorless = False
+        self._thread = get_ident()
 
     def __enter__(self) -> Any:
         """Enter the mode, on the thread that the callable runs on."""
-        self._profiler = self._profiler or our_profiler()
+        if self._profiler is None:
+            self._profiler, self._thread = our_profiler(), get_ident()
         return super().__enter__()
 
     @property
@@ -116,6 +119,8 @@ class Tracer(HostTensors, DispatchMode):
             if sys.getprofile() is profiler:
                 sys.setprofile(None)
             else:  # another thread, or inside of an operation that is seen
+                if get_ident() != self._thread:
+                    profiler.__self__.miss_thread()
                 profiler = None
         try:
             return self._dispatch(func, args, kwargs)
@@ -158,7 +163,7 @@ class Tracer(HostTensors, DispatchMode):
         _, facts, raw, parts = known
         if parts is not None and torch.is_inference_mode_enabled():
             with self:  # they come back here, one by one
-                return parts(*args, **kwargs)
+                return self._seen(parts, *args, **kwargs)
         tensors = tensors_of(args, kwargs)
         if func is _detach:
             return self._detached(func, tensors[0])

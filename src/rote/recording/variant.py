@@ -14,8 +14,9 @@ from ..memory.holding import Holding
 from ..signature.compat import plain_functions
 from ..signature.guards import Guard
 from ..signature.key import TENSOR, Call
+from ..signature.reads import Reads
 from ..signature.slots import Difference
-from ..signature.state import Snapshot
+from ..signature.snapshot import Snapshot
 from ..signature.words import Watched
 from .accumulators import StandIns
 from .backward import Backward, Occupancy
@@ -50,6 +51,7 @@ class Variant:
     def __init__(self, root: Node) -> None:
         self.root = root
         self.guard: Guard | None = None
+        self.reads: Reads | None = None
         self.holding: Holding | None = None
         self.inputs: StaticInputs | None = None
         self.written: set[int] = set()
@@ -145,6 +147,7 @@ class Variant:
         """
         other = Variant(self.root.bare())
         other.guard, other.arrays, other.readers = self.guard, set(self.arrays), dict(self.readers)
+        other.reads = self.reads
         other.written_arrays = dict(self.written_arrays)
         other.written, other.sites = set(self.written), dict(self.sites)
         other.externals, other.writes = dict(self.externals), dict(self.writes)

@@ -35,4 +35,10 @@ def class_of(kind: type) -> Class:
 def _slots(cls: type) -> tuple[str, ...]:
     slots = cls.__dict__.get("__slots__", ())
     names = (slots,) if isinstance(slots, str) else tuple(slots)
-    return tuple([name for name in names if name not in ("__dict__", "__weakref__")])
+    return tuple([_mangled(cls, name) for name in names if name not in ("__dict__", "__weakref__")])
+
+
+def _mangled(cls: type, name: str) -> str:
+    """The name of the attribute that a slot is: of a private one it has the name of the class in it."""
+    private = name.startswith("__") and not name.endswith("__")
+    return f"_{cls.__name__.lstrip('_')}{name}" if private else name

@@ -26,6 +26,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from ..base.location import TORCH_NEEDS, is_internal, is_own
+from .reads import Reading, Reads
 
 _TOOL = 4
 """A tool number of ``sys.monitoring`` that no known tool reserves."""
@@ -72,12 +73,15 @@ class ExecutedCode:
         self.seeds = False
         self.hooks = False
         self.blind = False
+        self._reading = Reading()
         self._stop: Callable[[], None] | None = None
+        self._passive: set[int] = set()  # code, by identity, that reads the same whenever it is entered
         self._settled: dict[int, CodeType] = {}  # by identity, since hashing code takes as long as its text
 
     def __enter__(self) -> ExecutedCode:
         self.resumed.clear()
-        self._settled.clear()
+        self._forget()
+        self._reading.begin()
         self._stop = self._start_monitoring() if hasattr(sys, "monitoring") else self._start_profile()
         self.blind = self._stop is None
         return self
@@ -86,19 +90,43 @@ class ExecutedCode:
         stop, self._stop = self._stop, None
         if stop is not None:
             stop()
+        self._reading.reads.settle()
+        self._forget()
+
+    def _forget(self) -> None:
         self._settled.clear()
+        self._passive.clear()
+
+    @property
+    def attributes(self) -> Reads:
+        """Which attributes the last call may have read."""
+        return self._reading.reads
+
+    def miss_thread(self) -> None:
+        """Operations run on another thread, whose Python code is not seen."""
+        self._reading.reads.stop(None, "the call works on other threads, which Python 3.11 cannot watch")
 
     def _start_profile(self) -> Callable[[], None] | None:
         if sys.getprofile() is not None:
             return None
         sys.setprofile(self._profile)
-        return lambda: sys.setprofile(None)
+
+        def stop() -> None:
+            if our_profiler() is None:  # somebody else came in between
+                self.blind = True
+            sys.setprofile(None)
+
+        return stop
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
             code = frame.f_code
             if id(code) not in self._settled:
                 self._note(code, frame)
+            if id(code) not in self._passive and not self._reading.enter(code, frame):
+                self._passive.add(id(code))  # the reading keeps the code
+        elif event == "c_call" and id(frame.f_code) in self._reading.open:
+            self._reading.reach(frame.f_code, frame.f_lasti, argument)
 
     def _start_monitoring(self) -> Callable[[], None] | None:
         monitoring: Any = sys.monitoring  # pyright: ignore[reportAttributeAccessIssue]
@@ -106,23 +134,42 @@ class ExecutedCode:
             monitoring.use_tool_id(_TOOL, "rote")
         except ValueError:  # another tool, or another thread of ours
             return None
-        # Resumed are generators, which may have been started before.
-        events: tuple[int, ...] = (monitoring.events.PY_START, monitoring.events.PY_RESUME)
+        names = monitoring.events
+        asked: dict[int, CodeType] = {}
+
+        def note(code: CodeType, frame: FrameType) -> bool:
+            self._note(code, frame)
+            again = self._reading.enter(code, frame)
+            if id(code) in self._reading.open and id(code) not in asked:
+                asked[id(code)] = code
+                monitoring.set_local_events(_TOOL, code, names.CALL)
+            return again or (code in _SAVING and _called_by_us(frame))
 
         def entered(code: CodeType, offset: int) -> Any:
-            frame = sys._getframe(1)
-            self._note(code, frame)
-            return None if code in _SAVING and _called_by_us(frame) else monitoring.DISABLE
+            return None if note(code, sys._getframe(1)) else monitoring.DISABLE
+
+        def thrown(code: CodeType, offset: int, error: BaseException) -> None:
+            note(code, sys._getframe(1))
+
+        def called(code: CodeType, offset: int, function: Any, target: Any) -> None:
+            if id(code) in self._reading.open:
+                known = () if target is monitoring.MISSING else (target,)
+                self._reading.reach(code, offset, function, *known)
+
+        # Resumed are generators, which may have been started before.
+        callbacks = {names.PY_START: entered, names.PY_RESUME: entered, names.PY_THROW: thrown}
 
         def stop() -> None:
             monitoring.set_events(_TOOL, 0)
-            for event in events:
+            for code in asked.values():
+                monitoring.set_local_events(_TOOL, code, 0)
+            for event in (*callbacks, names.CALL):
                 monitoring.register_callback(_TOOL, event, None)
             monitoring.free_tool_id(_TOOL)
 
-        for event in events:
-            monitoring.register_callback(_TOOL, event, entered)
-        monitoring.set_events(_TOOL, events[0] | events[1])
+        for event, callback in (*callbacks.items(), (names.CALL, called)):
+            monitoring.register_callback(_TOOL, event, callback)
+        monitoring.set_events(_TOOL, names.PY_START | names.PY_RESUME | names.PY_THROW)
         monitoring.restart_events()
         return stop
 

@@ -20,8 +20,9 @@ from .compat import plain_functions
 from .iterators import Position
 from .marks import Content, TensorMark, mark, pointer_of
 from .members import has_plain_length, is_direct
+from .reads import Reads
 from .slots import Difference, attribute_of, now_in, read, same, show, show_tensor
-from .state import ATTRIBUTE, ITEM, LENGTH, MEMBERS, ORDER, Entry, Snapshot
+from .snapshot import ATTRIBUTE, ITEM, LENGTH, MEMBERS, ORDER, Entry, Snapshot
 
 _data_ptr = torch.Tensor.data_ptr
 
@@ -173,6 +174,21 @@ class Guard:
             return False
         return self._heal() and self._slow_holds()
 
+    def covers(self, reads: Reads) -> bool:
+        """Whether a call that read this read nothing that was left out here; it is covered from now on."""
+        return self._snapshot.left_out.covers(reads)
+
+    def newly_read(self, later: Snapshot) -> list[Difference]:
+        """Slots of a later walk that were left out here, since nothing was known to read them."""
+        left_out = self._snapshot.left_out.containers
+        return [
+            Difference(later.name_of(entry), "not known to be read", show(entry.value))
+            for address, entry in later.entries.items()
+            if address[1] in left_out
+            and address not in self._snapshot.entries
+            and entry.kind in (ITEM, ATTRIBUTE)
+        ]
+
     @property
     def ignores(self) -> bool:
         """Whether there are slots that a call may change without being noticed by the guard."""
@@ -274,8 +290,11 @@ class Guard:
                 was, now = show(entry.value), show(now)
                 attribute = attribute_of(entry, name)
                 found.append(
-                    Difference(name, was, now, moved, None, group, entry.key, scheduler, attribute=attribute)
-                )
+                    Difference(
+                        name, was, now, moved, None, group, entry.key, scheduler, attribute=attribute,
+                        reflected=self._snapshot.left_out.reflected.get(id(entry.container)),
+                    )
+                )  # fmt: skip
         return sorted(found, key=lambda difference: (not difference.moved, "(" in difference.name))
 
 

@@ -36,7 +36,7 @@ from .layout import find_layout, find_lengths
 from .marks import Content, TensorMark
 from .sets import Sets
 from .slots import now_in, read, same
-from .state import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, Entry
+from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, PRESENT, UNSET, Entry
 from .words import Lengths, Words, is_readable
 
 _data_ptr = torch.Tensor.data_ptr
@@ -46,7 +46,7 @@ _EMPTY_TESTED = (dict, OrderedDict, list, set)
 _NUMBERED = (dict, defaultdict)
 """Types of which a version says everything; of an ordered one it does not say the order."""
 
-_OF_KEYS = (BULK, DEFINED, LENGTH, ORDER)
+_OF_KEYS = (BULK, DEFINED, LENGTH, ORDER, PRESENT)
 """Kinds of slots that say what a container has, and nothing of what is in its members."""
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -154,7 +154,7 @@ class QuickGuard:
         elif plain and entry.kind == CELL:
             self._cells.append(entry.container)
             self._cell_values.append(value)
-        elif plain and entry.kind == ATTRIBUTE:
+        elif plain and entry.kind == ATTRIBUTE and value is not UNSET:
             self._owners.append(entry.container)
             self._names.append(entry.key)
             self._attributes.append(value)

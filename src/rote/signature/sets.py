@@ -14,7 +14,7 @@ from typing import Any
 
 from .marks import Content
 from .slots import read
-from .state import ITEM, Entry
+from .snapshot import ITEM, Entry
 
 _COMPARED = (str, bytes, int, float, bool, type(None), type)
 """Types of which two members that are equal are the same, in sets that have no other types."""

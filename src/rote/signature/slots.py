@@ -13,8 +13,8 @@ from ..base.location import Site
 from . import members
 from .compat import has_memory
 from .iterators import Position
-from .marks import Content, TensorMark, mark
-from .state import (
+from .marks import Content, Present, TensorMark, mark
+from .snapshot import (
     ATTRIBUTE,
     BULK,
     CELL,
@@ -23,6 +23,7 @@ from .state import (
     LENGTH,
     MEMBERS,
     ORDER,
+    PRESENT,
     UNSET,
     VARIABLE,
     Entry,
@@ -52,6 +53,7 @@ class Difference:
         scheduler: Class of the learning-rate scheduler whose attribute the slot is.
         advanced: The slot holds an iterator, which was moved.
         attribute: Name of the slot, if it is an attribute that PyTorch does not read by itself.
+        reflected: Code that reads all attributes of the object whose attribute it is.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Difference:
     scheduler: str | None = None
     advanced: bool = False
     attribute: str | None = None
+    reflected: Site | None = None
 
     def __str__(self) -> str:
         now = "another one at the same address" if self.moved and self.was == self.now else self.now
@@ -93,7 +96,8 @@ def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Diffe
         if len(found) >= limit:
             return found
     for address, entry in after.entries.items():
-        if address not in before.entries and (LENGTH, address[1], None) in before.entries:
+        fresh = address not in before.entries and entry.kind != PRESENT
+        if fresh and (LENGTH, address[1], None) in before.entries:
             found.append(Difference(after.name_of(entry), "absent", show(entry.value)))
         if len(found) >= limit:
             break
@@ -134,6 +138,8 @@ def same(was: Any, now: Any) -> bool:
         return was.agrees(now)
     if isinstance(was, Content):
         return isinstance(now, Content) and was.value == now.value
+    if isinstance(was, Present):
+        return isinstance(now, Present) and was.here == now.here
     if type(was) is not type(now):
         return False
     if isinstance(was, float):
@@ -151,10 +157,14 @@ def show(value: Any) -> str:
     """A short text for a slot's content."""
     if value is MISSING:
         return "gone"
+    if value is UNSET:
+        return "not set"
     if isinstance(value, TensorMark):
         return f"a tensor at {value.address:#x}"
     if isinstance(value, Position):
         return value.text if len(value.text) <= 100 else value.text[:97] + "..."
+    if isinstance(value, Present):
+        value = len(value.here)
     if isinstance(value, Content):
         value = value.value
     if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):
@@ -182,9 +192,13 @@ def _bulk(container: Any) -> tuple[Any, ...]:
     return members.items(container) if isinstance(container, Mapping) else members.keys(container)
 
 
+def _if_unset(entry: Entry) -> tuple[Any, ...]:
+    return (UNSET,) if entry.value is UNSET else ()
+
+
 _READERS: dict[str, Callable[[Entry], Any]] = {
     ITEM: lambda entry: members.member(entry.container, entry.key),
-    ATTRIBUTE: lambda entry: getattr(entry.container, entry.key),
+    ATTRIBUTE: lambda entry: getattr(entry.container, entry.key, *_if_unset(entry)),
     CELL: lambda entry: entry.container.cell_contents,
     DEFINED: lambda entry: Content(entry.key in entry.container),
     LENGTH: lambda entry: Content(members.length(entry.container)),
@@ -192,4 +206,5 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     BULK: lambda entry: Content(_bulk(entry.container)),
     ORDER: lambda entry: Content(members.keys(entry.container)),
     VARIABLE: lambda entry: entry.container.get(UNSET),
+    PRESENT: lambda entry: entry.value.now(entry.container),
 }

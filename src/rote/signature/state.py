@@ -26,7 +26,7 @@ import weakref
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
 import torch
@@ -37,28 +37,40 @@ from .classes import Class, class_of
 from .compat import has_memory, plain_functions
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
-from .marks import BY_IDENTITY, Content, base_of, mark, pointer_of
+from .marks import BY_IDENTITY, Content, Present, base_of, mark, pointer_of
+from .omission import MetReaderError, Omission
 from .owners import is_user, module_of
+from .reads import Reads
+from .snapshot import (  # fmt: skip
+    ATTRIBUTE,
+    BULK,
+    CELL,
+    DEFINED,
+    ITEM,
+    LENGTH,
+    MEMBERS,
+    ORDER,
+    PRESENT,
+    UNSET,
+    VARIABLE,
+    Entry,
+    Snapshot,
+)
 from .training import Training
 from .wrappers import WRAPPERS, is_bound_method, is_graphed, wrapped_functions
 
-ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED = (
-    "item", "attribute", "cell", "length", "bulk", "order", "variable", "members", "defined",
-)  # fmt: skip
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
-UNSET = object()  # a context variable without a value
 BULK_LENGTH = 4096
 ORDERED_LENGTH = 64
 
-_GLOBAL_HOOKS = (
-    "_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks",
-    "_global_backward_pre_hooks",
-)  # fmt: skip
+_GLOBAL_HOOKS = [f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")]
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)
+_KEPT_TYPES = _PLAIN_TYPES | {Content, Present}  # kept as they are
 _UNNAMED = frozenset({"", "__defaults__", "__kwdefaults__", "func", "args", "keywords"})  # by parameters
 _SUBSCRIPT = re.compile(r"\[.*?\]")
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
+_MADE_WITH_A_CLASS = ("__dict__", "__weakref__", "__new__", "__class_getitem__")
 _MODULE_INTERNALS = frozenset({
     "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_version",
     "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_is_full_backward_hook",
@@ -67,70 +79,31 @@ _MODULE_INTERNALS = frozenset({
 })  # fmt: skip
 
 
-class Entry(NamedTuple):
-    """One slot: where it is and what was in it."""
+class StateWalk:
+    """Walks from roots to every slot, breadth first.
 
-    kind: str
-    container: Any
-    key: Any
-    value: Any
-    node: int
-
-
-class Snapshot:
-    """Everything reachable at one moment.
-
-    Attributes:
-        entries: Slots by ``(kind, id of container, key)``.
-        tensors: For each storage handle found, the slot entries of tensors on it.
-        arrays: Address ranges of the numpy arrays found.
-        training: The optimizers and schedulers found.
+    Args:
+        executed: The code that ran.
+        reads: Attributes that it read; others are left out. All of them are read, if None.
     """
 
-    def __init__(self, training: Training) -> None:
-        self.entries: dict[tuple[str, int, Any], Entry] = {}
-        self.tensors: dict[int, list[tuple[Entry, torch.Tensor]]] = {}
-        self.arrays: list[tuple[int, int]] = []
-        self.training = training
-        self._nodes: list[tuple[int, str]] = []
-
-    def node(self, parent: int, label: str) -> int:
-        """Add a place in the tree of names; returns its number."""
-        self._nodes.append((parent, label))
-        return len(self._nodes) - 1
-
-    def path(self, node: int) -> str:
-        """The name of a place, as a user would write it."""
-        labels: list[str] = []
-        while node >= 0:
-            node, label = self._nodes[node]
-            labels.append(label)
-        return "".join(reversed(labels))
-
-    def gradient_leaves(self) -> list[tuple[str, torch.Tensor]]:
-        """The tensors that may get a gradient, with their names."""
-        found: dict[int, tuple[str, torch.Tensor]] = {}
-        for entries in self.tensors.values():
-            for entry, tensor in entries:
-                if tensor.requires_grad and tensor.is_leaf and id(tensor) not in found:
-                    found[id(tensor)] = (self.name_of(entry), tensor)
-        return list(found.values())
-
-    def name_of(self, entry: Entry) -> str:
-        """The name of the slot itself."""
-        return self.path(entry.node)
-
-
-class StateWalk:
-    """Walks from roots to every slot, breadth first."""
-
-    def __init__(self, executed: ExecutedCode) -> None:
+    def __init__(self, executed: ExecutedCode, reads: Reads | None = None) -> None:
         self._executed = executed
+        self._reads = reads if reads is not None and reads.block is None else None
         self._names = executed.mentioned()
+        self._begin()
+
+    def _begin(self, why: str | None = None) -> None:
+        if self._reads is not None and why is not None:
+            self._reads.stop(None, why)
+            self._reads = None
+        self._omission = Omission(self._reads) if self._reads is not None else None
         self._seen: dict[int, Any] = {}
         self._classes: dict[type, Class] = {}
         self._queue: deque[tuple[Any, int]] = deque()
         self.snapshot = Snapshot(Training(self._names))
+        if self._omission is not None:
+            self.snapshot.left_out = self._omission.found
 
     def take(self, roots: list[tuple[str, Any]]) -> Snapshot:
         """Snapshot everything reachable from the roots and the executed code's globals."""
@@ -138,7 +111,11 @@ class StateWalk:
         gc.disable()  # a walk makes tens of thousands of tuples, no garbage; collecting would double its time
         try:
             with plain_functions():  # to look at a stale borrowed output is not to use it
-                self._take(roots)
+                try:
+                    self._take(roots)
+                except MetReaderError as met:  # then it may have read what was left out
+                    self._begin(str(met))
+                    self._take(roots)
         finally:
             if collecting:
                 gc.enable()
@@ -168,6 +145,8 @@ class StateWalk:
         while self._queue:
             value, node = self._queue.popleft()
             self._expand(value, node)
+        if self._omission is not None:
+            self._omission.look_behind(self._seen)
 
     def _holder(self, root: Any) -> list[Any]:
         """A slot for an argument; the same one at every walk, so that two walks can be compared."""
@@ -180,7 +159,7 @@ class StateWalk:
             return
         node = self.snapshot.node(parent, label)
         kind_of_value = type(value)
-        if kind_of_value in _PLAIN_TYPES or kind_of_value is Content:  # most slots; they are kept as they are
+        if kind_of_value in _KEPT_TYPES:  # most slots
             entries[address] = _tuple(Entry, (kind, container, key, value, node))
             return
         if kind_of_value in BY_IDENTITY:
@@ -250,6 +229,8 @@ class StateWalk:
             self._descend(value.__wrapped__, node)
             return
         elif isinstance(value, WRAPPERS):
+            self._meet(value, node)
+            self._close(value)
             for function in wrapped_functions(value):
                 if function.__code__ in self._executed.globals:
                     self._descend(function, node)
@@ -267,16 +248,38 @@ class StateWalk:
             self._note(VARIABLE, value, None, value.get(UNSET), node, ".get()")
             return
         elif isinstance(value, types.ModuleType):
+            self._meet(value, node)
             self._expand_module(value)
             return
         elif isinstance(value, type):
+            self._meet(value, node)
             if is_user(module_of(value)):
                 self._expand_class(value, node)
                 self._descend(type(value), node)
             return
         of_class = self._classes.get(kind) or self._classes.setdefault(kind, class_of(kind))
+        self._meet(value, node)
         if of_class.is_open:
             self._expand_instance(value, of_class, node)
+        elif isinstance(value, types.BuiltinFunctionType):
+            if not isinstance(value.__self__, (types.ModuleType, type)):
+                self._note(ATTRIBUTE, value, "__self__", value.__self__, node, ".__self__")
+        else:
+            self._close(value)
+
+    def _meet(self, value: Any, node: int) -> None:
+        if self._omission is not None:
+            self._omission.meet(value, lambda: self.snapshot.path(node))
+
+    def _close(self, value: Any) -> None:
+        """Note that the walk does not look into an object."""
+        if self._omission is not None:
+            self._omission.closed.append(value)
+
+    def _meet_method(self, cls: type, name: str, value: Any, node: int) -> None:
+        """Look at a part of a class that is no slot: its own are made with it, others it was given."""
+        if getattr(value, "__objclass__", None) is not cls and name not in _MADE_WITH_A_CLASS:
+            self._meet(value, self.snapshot.node(node, f".{name}"))
 
     def _expand_dict(self, value: Mapping[Any, Any], node: int) -> None:
         found = members.items(value)
@@ -335,21 +338,34 @@ class StateWalk:
 
     def _expand_instance(self, value: Any, of_class: Class, node: int) -> None:
         attributes = getattr(value, "__dict__", None)
+        omission = self._omission
+        owner = value if omission is not None and omission.concerns(value, attributes) else None
         if attributes is not None:
             self.snapshot.training.meet(value)
-            is_module = isinstance(value, torch.nn.Module)
-            self._expand_attributes(attributes, node, _MODULE_INTERNALS if is_module else frozenset())
+            skipped = _MODULE_INTERNALS if isinstance(value, torch.nn.Module) else frozenset[str]()
+            self._expand_attributes(attributes, node, skipped, owner)
         for name in of_class.slots:
-            if hasattr(value, name):
-                self._note(ATTRIBUTE, value, name, getattr(value, name), node, f".{name}")
+            found = getattr(value, name, UNSET)  # one that is not set may be set later
+            if owner is None or omission is None or not omission.takes(owner, owner, name, found):
+                self._note(ATTRIBUTE, value, name, found, node, f".{name}")
         for cls in of_class.users:
             if id(cls) not in self._seen:
                 self._descend(cls, self.snapshot.node(-1, cls.__qualname__))
 
     def _expand_attributes(
-        self, attributes: dict[str, Any], node: int, skipped: frozenset[str] = frozenset()
+        self,
+        attributes: dict[str, Any],
+        node: int,
+        skipped: frozenset[str] = frozenset(),
+        owner: Any = None,
     ) -> None:
-        self._note(LENGTH, attributes, None, Content(len(attributes)), node, " (number of attributes)")
+        """Note attributes; only those that are read by name, where an object is given whose they are."""
+        omission = self._omission if owner is not None else None
+        if omission is not None:
+            present = Present(omission.found.read_names, set()).now(attributes)
+            self._note(PRESENT, attributes, None, present, node, " (attributes that are read)")
+        else:
+            self._note(LENGTH, attributes, None, Content(len(attributes)), node, " (number of attributes)")
         for name in list(attributes):
             if name in skipped:
                 continue
@@ -359,7 +375,7 @@ class StateWalk:
                 self._note_order(value, node)
                 for key, item in members.items(value):
                     self._note(ITEM, value, key, item, node, f".{key}")
-            else:
+            elif omission is None or not omission.takes(owner, attributes, name, value):
                 self._note(ITEM, attributes, name, value, node, f".{name}")
 
     def _expand_class(self, cls: type, node: int) -> None:
@@ -367,6 +383,8 @@ class StateWalk:
         # Not LENGTH: that says that all members are noted, and of methods only those that ran are.
         self._note(MEMBERS, namespace, None, Content(len(namespace)), node, " (number of attributes)")
         for name, value in list(namespace.items()):
+            if self._omission is not None and (name.startswith("__") or isinstance(value, _DESCRIPTORS)):
+                self._meet_method(cls, name, value, node)
             if isinstance(value, types.FunctionType):
                 if value.__code__ in self._executed.globals:
                     self._note(ITEM, namespace, name, value, node, f".{name}")

@@ -1,0 +1,71 @@
+"""What a walk of the state has found: slots, with what lay in them and their names."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from .omission import LeftOut
+from .training import Training
+
+ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT = (
+    "item", "attribute", "cell", "length", "bulk", "order", "variable", "members", "defined", "present",
+)  # fmt: skip
+UNSET = object()  # a context variable or a slot without a value
+
+
+class Entry(NamedTuple):
+    """One slot: where it is and what was in it."""
+
+    kind: str
+    container: Any
+    key: Any
+    value: Any
+    node: int
+
+
+class Snapshot:
+    """Everything reachable at one moment.
+
+    Attributes:
+        entries: Slots by ``(kind, id of container, key)``.
+        tensors: For each storage handle found, the slot entries of tensors on it.
+        arrays: Address ranges of the numpy arrays found.
+        training: The optimizers and schedulers found.
+        left_out: What was left out.
+    """
+
+    def __init__(self, training: Training) -> None:
+        self.entries: dict[tuple[str, int, Any], Entry] = {}
+        self.tensors: dict[int, list[tuple[Entry, torch.Tensor]]] = {}
+        self.arrays: list[tuple[int, int]] = []
+        self.training = training
+        self.left_out = LeftOut()
+        self._nodes: list[tuple[int, str]] = []
+
+    def node(self, parent: int, label: str) -> int:
+        """Add a place in the tree of names; returns its number."""
+        self._nodes.append((parent, label))
+        return len(self._nodes) - 1
+
+    def path(self, node: int) -> str:
+        """The name of a place, as a user would write it."""
+        labels: list[str] = []
+        while node >= 0:
+            node, label = self._nodes[node]
+            labels.append(label)
+        return "".join(reversed(labels))
+
+    def gradient_leaves(self) -> list[tuple[str, torch.Tensor]]:
+        """The tensors that may get a gradient, with their names."""
+        found: dict[int, tuple[str, torch.Tensor]] = {}
+        for entries in self.tensors.values():
+            for entry, tensor in entries:
+                if tensor.requires_grad and tensor.is_leaf and id(tensor) not in found:
+                    found[id(tensor)] = (self.name_of(entry), tensor)
+        return list(found.values())
+
+    def name_of(self, entry: Entry) -> str:
+        """The name of the slot itself."""
+        return self.path(entry.node)
