@@ -977,3 +977,30 @@ def test_backward_of_a_result_inside_an_eager_call(device):
         (layer(x).square().sum() * number).backward()
         assert torch.equal(got, layer.weight.grad)
     assert outer.report().replayed == 0
+
+
+class Sparse(nn.Module):
+    """Its embedding gets a sparse gradient, whose indices are a view of the argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(9, 4, sparse=True), nn.Linear(4, 2)
+
+    def forward(self, index):
+        return self.head(self.embedding(index).mean(1))
+
+
+def parts_of(gradient):
+    return [gradient] if gradient.layout is torch.strided else [gradient._indices(), gradient._values()]
+
+
+def test_sparse_gradients_that_are_held_and_summed(device):
+    def step(model, call, number, device):
+        if number % 3 == 0:
+            model.zero_grad()
+        loss = call(torch.randint(0, 9, (3, 5), device=device)).square().mean()
+        loss.backward()
+        return [loss, *[part for gradient in gradients(model) for part in parts_of(gradient)]]
+
+    g = both(device, step, build=Sparse)
+    assert g.report().replayed >= STEPS - 2, g.explain()

@@ -760,3 +760,44 @@ def test_accumulation_across_calls_into_new_gradients(device, where):
         assert moved.where == limit.where == where(Across.step, "zero_grad(")
         assert "optimizer.zero_grad(set_to_none=False)" in moved.remedy and limit.remedy == moved.remedy
         assert limit.message.startswith("9 recordings were never replayed, their state did not come back")
+
+
+# ---------------------------------------------------------------------- sparse gradients
+
+
+class Looking(Trainer):
+    """A row is looked up, and the gradient of the table is sparse."""
+
+    clears = True
+
+    def prepare(self):
+        self.table = nn.Embedding(9, 4, sparse=True).to(self.device)
+        self.other = torch.optim.SGD(self.table.parameters(), lr=0.1)
+
+    def loss(self, x, y):
+        index = (x[:, :2].abs() * 4).long().clamp(max=8)
+        return super().loss(x, y) + self.table(index).square().mean()
+
+    def after(self):
+        self.other.step()
+        if self.clears:
+            self.other.zero_grad()
+
+    def state(self):
+        return [*super().state(), self.table.weight]
+
+
+@pytest.mark.parametrize("clears", [True, False])
+def test_a_sparse_gradient_inside(device, clears):
+    """It is no single piece of memory: the step runs eagerly, and says so."""
+
+    class Step(Looking):
+        pass
+
+    Step.clears = clears
+    g = train(lambda: Step(device), batches(device, 20), every=1)
+    assert g.report().replayed == 0
+    found = {why.message for why in g.report().reasons if why.code == "RT601"}
+    assert any(message.endswith(" met a sparse_coo tensor") for message in found), g.explain()
+    if clears is False:
+        assert any(message.endswith(".table.weight.grad is a sparse_coo tensor") for message in found), found

@@ -139,8 +139,12 @@ class GradientWatch:
         return [(name, weakref.ref(tensor)) for tensor, name, _ in self._before.values()]
 
     def gradients(self) -> list[tuple[str, torch.Tensor, torch.Tensor]]:
-        """The parameters that had a gradient before the call: name, parameter, gradient."""
-        return [(name, tensor, grad) for tensor, name, grad in self._before.values() if grad is not None]
+        """The parameters that had a dense gradient before the call: name, parameter, gradient."""
+        return [
+            (name, tensor, grad)
+            for tensor, name, grad in self._before.values()
+            if grad is not None and grad.layout is torch.strided  # a sparse one has no single memory
+        ]
 
     def put_back(self) -> None:
         """Undo what Python did to the slots: the operations behind it have not run."""
@@ -164,6 +168,10 @@ class GradientWatch:
             if after is None:
                 effects.append(GradientEffect(weakref.ref(tensor), name, None, None))
                 keys.append((name, "cleared"))
+                continue
+            if after.layout is not torch.strided:  # as embeddings with sparse=True have it
+                text = f"{name}.grad is a {str(after.layout).removeprefix('torch.')} tensor"
+                blockers.append(reason(rules.UNSUPPORTED_TENSOR, text, site))
                 continue
             token = ledger.token(after)
             keys.append((name, token))
