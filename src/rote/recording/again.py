@@ -8,8 +8,9 @@ nothing: calls that draw random numbers or write tensors are refused.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -18,41 +19,58 @@ from ..signature.key import PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
 
 
+class Owner(Protocol):
+    """The key whose forward was recorded; see :class:`rote.recording.entry.Entry`."""
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The callable."""
+        ...
+
+
 class Repeatable(NamedTuple):
     """A call that may be made again.
 
     Attributes:
-        function: The callable.
+        owner: What knows the callable, weakly: a result that the callable's own state keeps would be a cycle
+            through autograd, where no garbage collector looks.
         call: Its arguments, as the caller gave them.
         versions: Of the tensors among them.
     """
 
-    function: Callable[..., Any]
+    owner: weakref.ref[Owner]
     call: Call
     versions: list[int]
 
     @classmethod
-    def of(cls, function: Callable[..., Any], call: Call) -> Repeatable:
+    def of(cls, owner: Owner, call: Call) -> Repeatable:
         """Note the state of a call's arguments."""
-        return cls(function, call, _versions(call))
+        return cls(weakref.ref(owner), call, _versions(call))
 
-    def unchanged(self) -> bool:
-        """Whether the arguments and the modes are those of the call (gradients are on now)."""
-        return _versions(self.call) == self.versions and read_ambient() == self.call.key[3]
+    def function(self) -> Callable[..., Any] | None:
+        """The callable, if the arguments and the modes are those of the call (gradients are on now)."""
+        owner = self.owner()
+        unchanged = _versions(self.call) == self.versions and read_ambient() == self.call.key[3]
+        return owner.function if owner is not None and unchanged else None
 
     def gradients(
-        self, tracked: list[list[int]], gradients: tuple[Any, ...], sources: list[torch.Tensor]
+        self,
+        function: Callable[..., Any],
+        tracked: list[list[int]],
+        gradients: tuple[Any, ...],
+        sources: list[torch.Tensor],
     ) -> tuple[torch.Tensor | None, ...]:
         """Gradients of the sources that have a history.
 
         Args:
+            function: The callable.
             tracked: Positions of the results that require grad, as for :class:`.backward.Backward`.
             gradients: Theirs, None where there is none.
             sources: Arguments and parameters.
         """
         args, kwargs = self.call.given or self.call.rebuild(list(self.call.leaves))
         leaves: list[Any] = []
-        flatten(self.function(*args, **kwargs), leaves)
+        flatten(function(*args, **kwargs), leaves)
         pairs = [
             (leaves[positions[0]], gradient)
             for positions, gradient in zip(tracked, gradients, strict=True)

@@ -202,7 +202,7 @@ class Backward:
         token: Any = self._occupancy.take() if self._keeps else torch.empty(0, device="cpu")
         owner = self._owner() if self._repeats else None
         # On the token, so that autograd lets go of the arguments when it frees the graph.
-        token.repeatable = Repeatable.of(owner.function, call) if owner is not None else None
+        token.repeatable = Repeatable.of(owner, call) if owner is not None else None
         with torch.enable_grad():
             made = _apply(claim, token, values, *sources, *self._parameters)
         for positions, tensor in zip(self._tracked, made, strict=True):
@@ -311,12 +311,13 @@ class Backward:
         text = "create_graph=True was asked of a result that came from a recording"
         why = reason(rules.SECOND_ORDER, text, user_site())
         self._give_up(why)
-        if again is None or not again.unchanged():
+        function = again.function() if again is not None else None
+        if again is None or function is None:
             raise MisuseError(f"{why} (The next calls run eagerly.)")
         leaves = again.call.leaves
         sources = [*(leaves[index] for index in self._arguments), *self._parameters]
         wanted = [source for source, need in zip(sources, needed, strict=True) if need]
-        found = iter(again.gradients(self._tracked, gradients, wanted))
+        found = iter(again.gradients(function, self._tracked, gradients, wanted))
         return tuple([next(found) if need else None for need in needed])
 
     def _give_up(self, why: Reason) -> None:

@@ -26,14 +26,19 @@ def saving(cursor: Cursor, keep: Callable[[torch.Tensor], None]) -> Generator[No
         cursor: The tracer of the call; it does not see the aliases being made.
         keep: Takes what the graph saves, aliases that share the version counters.
     """
+    used = [(cursor, keep)]  # given up at the end: autograd keeps hooks where no garbage collector looks
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
+        cursor, keep = used[0]
         alias = cursor.quietly(tensor.detach)  # a saved result that kept its node would be a cycle
         keep(alias)
         return alias
 
-    with saved_tensors_hooks(pack, _same):
-        yield
+    try:
+        with saved_tensors_hooks(pack, _same):
+            yield
+    finally:
+        used.clear()
 
 
 def _same(tensor: torch.Tensor) -> torch.Tensor:
