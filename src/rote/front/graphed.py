@@ -40,7 +40,7 @@ from ..signature.executed import ExecutedCode
 from ..signature.key import Call, bind, explain_key
 from ..signature.source import NOT_MINE
 from ..signature.ticket import Ticket
-from .bound import BoundWeakly, GraphedMethod
+from .bound import BoundWeakly, GraphedMethod, Kept
 from .callables import name_of, takes_any_keyword
 from .keys import Keys
 from .newcomers import Newcomers
@@ -108,7 +108,7 @@ class Graphed:
         self._sorts = not takes_any_keyword(function)  # then their order cannot matter
         self._paths = Paths(self, self._lock, self._counts, sorts=self._sorts)
         self._umpire = Umpire(self._counts, self._tally, self._paths.finish)
-        self._bound: dict[int, tuple[weakref.ref[Any], Graphed]] = {}
+        self._bound: dict[int, tuple[weakref.ref[Any], Callable[[], Graphed | None]]] = {}
         self._shapes = (
             ShapePolicy(function, options.buckets, options.bucket_tolerance) if options.buckets else None
         )
@@ -334,8 +334,10 @@ class Graphed:
         with self._lock:
             self._keys.clear()
             self._last = None
-            for _, bound in list(self._bound.values()):
-                bound.reset()
+            for _, known in list(self._bound.values()):
+                bound = known()
+                if bound is not None:
+                    bound.reset()
             self._tally.clear()
             self._backwards.clear()
             self._counts.calls = self._counts.replayed = self._recorded = self._padded = 0
@@ -357,8 +359,9 @@ class Graphed:
         if instance is None:
             return self
         known = self._bound.get(id(instance))
-        if known is not None and known[0]() is instance:
-            return GraphedMethod(known[1], instance)
+        bound = known[1]() if known is not None and known[0]() is instance else None
+        if bound is not None:
+            return GraphedMethod(bound, instance)
         table, key = self._bound, id(instance)
         try:
             alive = weakref.ref(instance, lambda _: table.pop(key, None))
@@ -369,9 +372,12 @@ class Graphed:
                 "rote.graph(instance.method)"
             ) from None
         function = BoundWeakly(self._function, alive)
-        bound = Graphed(function, self._options, self._account, self._newcomers)
-        table[key] = (alive, bound)
-        return GraphedMethod(bound, instance)
+        made = Graphed(function, self._options, self._account, self._newcomers)
+        kept = Kept.by(instance)
+        if kept is not None:
+            kept.methods.append(made)
+        table[key] = (alive, weakref.ref(made) if kept is not None else lambda: made)
+        return GraphedMethod(made, instance)
 
     def __getattr__(self, name: str) -> Any:
         function = self.__dict__.get("_function")
@@ -383,10 +389,14 @@ class Graphed:
         return f"<rote.graph of {self._name}: {self._counts.calls} calls, {self._counts.replayed} replayed>"
 
     def __reduce__(self) -> Any:
-        raise MisuseError(
-            f"the graphed callable {self._name} cannot be pickled or copied: its recordings hold addresses "
-            "of this process. Pickle the plain callable and call rote.graph on it afterwards."
-        )
+        """Copies and pickles are the callable's own, graphed with the same options; recordings stay here."""
+        name: Any = getattr(self._function, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self._function, "__module__", None) or "")
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is self:  # by the name of its place, as functions
+            return name
+        return type(self), (self._function, self._options)
 
     def __del__(self) -> None:
         keys = self.__dict__.get("_keys")
