@@ -37,7 +37,7 @@ from ..recording.variant import Variant
 from ..signature.ambient import is_captured
 from ..signature.compat import foreign_modes
 from ..signature.executed import ExecutedCode
-from ..signature.key import Call, bind, explain_key
+from ..signature.key import Call, bind, explain_key, remedy_of_key
 from ..signature.source import NOT_MINE
 from ..signature.ticket import Ticket
 from .bound import BoundWeakly, GraphedMethod, Kept
@@ -292,7 +292,8 @@ class Graphed:
             self._last = None
             known = next(iter(self._keys.entries.values()), None)
             text = explain_key(known.key, call) if known is not None else "no key was seen before"
-            reasons = [reason(rules.NEW_KEY, text, site)]
+            remedy = remedy_of_key(known.key, call) if known is not None else ""
+            reasons = [reason(rules.NEW_KEY, text, site, remedy)]
         else:
             variant, reasons = entry.would_replay(call)
             if variant is not None and not reasons:
@@ -323,7 +324,10 @@ class Graphed:
 
     def explain(self) -> str:
         """What replays, what does not, why, where, and what to do about it."""
-        return explain(self.report())
+        text, owners = explain(self.report()), len(self._bound)
+        if owners:
+            text += f"\nas a method: {owners} with a report of its own, instance.{self.__name__}.explain()"
+        return text
 
     def findings(self) -> Findings:
         """What keeps calls from being replayed wholly from graphs, in the form of :func:`rote.check`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable
+from dataclasses import replace
 from types import CodeType
 from typing import Any
 
@@ -31,6 +32,18 @@ from .tracked import graph_ends
 NEXT = "Take the item outside (x = next(batches)), and pass it in as an argument."
 """What to do about an iterator that a call advances."""
 
+DERIVED = (
+    "Hooks of torch.nn.utils assign the weight in each call. Use those of torch.nn.utils.parametrizations "
+    "(spectral_norm, weight_norm), which assign nothing."
+)
+"""What to do about a weight that is made from others before each forward."""
+
+CLEARS = (
+    "Nothing has to be done if it is seldom: a parameter that is new, or was frozen, begins without one. "
+    "Otherwise clear gradients inside of the call only."
+)
+"""What to do about a gradient that is new after a call that clears gradients itself."""
+
 
 def state_reasons(found: list[Difference], codes: Iterable[CodeType], site: Site) -> list[Reason]:
     """Lasting changes of Python state."""
@@ -48,7 +61,9 @@ def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> 
     if difference.advanced:
         where = line_that_advances(difference.name, codes) or site
         return Reason(rules.STATE_CHANGES.code, str(difference), where, NEXT)
-    return reason(rules.STATE_CHANGES, str(difference), line_that_changes(difference.name, codes) or site)
+    remedy = DERIVED if difference.derived else ""
+    line = line_that_changes(difference.name, codes) or site
+    return reason(rules.STATE_CHANGES, str(difference), line, remedy)
 
 
 def random_reasons(before: HostRandom, site: Site) -> list[Reason]:
@@ -133,10 +148,15 @@ def device_reasons(outcome: Outcome, device: torch.device, site: Site) -> list[R
 
 
 def gradient_reasons(
-    outcome: Outcome, watch: GradientWatch, site: Site
+    outcome: Outcome, watch: GradientWatch, codes: Iterable[CodeType], site: Site
 ) -> tuple[list[Any], Any, list[Reason]]:
     """Gradients that the call leaves behind."""
-    return watch.changed(outcome.ledger, site)
+    effects, key, found = watch.changed(outcome.ledger, site)
+    leaves = [why.code == rules.GRADIENT_LEAVES.code for why in found]
+    if any(leaves) and line_that_calls("", "zero_grad", codes) is not None:
+        parts = zip(found, leaves, strict=True)
+        found = [replace(why, remedy=CLEARS) if leaving else why for why, leaving in parts]
+    return effects, key, found
 
 
 def array_reasons(outcome: Outcome, known: list[tuple[int, int]]) -> list[Reason]:

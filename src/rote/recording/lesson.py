@@ -104,7 +104,9 @@ class Lesson:
         """Reasons against recording, and the state after the call if it was walked."""
         outcome, site = self._outcome, self._site
         assert self._plan.backend is not None
-        self._effects, self._effects_key, gradients = judge.gradient_reasons(outcome, watch, site)
+        self._effects, self._effects_key, gradients = judge.gradient_reasons(
+            outcome, watch, list(self._pupil.executed.globals), site
+        )
         changes, after = self._changes(before)
         found = judge.state_reasons(changes, list(self._pupil.executed.globals), site)
         if after is not None:

@@ -21,6 +21,9 @@ from .log import BackwardLog
 from .outputs import INPUT_VIEW, OWN, Template
 from .placement import group_members
 
+WITHOUT_GRADIENT = "Write it under torch.no_grad(), as averages of parameters are, or write a detached value."
+DETACHED_RESULT = "Return results without a history: loss.detach(), or call under torch.no_grad()."
+
 
 class GradientUse:
     """What a call does with gradients while it runs, seen above the dispatcher.
@@ -122,7 +125,8 @@ def gradient_blockers(
     for number in written[1]:
         if ledger.externals[number].grad_fn is not None:
             text = "a tensor made outside is written with a result that requires grad"
-            found.append(reason(rules.OUTPUT_GRADIENT, text, ledger.external_sites[number][1]))
+            site = ledger.external_sites[number][1]
+            found.append(reason(rules.OUTPUT_GRADIENT, text, site, WITHOUT_GRADIENT))
     results = tracked_results(value, template)
     if results:
         found += _graph_blockers(results, template, leaves, use, site)
@@ -135,7 +139,7 @@ def _graph_blockers(
     found: list[Reason] = []
     if use.engine is not None:
         text = "a backward runs inside the call, and a result requires grad all the same"
-        found.append(reason(rules.OUTPUT_GRADIENT, text, use.engine))
+        found.append(reason(rules.OUTPUT_GRADIENT, text, use.engine, DETACHED_RESULT))
     if use.hook is not None:
         text = "the call registers a hook on a tensor, or looks at its graph"
         found.append(reason(rules.GRADIENT_HOOK, text, use.hook))

@@ -204,6 +204,22 @@ def explain_key(was: tuple[Any, ...], call: Call) -> str:
     return explain_ambient(*ambient) or "nothing differs"
 
 
+def remedy_of_key(was: tuple[Any, ...], call: Call) -> str:
+    """What to do about the difference that :func:`explain_key` tells of; nothing if the rule says it."""
+    if was[0] != call.key[0]:
+        return ""
+    before, after = next(((a, b) for a, b in zip(was[1], call.key[1], strict=False) if a != b), (None, None))
+    if before is None or after is None or isinstance(before[0], torch.Size):
+        return ""
+    if before[0] in (int, float, complex) and after[0] is before[0]:
+        return "Each number has recordings of its own: pass one that often changes as a tensor."
+    return ONE_OBJECT if _show(before) == _show(after) else ""
+
+
+ONE_OBJECT = "Pass one and the same object, or the tensors in it (in tuples, lists, dicts or dataclasses)."
+"""What to do about an argument that is known by its identity."""
+
+
 def _explain_token(was: Any, now: Any) -> str:
     """What is to be said behind the name of an argument."""
     before, after = _show(was), _show(now)

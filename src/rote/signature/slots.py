@@ -51,6 +51,7 @@ class Difference:
         key: The key of the slot in its container.
         scheduler: Class of the learning-rate scheduler whose attribute the slot is.
         advanced: The slot holds an iterator, which was moved.
+        derived: A hook of ``torch.nn.utils`` makes the tensor in the slot before each forward.
         attribute: Name of the slot, if it is an attribute that PyTorch does not read by itself.
     """
 
@@ -63,11 +64,20 @@ class Difference:
     key: Any = None
     scheduler: str | None = None
     advanced: bool = False
+    derived: bool = False
     attribute: str | None = None
 
     def __str__(self) -> str:
         now = "another one at the same address" if self.moved and self.was == self.now else self.now
         return f"{self.name} was {self.was} and is {now}"
+
+
+def _is_derived(entry: Entry) -> bool:
+    """Whether a hook of ``torch.nn.utils`` makes a weight from others, as that of ``spectral_norm``."""
+    if type(entry.container) is not dict or type(entry.value) is not TensorMark:
+        return False
+    parameters = entry.container.get("_parameters", ())
+    return f"{entry.key}_orig" in parameters or f"{entry.key}_g" in parameters
 
 
 def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Difference]:
@@ -87,7 +97,13 @@ def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Diffe
                 now = "further" if later.value.known else "perhaps further: its position cannot be told"
             found.append(
                 Difference(
-                    before.name_of(entry), was, now, key=entry.key, scheduler=scheduler, advanced=moved
+                    before.name_of(entry),
+                    was,
+                    now,
+                    key=entry.key,
+                    scheduler=scheduler,
+                    advanced=moved,
+                    derived=_is_derived(entry),
                 )
             )
         if len(found) >= limit:
