@@ -847,9 +847,7 @@ class Outside(Trainer):
 
 def test_gradients_cleared_outside(device, reason):
     g = train(lambda: Outside(device), batches(device, 30), every=1)
-    assert reason(g, "RT402").remedy.endswith(
-        "keep gradients where they are with zero_grad(set_to_none=False)."
-    )
+    assert "keep gradients where they are with zero_grad(set_to_none=False)" in reason(g, "RT402").remedy
 
     class InPlace(Outside):
         in_place = True
@@ -880,9 +878,7 @@ def test_freezing_between_epochs(device, reason):
                 self.model[0].requires_grad_(True)
 
     g = train(lambda: Late(device), batches(device, 30), every=1)
-    assert reason(g, "RT402").remedy.startswith(
-        "Nothing has to be done if it is seldom: a parameter that is new"
-    )
+    assert "if it is seldom: a parameter that is new, or was frozen" in reason(g, "RT402").remedy
 
 
 def test_an_average_with_a_history(device, reason):
@@ -897,9 +893,7 @@ def test_an_average_with_a_history(device, reason):
             return [*super().state(), [average.detach() for average in self.average]]
 
     g = train(lambda: Averaging(device), batches(device, 12))
-    assert reason(g, "RT401").remedy.startswith(
-        "Write it under torch.no_grad(), as averages of parameters are"
-    )
+    assert reason(g, "RT401").remedy.startswith("Write it under torch.no_grad(), as averages of")
 
 
 @pytest.mark.parametrize("kind", ["spectral_norm", "weight_norm"])
@@ -940,7 +934,7 @@ def test_numbers_and_objects_among_the_arguments(device, reason):
         pass
 
     for arguments, remedy in (
-        ([0.1 * n for n in range(5)], "pass one that often changes as a tensor"),
+        ([0.1 * n for n in range(5)], "a number that often changes is better passed as a tensor"),
         ([Settings() for _ in range(5)], "Pass one and the same object"),
         ([torch.ones(n) for n in range(5)], "Call with these arguments during the warm-up"),
     ):

@@ -186,6 +186,22 @@ def test_as_strided_beyond_an_argument():
     check(scenario)
 
 
+@limit("version counters and the hooks of tensors that no operation reads are no part of the guard")
+@pytest.mark.parametrize("name", ["_version", "_backward_hooks"])
+def test_counters_of_a_tensor(name: str):
+    def scenario(wrap):
+        table = torch.zeros(4, requires_grad=True)
+
+        def change():
+            table.register_hook(lambda gradient: gradient)
+            with torch.no_grad():
+                table.add_(1)
+
+        yield from drive(wrap(lambda x: x * (2.0 if getattr(table, name) else 3.0)), change=change)
+
+    check(scenario)
+
+
 @limit("the dicts of an instance are watched, not which they are: replacing one as a whole is not noticed")
 @pytest.mark.parametrize("name", ["_parameters", "__dict__"])
 def test_dict_of_an_instance_replaced(name: str):

@@ -118,6 +118,10 @@ GradientSlot = tuple[bool, Any, Any]
 """Whether there is a gradient, and the tensor's hooks (autograd calls them; a recording does not)."""
 
 
+Slots = dict[int, tuple[weakref.ref[torch.Tensor], GradientSlot]]
+"""Tensors, weakly and by identity, with the state of their gradient slots."""
+
+
 def slot_of(tensor: torch.Tensor, gradient: torch.Tensor | None) -> GradientSlot:
     """The state of a gradient slot."""
     hooks, after = tensor._backward_hooks, getattr(tensor, "_post_accumulate_grad_hooks", None)
@@ -152,9 +156,12 @@ class GradientWatch:
             if tensor.grad is not before:
                 tensor.grad = before
 
-    def presence(self) -> list[tuple[weakref.ref[torch.Tensor], GradientSlot]]:
+    def presence(self) -> Slots:
         """The state of each slot before the call."""
-        return [(weakref.ref(tensor), slot_of(tensor, grad)) for tensor, _, grad in self._before.values()]
+        return {
+            key: (weakref.ref(tensor), slot_of(tensor, grad))
+            for key, (tensor, _, grad) in self._before.items()
+        }
 
     def changed(self, ledger: Ledger, site: Site) -> tuple[list[GradientEffect], list[Any], list[Reason]]:
         """What the call did to the slots: effects, their comparable form, and reasons against replaying."""

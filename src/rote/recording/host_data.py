@@ -35,9 +35,17 @@ _HOOKS = frozenset({
     _Tensor.register_hook, _Tensor.register_post_accumulate_grad_hook, _Tensor.retain_grad,
     _Tensor.grad_fn.__get__,
 })  # fmt: skip
+_SLOT = frozenset({_Tensor.grad.__get__, _Tensor.grad.__set__, _Tensor.grad.__delete__})
 _PLACE = frozenset({_Tensor.grad.__get__, _Tensor.is_leaf.__get__, _Tensor.output_nr.__get__})
+_FLAGS = frozenset({_Tensor.requires_grad.__get__, _Tensor.is_leaf.__get__, _Tensor.grad_fn.__get__})
+_LOOKS = _FLAGS | frozenset({
+    *(_Tensor.shape.__get__, _Tensor.dtype.__get__, _Tensor.device.__get__, _Tensor.ndim.__get__),
+    *(_Tensor.size, _Tensor.dim, _Tensor.ndimension, _Tensor.numel, _Tensor.nelement, _Tensor.__len__),
+    *(_Tensor.stride, _Tensor.is_contiguous, _Tensor.is_floating_point, _Tensor.is_complex),
+    *(torch.numel, torch.is_floating_point, torch.is_complex, _Tensor.element_size, _Tensor.get_device),
+})  # fmt: skip
 _ESCAPES = frozenset({_Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__, torch.to_dlpack})
-_SPECIAL = _BUILDERS | _ENGINE | _HOOKS | _PLACE | _ESCAPES | {_Tensor.tolist}
+_SPECIAL = _BUILDERS | _ENGINE | _HOOKS | _SLOT | _PLACE | _ESCAPES | {_Tensor.tolist}
 
 
 class HostDataMode(TorchFunctionMode):
@@ -60,6 +68,8 @@ class HostDataMode(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func in _LOOKS and args and isinstance(args[0], torch.Tensor):
+            self._use.look_at(args[0], flags=func in _FLAGS)
         if func not in _SPECIAL:
             return func(*args, **kwargs)
         if func in _BUILDERS:
@@ -72,8 +82,11 @@ class HostDataMode(TorchFunctionMode):
             self._note_backward(func, args, kwargs)
         elif func in _HOOKS:
             self._use.hook = self._use.hook or user_site()
-        elif self._watched and func in _PLACE and id(args[0]) in self._watched:
-            self._use.state = self._use.state or user_site()
+        else:
+            if func in _SLOT:
+                self._tracer.quietly(lambda: self._use.look(args[0], self._tracer.ledger))
+            if self._watched and func in _PLACE and id(args[0]) in self._watched:
+                self._use.state = self._use.state or user_site()
         return func(*args, **kwargs)
 
     # ------------------------------------------------------------------ in

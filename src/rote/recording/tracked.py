@@ -10,11 +10,13 @@ import torch
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..signature.compat import has_memory, plain_functions
 from ..signature.key import TENSOR, Call
 from ..signature.leaves import flatten
 from .accumulators import StandIns
 from .autograd import GradientWalk, Node, kept_storages, leaves_below, older_node, runs_python
 from .backward import Backward, Occupancy, Owner, Read, Saved
+from .gradients import Slots, slot_of
 from .inputs import StaticInputs
 from .ledger import EXTERNAL, Ledger
 from .log import BackwardLog
@@ -26,7 +28,7 @@ DETACHED_RESULT = "Return results without a history: loss.detach(), or call unde
 
 
 class GradientUse:
-    """What a call does with gradients while it runs, seen above the dispatcher.
+    """What a call does with gradients, and asks of tensors, while it runs, seen above the dispatcher.
 
     Attributes:
         age: Nodes made by the call are younger.
@@ -34,6 +36,9 @@ class GradientUse:
         hook: The line that registered a hook, or read the graph, of a tensor.
         state: The line that read the gradient or the place in the graph of an argument, and which.
         saved: What the graph saved, if the call ran on static inputs.
+        slots: Tensors made outside whose gradient Python asked for or set, weakly, and how it was before.
+        looked: Tensors of which Python asked what they look like, weakly.
+        flags: It asked one whether it requires grad.
     """
 
     def __init__(self, age: int) -> None:
@@ -42,7 +47,30 @@ class GradientUse:
         self.hook: Site | None = None
         self.state: Site | None = None
         self.saved: list[torch.Tensor] = []
+        self.slots: Slots = {}
+        self.looked: dict[int, weakref.ref[torch.Tensor]] = {}
+        self.flags = False
         self._versions: list[int] = []
+
+    def look(self, tensor: torch.Tensor, ledger: Ledger) -> None:
+        """Note that the gradient of a tensor is about to be asked for, or set."""
+        known = self.slots.get(id(tensor))
+        fresh = known is None or known[0]() is not tensor
+        if fresh and has_memory(tensor) and _is_outside(tensor, ledger):
+            self.slots[id(tensor)] = weakref.ref(tensor), slot_of(tensor, tensor.grad)
+
+    def look_at(self, tensor: torch.Tensor, *, flags: bool) -> None:
+        """Note that a tensor is asked for its shape, type, or whether it requires grad."""
+        self.flags = self.flags or flags
+        known = self.looked.get(id(tensor))
+        if known is None or known() is not tensor:
+            self.looked[id(tensor)] = weakref.ref(tensor)
+
+    def looked_outside(self, ledger: Ledger) -> list[torch.Tensor]:
+        """The tensors among these that were made outside and are still alive."""
+        alive = [tensor for reference in self.looked.values() if (tensor := reference()) is not None]
+        with plain_functions():
+            return [tensor for tensor in alive if has_memory(tensor) and _is_outside(tensor, ledger)]
 
     def keep(self, alias: torch.Tensor) -> None:
         """Note what the graph saves, as it is now."""
@@ -59,6 +87,12 @@ class GradientUse:
             if alias._version != version and alias.untyped_storage()._cdata in needed:
                 return alias, version
         return None
+
+
+def _is_outside(tensor: torch.Tensor, ledger: Ledger) -> bool:
+    """Whether a tensor was made outside of the call and is no argument."""
+    origin = ledger.origin(tensor)
+    return origin is None or origin[0] == EXTERNAL
 
 
 def tracked_results(value: Any, template: Template) -> list[torch.Tensor]:

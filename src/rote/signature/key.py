@@ -212,7 +212,7 @@ def remedy_of_key(was: tuple[Any, ...], call: Call) -> str:
     if before is None or after is None or isinstance(before[0], torch.Size):
         return ""
     if before[0] in (int, float, complex) and after[0] is before[0]:
-        return "Each number has recordings of its own: pass one that often changes as a tensor."
+        return "Call with it during the warm-up; a number that often changes is better passed as a tensor."
     return ONE_OBJECT if _show(before) == _show(after) else ""
 
 

@@ -108,11 +108,13 @@ class Snapshot:
         return "".join(reversed(labels))
 
     def gradient_leaves(self) -> list[tuple[str, torch.Tensor]]:
-        """The tensors that may get a gradient, with their names."""
+        """The tensors that may get a gradient, or have one from before they were frozen, with their names."""
         found: dict[int, tuple[str, torch.Tensor]] = {}
         for entries in self.tensors.values():
             for entry, tensor in entries:
-                if tensor.requires_grad and tensor.is_leaf and id(tensor) not in found:
+                if id(tensor) in found or not tensor.is_leaf:
+                    continue
+                if tensor.requires_grad or tensor.grad is not None:
                     found[id(tensor)] = (self.name_of(entry), tensor)
         return list(found.values())
 
