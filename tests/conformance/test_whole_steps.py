@@ -942,3 +942,43 @@ def test_numbers_and_objects_among_the_arguments(device, reason):
         for argument in arguments:
             g(torch.ones(2, device=device), argument)
         assert remedy in reason(g, "RT306").remedy
+
+
+class Toggling(Trainer):
+    """A generator's step, which freezes the judge that the judge's own step trains."""
+
+    inside, puts_back = True, False
+
+    def prepare(self):
+        self.judge = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1)).to(self.device)
+        self.other = momentum(list(self.judge.parameters()))
+
+    def loss(self, x, y):
+        if self.inside:
+            self.judge.requires_grad_(False)
+        return -self.judge(self.model(x)).mean()
+
+    def after(self):
+        if self.puts_back:
+            self.judge.requires_grad_(True)
+
+    def between(self, number):
+        self.judge.requires_grad_(True)
+        self.other.zero_grad()
+        self.judge(torch.ones(3, 2, device=self.device)).mean().backward()
+        self.other.step()
+        if not self.inside:
+            self.judge.requires_grad_(False)
+
+    def state(self):
+        return [*super().state(), list(self.judge.parameters())]
+
+
+def test_one_of_two_networks_is_frozen_in_turns(device, reason):
+    g = train(lambda: Toggling(device), batches(device, 20), every=1)
+    found = [why for why in g.report().reasons if why.remedy.startswith("Set requires_grad outside")]
+    assert len(found) == 1 and found[0].message.endswith("was requires_grad=True and is False"), g.explain()
+
+    for fields in ({"inside": False}, {"puts_back": True}):
+        mended = type("Mended", (Toggling,), fields)
+        assert train(lambda: mended(device), batches(device, 30)).report().replayed >= 30 - WARM  # noqa: B023

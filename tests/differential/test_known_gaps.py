@@ -132,3 +132,17 @@ def test_lifetime_of_an_instance_in_a_cycle():
         assert alive() is None
     finally:
         Trainer.step.reset()
+
+
+@gap("torch.utils.swap_tensors refuses what has weak references, as tensors under guard have: reset() first")
+def test_swapped_parameters():
+    m = nn.Linear(4, 4)
+    g = rote.graph(torch.no_grad()(lambda x: m(x)))
+    for i in range(4):
+        g(full(i))
+    try:
+        torch.utils.swap_tensors(m.weight, nn.Parameter(torch.ones(4, 4)))
+    except RuntimeError as error:
+        raise AssertionError from error
+    finally:
+        g.reset()

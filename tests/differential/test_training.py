@@ -8,6 +8,7 @@ import pytest
 import torch
 from tests.differential.harness import attempt, check, full
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.checkpoint import checkpoint
 
 
@@ -227,5 +228,62 @@ def test_a_gradient_asked_for_on_one_path_only():
                 _train_once(m)
             yield g(torch.ones(3, 4) * (-1 if i % 3 or i < 4 else 1))
             yield [p.grad for p in m.parameters()]
+
+    check(scenario)
+
+
+def test_freezing_inside():
+    """What the call leaves frozen is seen, also where the tensors themselves are not read."""
+
+    def scenario(wrap):
+        m = nn.Linear(4, 2)
+
+        def fn(x, trains):
+            m.requires_grad_(trains)
+            return x * 2
+
+        def whole(x):
+            m.requires_grad_(False)
+            y = m(x)
+            m.weight.requires_grad = True
+            return y
+
+        first, second = wrap(fn), wrap(whole)
+        for i in range(20):
+            yield first(full(i), i % 2 == 0 if i < 10 else i % 3 == 0)
+            yield [p.requires_grad for p in m.parameters()]
+        for i in range(20):
+            if i % 3 == 0 or i > 15:
+                m.requires_grad_(i % 2 == 0)
+            yield second(full(i))
+            yield [p.requires_grad for p in m.parameters()]
+
+    check(scenario)
+
+
+def test_hooks_of_all_optimizers():
+    def scenario(wrap):
+        m, count = nn.Linear(4, 2), torch.zeros(())
+        g = wrap(make_step(m, torch.optim.SGD(m.parameters(), lr=0.1)))
+        hooks = []
+        for i in range(24):
+            if i in (6, 10):  # another one in its place
+                hooks.append(register_optimizer_step_post_hook(lambda *_, i=i: count.add_(i) and None))
+            if i in (10, 16):
+                hooks.pop(0).remove()
+            yield g(torch.randn(3, 4))
+            yield count
+
+    check(scenario)
+
+
+def test_forward_mode():
+    def scenario(wrap):
+        m = nn.Sequential(nn.Linear(4, 3), nn.Tanh()).requires_grad_(False)
+        tangents = wrap(lambda x, t: torch.func.jvp(m, (x,), (t,)))
+        jacobian = wrap(lambda x: torch.func.jacfwd(m)(x))
+        for _ in range(6):
+            yield tangents(torch.randn(4), torch.randn(4))
+            yield jacobian(torch.randn(4))
 
     check(scenario)

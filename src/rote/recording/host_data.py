@@ -38,7 +38,8 @@ _HOOKS = frozenset({
 _SLOT = frozenset({_Tensor.grad.__get__, _Tensor.grad.__set__, _Tensor.grad.__delete__})
 _PLACE = frozenset({_Tensor.grad.__get__, _Tensor.is_leaf.__get__, _Tensor.output_nr.__get__})
 _FLAGS = frozenset({_Tensor.requires_grad.__get__, _Tensor.is_leaf.__get__, _Tensor.grad_fn.__get__})
-_LOOKS = _FLAGS | frozenset({
+_FREEZES = frozenset({_Tensor.requires_grad_, _Tensor.requires_grad.__set__})
+_LOOKS = _FLAGS | _FREEZES | frozenset({
     *(_Tensor.shape.__get__, _Tensor.dtype.__get__, _Tensor.device.__get__, _Tensor.ndim.__get__),
     *(_Tensor.size, _Tensor.dim, _Tensor.ndimension, _Tensor.numel, _Tensor.nelement, _Tensor.__len__),
     *(_Tensor.stride, _Tensor.is_contiguous, _Tensor.is_floating_point, _Tensor.is_complex),
@@ -69,7 +70,8 @@ class HostDataMode(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func in _LOOKS and args and isinstance(args[0], torch.Tensor):
-            self._use.look_at(args[0], flags=func in _FLAGS)
+            flags = func in _FLAGS or func in _FREEZES
+            self._tracer.quietly(lambda: self._use.look_at(args[0], flags=flags, sets=func in _FREEZES))
         if func not in _SPECIAL:
             return func(*args, **kwargs)
         if func in _BUILDERS:

@@ -32,15 +32,22 @@ from .tracked import graph_ends
 NEXT = "Take the item outside (x = next(batches)), and pass it in as an argument."
 """What to do about an iterator that a call advances."""
 
+FREEZE_OUTSIDE = (
+    "Set requires_grad outside, before the call (each way of freezing has a recording of its own), or put "
+    "back in the call what it sets."
+)
+"""What to do about a call that freezes what it finds unfrozen, as one of two that take turns."""
+
 DERIVED = (
-    "Hooks of torch.nn.utils assign the weight in each call. Use those of torch.nn.utils.parametrizations "
-    "(spectral_norm, weight_norm), which assign nothing."
+    "A hook of torch.nn.utils assigns the weight in each call. Use torch.nn.utils.parametrizations "
+    "(spectral_norm, weight_norm), which assigns nothing; a mask of prune can be a parametrization as well."
 )
 """What to do about a weight that is made from others before each forward."""
 
 CLEARS = (
     "Nothing has to be done if it is seldom: a parameter that is new, or was frozen, begins without one. "
-    "Otherwise clear gradients inside of the call only."
+    "Otherwise clear gradients inside of the call only; where not every call reaches all parameters, with "
+    "zero_grad(set_to_none=False)."
 )
 """What to do about a gradient that is new after a call that clears gradients itself."""
 
@@ -64,6 +71,19 @@ def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> 
     remedy = DERIVED if difference.derived else ""
     line = line_that_changes(difference.name, codes) or site
     return reason(rules.STATE_CHANGES, str(difference), line, remedy)
+
+
+def freezing_reasons(tensors: list[torch.Tensor], state: Snapshot, site: Site) -> list[Reason]:
+    """Tensors of the state that the call has frozen, or the contrary."""
+    found: list[Reason] = []
+    for tensor in tensors:
+        for entry, held in state.tensors.get(tensor.untyped_storage()._cdata, ()):
+            if held is tensor:
+                now = tensor.requires_grad
+                text = f"{state.name_of(entry)} was requires_grad={not now} and is {now}"
+                found.append(reason(rules.STATE_CHANGES, text, site, FREEZE_OUTSIDE))
+                break
+    return found[:1]
 
 
 def random_reasons(before: HostRandom, site: Site) -> list[Reason]:

@@ -109,6 +109,10 @@ class Lesson:
         )
         changes, after = self._changes(before)
         found = judge.state_reasons(changes, list(self._pupil.executed.globals), site)
+        refrozen = outcome.use.refrozen(outcome.ledger)
+        if refrozen:
+            after = after if after is not None else self._pupil.walk(self._call)
+            found = judge.freezing_reasons(refrozen, after, site) or found
         if after is not None:
             restored = self._restore_arguments(after)
             found = found or restored

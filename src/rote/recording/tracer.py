@@ -44,6 +44,7 @@ from .seeds import seeds_on_host
 from .stores import filled_in, without_copies
 from .tape import RestartError, SegmentTape, kept_call
 
+_zeros = torch.ops.aten._efficientzerotensor.default
 _detach = torch.ops.aten.detach.default
 _lift = torch.ops.aten.lift_fresh.default
 
@@ -131,6 +132,8 @@ class Tracer(HostTensors, DispatchMode):
         if known is None:
             if not isinstance(func, torch._ops.OpOverload):
                 return self._higher_order(func, args, kwargs)
+            if func is _zeros:  # forward-mode AD: a tensor without memory, which nothing can be copied into
+                raise UnsupportedTensorError("forward-mode zero")
             known = self._known[id(func)] = Known(func, facts_of(func), raw_call(func), composite_call(func))
         _, facts, raw, parts = known
         if parts is not None and torch.is_inference_mode_enabled():

@@ -39,6 +39,7 @@ class GradientUse:
         slots: Tensors made outside whose gradient Python asked for or set, weakly, and how it was before.
         looked: Tensors of which Python asked what they look like, weakly.
         flags: It asked one whether it requires grad.
+        frozen: Those of which it set whether they require grad, and how it was before.
     """
 
     def __init__(self, age: int) -> None:
@@ -50,6 +51,7 @@ class GradientUse:
         self.slots: Slots = {}
         self.looked: dict[int, weakref.ref[torch.Tensor]] = {}
         self.flags = False
+        self.frozen: dict[int, tuple[weakref.ref[torch.Tensor], bool]] = {}
         self._versions: list[int] = []
 
     def look(self, tensor: torch.Tensor, ledger: Ledger) -> None:
@@ -59,12 +61,22 @@ class GradientUse:
         if fresh and has_memory(tensor) and _is_outside(tensor, ledger):
             self.slots[id(tensor)] = weakref.ref(tensor), slot_of(tensor, tensor.grad)
 
-    def look_at(self, tensor: torch.Tensor, *, flags: bool) -> None:
-        """Note that a tensor is asked for its shape, type, or whether it requires grad."""
+    def look_at(self, tensor: torch.Tensor, *, flags: bool, sets: bool) -> None:
+        """Note that a tensor is asked for its shape, type, or whether it requires grad, or is told that."""
         self.flags = self.flags or flags
         known = self.looked.get(id(tensor))
         if known is None or known() is not tensor:
             self.looked[id(tensor)] = weakref.ref(tensor)
+        if sets:
+            before = self.frozen.get(id(tensor))
+            if before is None or before[0]() is not tensor:
+                self.frozen[id(tensor)] = weakref.ref(tensor), tensor.requires_grad
+
+    def refrozen(self, ledger: Ledger) -> list[torch.Tensor]:
+        """The tensors made outside that do not require grad as they did before the call."""
+        alive = [(tensor, was) for ref, was in self.frozen.values() if (tensor := ref()) is not None]
+        changed = [tensor for tensor, was in alive if tensor.requires_grad != was]
+        return [tensor for tensor in changed if has_memory(tensor) and _is_outside(tensor, ledger)]
 
     def looked_outside(self, ledger: Ledger) -> list[torch.Tensor]:
         """The tensors among these that were made outside and are still alive."""

@@ -40,7 +40,7 @@ class Unseen(NamedTuple):
         before: What it gave in calls before, the last ones.
         more: How many others it gave.
         excess: What to say if there are too many, where more is known than that.
-        number: The value is a whole number.
+        number: It may be an index: the value is a whole number, and there is a bracket on the line.
     """
 
     read: Event
@@ -61,7 +61,8 @@ class Unseen(NamedTuple):
         """
         last = list(node.edges)[-SHOWN:]
         before = tuple(_shown(edge) for edge in reversed(last))
-        more, number = len(node.edges) - len(last), type(value_of(edge)) is int
+        more = len(node.edges) - len(last)
+        number = type(value_of(edge)) is int and "[" in read.site.text
         return cls(read, _shown(edge), before, more, node.excess, number)
 
     def reason(self) -> Reason:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import functools
 import gc
 import re
+import sys
 import threading
 import types
 import weakref
@@ -51,8 +52,9 @@ BULK_LENGTH = 4096
 ORDERED_LENGTH = 64
 
 _GLOBAL_HOOKS = (
-    "_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks",
-    "_global_backward_pre_hooks",
+    *[("torch.nn.modules.module", f"_global_{kind}_hooks")
+      for kind in ("forward", "forward_pre", "backward", "backward_pre")],
+    *[("torch.optim.optimizer", f"_global_optimizer_{kind}_hooks") for kind in ("pre", "post")],
 )  # fmt: skip
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)
@@ -153,10 +155,11 @@ class StateWalk:
                 self._note(ITEM, self._holder(root), 0, root, -1, name)
             else:
                 self._descend(root, self.snapshot.node(-1, name))
-        for table in _GLOBAL_HOOKS:
-            hooks = getattr(torch.nn.modules.module, table, None)
+        for module, table in _GLOBAL_HOOKS:
+            hooks = getattr(sys.modules.get(module), table, None)
             if isinstance(hooks, dict):
-                self._note(LENGTH, hooks, None, Content(len(hooks)), -1, f"torch.nn.modules.module.{table}")
+                self._note(LENGTH, hooks, None, Content(len(hooks)), -1, f"{module}.{table}")
+                self._note(ORDER, hooks, None, Content(tuple(hooks)), -1, f"{module}.{table} (order)")
         for namespace, name in self._executed.reads():
             label = f"{namespace.get('__name__', '')}.{name}"
             if name in namespace:
