@@ -75,7 +75,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
             if kind is FOREIGN:
                 foreign = _foreign("tensor", leaf)
         else:
-            if hasattr(leaf, "__rote_plain__"):  # a borrowed output of an earlier call
+            if hasattr(type(leaf), "__rote_plain__"):  # a borrowed output of an earlier call
                 borrowed.append((position, leaf))
                 leaf = leaves[position] = lent.setdefault(id(leaf), leaf.__rote_plain__())
                 given = None

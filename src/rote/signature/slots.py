@@ -11,6 +11,7 @@ import torch
 
 from ..base.location import Site
 from . import members
+from .classes import UNSET
 from .compat import has_memory
 from .iterators import Position
 from .marks import Content, TensorMark, mark
@@ -23,12 +24,12 @@ from .state import (
     LENGTH,
     MEMBERS,
     ORDER,
-    UNSET,
     VARIABLE,
     Entry,
     Snapshot,
 )
 from .training import Group
+from .wrappers import is_bound_method
 
 _OF_TORCH = frozenset({"_modules", "param_groups", "optimizer"})
 """Attributes by which a module, an optimizer and a schedule are known."""
@@ -158,7 +159,7 @@ def same(was: Any, now: Any) -> bool:
         return repr(was) == repr(now)
     if isinstance(was, (int, str, bytes, torch.dtype, torch.device, torch.Size)):
         return bool(was == now)
-    if hasattr(was, "__func__") and hasattr(now, "__func__"):  # bound methods are made anew at each access
+    if is_bound_method(was) and is_bound_method(now):  # made anew at each access
         return was.__func__ is now.__func__ and was.__self__ is now.__self__
     return False
 

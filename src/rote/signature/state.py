@@ -34,7 +34,7 @@ import torch
 
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
-from .classes import Class, class_of
+from .classes import UNSET, Class, class_of, own
 from .compat import has_memory, plain_functions
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
@@ -47,7 +47,6 @@ ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED = (
     "item", "attribute", "cell", "length", "bulk", "order", "variable", "members", "defined",
 )  # fmt: skip
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
-UNSET = object()  # a context variable without a value
 BULK_LENGTH = 4096
 ORDERED_LENGTH = 64
 
@@ -339,14 +338,15 @@ class StateWalk:
             self._note(ITEM, namespace, name, namespace[name], -1, f"{value.__name__}.{name}")
 
     def _expand_instance(self, value: Any, of_class: Class, node: int) -> None:
-        attributes = getattr(value, "__dict__", None)
-        if attributes is not None:
+        attributes = own(value, "__dict__")
+        if attributes is not UNSET:
             self.snapshot.training.meet(value)
             is_module = isinstance(value, torch.nn.Module)
             self._expand_attributes(attributes, node, _MODULE_INTERNALS if is_module else frozenset())
         for name in of_class.slots:
-            if hasattr(value, name):
-                self._note(ATTRIBUTE, value, name, getattr(value, name), node, f".{name}")
+            content = own(value, name)
+            if content is not UNSET:
+                self._note(ATTRIBUTE, value, name, content, node, f".{name}")
         for cls in of_class.users:
             if id(cls) not in self._seen:
                 self._descend(cls, self.snapshot.node(-1, cls.__qualname__))
