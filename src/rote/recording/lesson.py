@@ -313,8 +313,8 @@ class Lesson:
             return self._never_twice(value, guards)
         if unseen is not None:
             guards = [*guards, unseen.reason()]
-        if not self._first:  # or it agreed with nothing yet
-            pupil.life.steady(fruitless=fruitless)
+        if not self._first and not fruitless:  # or it agreed with nothing yet
+            pupil.life.steady()
         settled = self._settle_session(variant)
         if self._refused is not None:
             return self._capture_failed(value, self._refused)

@@ -201,6 +201,11 @@ class Variant:
         return self.root.steps is not None
 
     @property
+    def gone(self) -> bool:
+        """Whether it is recorded, and can never be valid again: a tensor that it reads has died."""
+        return self.recorded and not self.busy and self.guard is not None and self.guard.dead
+
+    @property
     def ignores(self) -> bool:
         """Whether a call may change Python state that the guard does not look at."""
         return self.guard is not None and self.guard.ignores

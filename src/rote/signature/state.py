@@ -111,12 +111,13 @@ class Snapshot:
     def gradient_leaves(self) -> list[tuple[str, torch.Tensor]]:
         """The tensors that may get a gradient, or have one from before they were frozen, with their names."""
         found: dict[int, tuple[str, torch.Tensor]] = {}
-        for entries in self.tensors.values():
-            for entry, tensor in entries:
-                if id(tensor) in found or not tensor.is_leaf:
-                    continue
-                if tensor.requires_grad or tensor.grad is not None:
-                    found[id(tensor)] = (self.name_of(entry), tensor)
+        with plain_functions():
+            for entries in self.tensors.values():
+                for entry, tensor in entries:
+                    if id(tensor) in found or not tensor.is_leaf:
+                        continue
+                    if tensor.requires_grad or tensor.grad is not None:
+                        found[id(tensor)] = (self.name_of(entry), tensor)
         return list(found.values())
 
     def name_of(self, entry: Entry) -> str:
