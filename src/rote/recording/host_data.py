@@ -70,8 +70,8 @@ class HostDataMode(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func in _LOOKS and args and isinstance(args[0], torch.Tensor):
-            flags = func in _FLAGS or func in _FREEZES
-            self._tracer.quietly(lambda: self._use.look_at(args[0], flags=flags, sets=func in _FREEZES))
+            sets = func in _FREEZES
+            self._use.look_at(args[0], flags=sets or func in _FLAGS, sets=sets)
         if func not in _SPECIAL:
             return func(*args, **kwargs)
         if func in _BUILDERS:
@@ -86,7 +86,7 @@ class HostDataMode(TorchFunctionMode):
             self._use.hook = self._use.hook or user_site()
         else:
             if func in _SLOT:
-                self._tracer.quietly(lambda: self._use.look(args[0], self._tracer.ledger))
+                self._use.look(args[0], self._tracer.ledger)
             if self._watched and func in _PLACE and id(args[0]) in self._watched:
                 self._use.state = self._use.state or user_site()
         return func(*args, **kwargs)

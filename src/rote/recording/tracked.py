@@ -57,9 +57,11 @@ class GradientUse:
     def look(self, tensor: torch.Tensor, ledger: Ledger) -> None:
         """Note that the gradient of a tensor is about to be asked for, or set."""
         known = self.slots.get(id(tensor))
-        fresh = known is None or known[0]() is not tensor
-        if fresh and has_memory(tensor) and _is_outside(tensor, ledger):
-            self.slots[id(tensor)] = weakref.ref(tensor), slot_of(tensor, tensor.grad)
+        if known is not None and known[0]() is tensor:
+            return
+        with plain_functions():
+            if has_memory(tensor) and tensor.is_leaf and _is_outside(tensor, ledger):
+                self.slots[id(tensor)] = weakref.ref(tensor), slot_of(tensor, tensor.grad)
 
     def look_at(self, tensor: torch.Tensor, *, flags: bool, sets: bool) -> None:
         """Note that a tensor is asked for its shape, type, or whether it requires grad, or is told that."""
@@ -70,7 +72,8 @@ class GradientUse:
         if sets:
             before = self.frozen.get(id(tensor))
             if before is None or before[0]() is not tensor:
-                self.frozen[id(tensor)] = weakref.ref(tensor), tensor.requires_grad
+                with plain_functions():
+                    self.frozen[id(tensor)] = weakref.ref(tensor), tensor.requires_grad
 
     def refrozen(self, ledger: Ledger) -> list[torch.Tensor]:
         """The tensors made outside that do not require grad as they did before the call."""
@@ -171,8 +174,8 @@ def gradient_blockers(
     for number in written[1]:
         if ledger.externals[number].grad_fn is not None:
             text = "a tensor made outside is written with a result that requires grad"
-            site = ledger.external_sites[number][1]
-            found.append(reason(rules.OUTPUT_GRADIENT, text, site, WITHOUT_GRADIENT))
+            line = ledger.external_sites[number][1]
+            found.append(reason(rules.OUTPUT_GRADIENT, text, line, WITHOUT_GRADIENT))
     results = tracked_results(value, template)
     if results:
         found += _graph_blockers(results, template, leaves, use, site)
