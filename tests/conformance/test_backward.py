@@ -722,6 +722,27 @@ def test_gradient_penalty_after_the_argument_changed(device):
         torch.autograd.grad(out.sum(), leaf, create_graph=True)
 
 
+@pytest.mark.parametrize("what", ["nothing", "bias", "scale"])
+def test_gradient_penalty_after_the_state_changed(device, what):
+    """The graph saves neither the bias nor a number, so eager goes on with what they were."""
+    model = nn.Linear(4, 4).to(device)
+    model.scale = 2.0
+    g = rote.graph(lambda x: torch.tanh(model(x)) * model.scale)
+    for _ in range(4):
+        g(torch.randn(5, 4, device=device, requires_grad=True)).sum().backward()
+    x = torch.randn(5, 4, device=device, requires_grad=True)
+    out = g(x)
+    if what == "bias":
+        model.bias.data.add_(1)
+    elif what == "scale":
+        model.scale = 3.0
+    if what == "nothing":
+        assert torch.autograd.grad(out.sum(), x, create_graph=True)[0].requires_grad
+    else:
+        with pytest.raises(rote.MisuseError, match=r"What the call reads was changed before its backward\."):
+            torch.autograd.grad(out.sum(), x, create_graph=True)
+
+
 def test_a_host_read_in_the_forward(device):
     class Branching(Net):
         def forward(self, x):

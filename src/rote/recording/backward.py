@@ -317,7 +317,10 @@ class Backward:
         leaves = again.call.leaves
         sources = [*(leaves[index] for index in self._arguments), *self._parameters]
         wanted = [source for source, need in zip(sources, needed, strict=True) if need]
-        found = iter(again.gradients(function, self._tracked, gradients, wanted))
+        made = again.gradients(function, self._tracked, gradients, wanted, self._walk.results)
+        if made is None:
+            raise MisuseError(f"{why} What the call reads was changed before its backward.")
+        found = iter(made)
         return tuple([next(found) if need else None for need in needed])
 
     def _give_up(self, why: Reason) -> None:
