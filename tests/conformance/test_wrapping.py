@@ -361,3 +361,14 @@ def test_while_somebody_captures(device, monkeypatch):
     for _ in range(5):
         assert g(torch.ones(2, device=device)).tolist() == [2.0, 2.0]
     assert g.report().replayed == 5 - WARM
+
+
+def test_a_method_tells_where_its_reports_are():
+    holder = Methods()
+    with torch.no_grad():
+        for _ in range(4):
+            holder(torch.ones(2, 3))
+    text = "as a method of 1 with a report of its own each: instance.forward.explain()"
+    assert text in Methods.forward.explain() and text not in holder.forward.explain()
+    assert "4 calls, 2 replayed" in holder.forward.explain()
+    assert "as a method" not in rote.graph(functools.partial(scaled, by=3.0)).explain()

@@ -286,4 +286,6 @@ def test_forward_mode():
             yield tangents(torch.randn(4), torch.randn(4))
             yield jacobian(torch.randn(4))
 
-    check(scenario)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".torch.jit.script. is deprecated")
+        check(scenario)

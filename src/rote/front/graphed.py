@@ -41,7 +41,7 @@ from ..signature.key import Call, bind, explain_key, remedy_of_key
 from ..signature.source import NOT_MINE
 from ..signature.ticket import Ticket
 from .bound import BoundWeakly, GraphedMethod, Kept
-from .callables import name_of, takes_any_keyword
+from .callables import name_of, place_of, takes_any_keyword
 from .keys import Keys
 from .newcomers import Newcomers
 from .options import Options
@@ -324,10 +324,7 @@ class Graphed:
 
     def explain(self) -> str:
         """What replays, what does not, why, where, and what to do about it."""
-        text, owners = explain(self.report()), len(self._bound)
-        if owners:
-            text += f"\nas a method: {owners} with a report of its own, instance.{self.__name__}.explain()"
-        return text
+        return explain(self.report(), len(self._bound))
 
     def findings(self) -> Findings:
         """What keeps calls from being replayed wholly from graphs, in the form of :func:`rote.check`."""
@@ -338,10 +335,8 @@ class Graphed:
         with self._lock:
             self._keys.clear()
             self._last = None
-            for _, known in list(self._bound.values()):
-                bound = known()
-                if bound is not None:
-                    bound.reset()
+            for bound in [known() for _, known in self._bound.values()]:
+                bound.reset() if bound is not None else None
             self._tally.clear()
             self._backwards.clear()
             self._counts.calls = self._counts.replayed = self._recorded = self._padded = 0
@@ -394,13 +389,8 @@ class Graphed:
 
     def __reduce__(self) -> Any:
         """Copies and pickles are the callable's own, graphed with the same options; recordings stay here."""
-        name: Any = getattr(self._function, "__qualname__", "")
-        found: Any = sys.modules.get(getattr(self._function, "__module__", None) or "")
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is self:  # by the name of its place, as functions
-            return name
-        return type(self), (self._function, self._options)
+        name, found = place_of(self._function)  # by the name of its place, as functions
+        return name if found is self else (type(self), (self._function, self._options))
 
     def __del__(self) -> None:
         keys = self.__dict__.get("_keys")

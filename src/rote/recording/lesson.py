@@ -260,9 +260,10 @@ class Lesson:
         variant.arrays |= set(outcome.tracer.arrays)
         variant.written |= outcome.tracer.written_inputs
         note_inputs(variant, self._call, outcome)
-        variant.note_slots(outcome.use.slots)
-        concerned = bool(self._effects) or variant.asks_gradients or self._reads_gradients(watch)
-        more = variant.note_looks(outcome.use.looked_outside(ledger), flags=outcome.use.flags)
+        asked, use = variant.asked, outcome.use
+        asked.note_slots(use.slots)
+        concerned = bool(self._effects) or bool(asked.slots) or self._reads_gradients(watch)
+        more = asked.note_looks(use.looked_outside(ledger), set(variant.externals), flags=use.flags)
         if after is None and (more or (concerned and not variant.keeps_gradients)):  # as no path before
             after = self._pupil.walk(self._call)
         if after is not None:

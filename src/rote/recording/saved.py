@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-from .cursor import Cursor
+if TYPE_CHECKING:
+    from .cursor import Cursor
 
 
 @contextmanager
@@ -43,3 +45,12 @@ def saving(cursor: Cursor, keep: Callable[[torch.Tensor], None]) -> Generator[No
 
 def _same(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
+
+
+def modified(alias: torch.Tensor, version: int) -> RuntimeError:
+    """What autograd says of a saved tensor that is no longer what it was."""
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{alias.type()} {list(alias.shape)}] is at version {alias._version}; expected version {version} "
+        "instead."
+    )

@@ -18,12 +18,13 @@ from ..signature.slots import Difference
 from ..signature.state import Snapshot
 from ..signature.words import Watched
 from .accumulators import StandIns
+from .asked import Asked
 from .backward import Backward, Occupancy
 from .borrow import Lease
 from .contest import FIRST, Contest
 from .counted import Counted
 from .gradient_words import note_gradients
-from .gradients import GradientEffect, GradientSlot, GradientWatch, Slots, slot_of
+from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
 from .outputs import INPUT_VIEW, PASSED
 from .placement import OTHER, InputFacts, Regulars, Seen, Spot
@@ -85,9 +86,7 @@ class Variant:
         self._shared: dict[int, weakref.ref[torch.Tensor]] = {}
         self._present: list[tuple[weakref.ref[torch.Tensor], GradientSlot]] = []
         self._leaves: list[tuple[str, weakref.ref[torch.Tensor]]] = []
-        self._slots: Slots = {}
-        self._looked: dict[int, weakref.ref[torch.Tensor]] = {}
-        self._flags = False
+        self.asked = Asked()
 
     def protect(
         self,
@@ -113,40 +112,13 @@ class Variant:
         arguments = {handle: parameters[handle] for handle in externals if handle in parameters}
         concerned = concerned or self.keeps_gradients  # another path through the call was
         gradients = watch.gradients() if concerned else []
-        looked = [tensor for ref in self._looked.values() if (tensor := ref()) is not None]
+        looked, flags = self.asked.looked(), self.asked.flags
         self.guard = Guard(
-            snapshot, externals, arguments, gradients, self.readers, self.arrays, looked, flags=self._flags
+            snapshot, externals, arguments, gradients, self.readers, self.arrays, looked, flags=flags
         )
-        self._present = list({**self._slots, **watch.presence()}.values()) if concerned else []
+        self._present = list({**self.asked.slots, **watch.presence()}.values()) if concerned else []
         self._gradient_words = None
         self._leaves = watch.leaves()
-
-    def note_slots(self, slots: Slots) -> None:
-        """Note tensors whose gradients Python asks for, also those that are frozen and have none."""
-        alive = {key: slot for key, slot in slots.items() if slot[0]() is not None}
-        self._slots = {**alive, **self._slots}
-
-    def note_looks(self, tensors: list[torch.Tensor], *, flags: bool) -> bool:
-        """Note tensors of which Python asks what they look like; whether there is anything new in it.
-
-        Args:
-            tensors: Those made outside.
-            flags: It asks whether they require grad.
-        """
-        fresh = {
-            id(tensor): weakref.ref(tensor)
-            for tensor in tensors
-            if id(tensor) not in self._looked and tensor.untyped_storage()._cdata not in self.externals
-        }
-        more = bool(fresh) or (flags and not self._flags and bool(self._looked or self.externals))
-        self._looked.update(fresh)
-        self._flags = self._flags or flags
-        return more
-
-    @property
-    def asks_gradients(self) -> bool:
-        """Whether Python asks for gradients in the call, so that it depends on which there are."""
-        return bool(self._slots)
 
     @property
     def may_meet_gradients(self) -> bool:
@@ -185,7 +157,7 @@ class Variant:
         other.generators, other.copies_gradients = dict(self.generators), self.copies_gradients
         other.estimate = self.estimate
         other._shared, other._present, other._leaves = self._shared, self._present, self._leaves
-        other._slots, other._looked, other._flags = self._slots, dict(self._looked), self._flags
+        other.asked = self.asked.copy()
         other.bound = tuple(spot for spot in spots if spot in self.bound)
         other.persistent = {spot.members[0]: spot.seen for spot in spots if spot.kind is OTHER}
         return other
