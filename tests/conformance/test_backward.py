@@ -722,6 +722,27 @@ def test_gradient_penalty_after_the_argument_changed(device):
         torch.autograd.grad(out.sum(), leaf, create_graph=True)
 
 
+@pytest.mark.parametrize("what", ["nothing", "bias", "scale"])
+def test_gradient_penalty_after_the_state_changed(device, what):
+    """The graph saves neither the bias nor a number, so eager goes on with what they were."""
+    model = nn.Linear(4, 4).to(device)
+    model.scale = 2.0
+    g = rote.graph(lambda x: torch.tanh(model(x)) * model.scale)
+    for _ in range(4):
+        g(torch.randn(5, 4, device=device, requires_grad=True)).sum().backward()
+    x = torch.randn(5, 4, device=device, requires_grad=True)
+    out = g(x)
+    if what == "bias":
+        model.bias.data.add_(1)
+    elif what == "scale":
+        model.scale = 3.0
+    if what == "nothing":
+        assert torch.autograd.grad(out.sum(), x, create_graph=True)[0].requires_grad
+    else:
+        with pytest.raises(rote.MisuseError, match=r"What the call reads was changed before its backward\."):
+            torch.autograd.grad(out.sum(), x, create_graph=True)
+
+
 def test_a_host_read_in_the_forward(device):
     class Branching(Net):
         def forward(self, x):
@@ -977,3 +998,30 @@ def test_backward_of_a_result_inside_an_eager_call(device):
         (layer(x).square().sum() * number).backward()
         assert torch.equal(got, layer.weight.grad)
     assert outer.report().replayed == 0
+
+
+class Sparse(nn.Module):
+    """Its embedding gets a sparse gradient, whose indices are a view of the argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(9, 4, sparse=True), nn.Linear(4, 2)
+
+    def forward(self, index):
+        return self.head(self.embedding(index).mean(1))
+
+
+def parts_of(gradient):
+    return [gradient] if gradient.layout is torch.strided else [gradient._indices(), gradient._values()]
+
+
+def test_sparse_gradients_that_are_held_and_summed(device):
+    def step(model, call, number, device):
+        if number % 3 == 0:
+            model.zero_grad()
+        loss = call(torch.randint(0, 9, (3, 5), device=device)).square().mean()
+        loss.backward()
+        return [loss, *[part for gradient in gradients(model) for part in parts_of(gradient)]]
+
+    g = both(device, step, build=Sparse)
+    assert g.report().replayed >= STEPS - 2, g.explain()

@@ -315,3 +315,54 @@ def test_objects_made_for_each_call(device, traced):
     for _ in range(1000):
         assert torch.equal(g(x, Setting()), x * 3)
     assert len(traced) < 5 * KEYS
+
+
+# ---------------------------------------------------------------------- steady calls in between
+
+
+def test_calls_that_are_steady_now_and_then(device, traced):
+    """Gradients that are new in each round: one call is unsteady, two agree, one replays."""
+    layer = nn.Linear(2, 2).to(device)
+
+    @rote.graph
+    def step(x):
+        loss = layer(x).square().sum()
+        loss.backward()
+        return loss.detach()
+
+    for n in range(1000):
+        step(full(n % 3, device))
+        if n % 4 == 3:
+            layer.zero_grad()
+    assert len(traced) <= 120 and step.report().replayed, step.explain()
+
+
+def test_replays_between_unsteady_calls(device, traced):
+    """A counter that moves now and then does not tire a key that replays in between."""
+    holder = nn.Linear(2, 2).to(device)
+    holder.count = 0
+    times, between = 3 * PATIENCE, 12
+
+    @rote.graph
+    @torch.no_grad()
+    def step(x, counts):
+        holder.count += counts
+        return holder(x)
+
+    for _ in range(times):
+        for n in range(between):
+            step(full(n, device), False)
+        step(full(0, device), True)
+    assert step.report().replayed >= times * (between - 4), step.explain()
+
+
+def test_recordings_that_can_never_be_valid_again_are_dropped(device):
+    holder = nn.Linear(2, 2).to(device)
+    g = rote.graph(torch.no_grad()(lambda x: holder(x)))
+    for _ in range(50):
+        holder.weight = nn.Parameter(torch.randn(2, 2, device=device))
+        for n in range(7):
+            x = full(n, device)
+            assert torch.equal(g(x), holder(x))
+    report = g.report()
+    assert len(report.recordings) == 1 and report.replayed == 50 * 5, g.explain()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from torch import nn
 
 import rote
 from rote import MisuseError, OptionError
-from rote.testing import compare, count_recordings
+from rote.testing import assert_pool_empty, compare, count_recordings
 
 WARM = rote.Options().warmup + 1
 
@@ -190,14 +192,134 @@ def test_what_cannot_be_wrapped():
         rote.graph(scaled, warmupp=1)
 
 
-@pytest.mark.parametrize("use", [pickle.dumps, copy.copy, copy.deepcopy])
-def test_recordings_do_not_travel(use):
-    with pytest.raises(MisuseError) as caught:
-        use(rote.graph(scaled))
-    assert str(caught.value) == (
-        "the graphed callable scaled cannot be pickled or copied: its recordings hold addresses of "
-        "this process. Pickle the plain callable and call rote.graph on it afterwards."
-    )
+class Holder(nn.Module):
+    """Calls a graphed child."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(3, 3)
+        self.fast = rote.graph(self.net, warmup=2)
+
+    def forward(self, x):
+        return self.fast(x)
+
+
+class Replaced(nn.Module):
+    """Its forward is replaced by the graphed one."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(3, 3)
+        self.forward = rote.graph(self.forward)
+
+    def forward(self, x):
+        return self.net(x)
+
+
+class Methods(nn.Module):
+    """Has graphed methods, one of them kept."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(3, 3)
+        self.kept = self.forward
+
+    @rote.graph
+    def forward(self, x):
+        return self.net(x)
+
+
+@rote.graph
+def doubled(x):
+    return 2 * x
+
+
+WAYS = {"deepcopy": copy.deepcopy, "pickle": lambda value: pickle.loads(pickle.dumps(value))}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("make", [Holder, Replaced, Methods])
+def test_a_copy_has_recordings_of_its_own(device, make, way):
+    """As exponential averages, target networks and saved models need it."""
+    holder = make().to(device)
+    x = torch.randn(2, 3, device=device)
+    with torch.no_grad():
+        for _ in range(5):
+            wanted = holder(x)
+        copied = WAYS[way](holder)
+        assert torch.equal(copied(x), wanted)
+        copied.net.weight.add_(1)
+        for _ in range(6):
+            assert torch.equal(copied(x), copied.net(x)) and torch.equal(holder(x), wanted)
+            assert make is not Methods or torch.equal(copied.kept(x), copied.net(x))
+    g = {Holder: lambda: copied.fast, Replaced: lambda: copied.forward, Methods: lambda: copied.kept}[make]()
+    assert g.report().replayed >= 4
+
+
+class Hooked(nn.Module):
+    """Knows itself by a hook, and what is graphed is reached by it."""
+
+    how = "method"
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(3, 3)
+        self.net.register_forward_hook(self.look)
+        self.last = None
+        if self.how == "forward":
+            self.forward = rote.graph(self.forward)
+        elif self.how == "child":
+            self.child = rote.graph(self.net)
+
+    def look(self, module, inputs, result):
+        pass
+
+    def forward(self, x):
+        return self.net(x)
+
+    @rote.graph
+    def method(self, x):
+        return self.net(x)
+
+
+@pytest.mark.parametrize("end", ["backward", "detached", "pending", "no_grad"])
+@pytest.mark.parametrize("how", ["method", "forward", "child"])
+def test_a_module_in_a_cycle_dies_with_its_recordings(device, how, end):
+    """Nothing of a recording lies where the garbage collector does not look."""
+    holder = type("Held", (Hooked,), {"how": how})().to(device)
+    with torch.set_grad_enabled(end != "no_grad"):
+        for _ in range(6):
+            y = getattr(holder, how)(torch.ones(2, 3, device=device)).sum()
+            if end == "backward":
+                y.backward()
+    assert getattr(holder, how).report().replayed
+    holder.last = y if end == "pending" else y.detach()
+    alive = [weakref.ref(holder), weakref.ref(holder.net.weight)]
+    del holder, y
+    gc.collect()
+    assert [reference() for reference in alive] == [None, None]
+    assert_pool_empty()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_copy_keeps_the_options(way):
+    for warmup in (1, 3):
+        g = WAYS[way](rote.graph(nn.Linear(3, 3), warmup=warmup))
+        with torch.no_grad():
+            for _ in range(6):
+                g(torch.ones(2, 3))
+        assert g.report().replayed == 5 - warmup
+
+
+@pytest.mark.parametrize("graphed", [doubled, Methods.forward])
+def test_one_that_has_a_place_in_its_module_is_found_there(graphed):
+    for way in WAYS.values():
+        assert way(graphed) is graphed
+
+
+def test_a_callable_that_has_no_place_cannot_be_pickled():
+    with pytest.raises((pickle.PicklingError, AttributeError), match="pickle"):
+        pickle.dumps(rote.graph(lambda x: x))
 
 
 def test_a_missing_attribute():
@@ -239,3 +361,14 @@ def test_while_somebody_captures(device, monkeypatch):
     for _ in range(5):
         assert g(torch.ones(2, device=device)).tolist() == [2.0, 2.0]
     assert g.report().replayed == 5 - WARM
+
+
+def test_a_method_tells_where_its_reports_are():
+    holder = Methods()
+    with torch.no_grad():
+        for _ in range(4):
+            holder(torch.ones(2, 3))
+    text = "as a method of 1 with a report of its own each: instance.forward.explain()"
+    assert text in Methods.forward.explain() and text not in holder.forward.explain()
+    assert "4 calls, 2 replayed" in holder.forward.explain()
+    assert "as a method" not in rote.graph(functools.partial(scaled, by=3.0)).explain()

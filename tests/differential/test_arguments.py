@@ -196,3 +196,77 @@ def test_nested():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The PyTorch API of nested tensors")
         check(scenario)
+
+
+class Gets(dict):
+    """Settings by attribute; what is not there is None."""
+
+    __getattr__ = dict.get
+
+
+class Takes(dict):
+    __getattr__ = dict.__getitem__
+
+
+class TakesOnly(dict):
+    __slots__ = ()
+    __getattr__ = dict.__getitem__
+
+
+class Answers:
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
+
+    def __getattr__(self, name: str) -> Any:
+        return None
+
+
+class Slotted:
+    __slots__ = ("scale", "unset")
+
+    def __init__(self, scale: Any) -> None:
+        self.scale = scale
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+
+ANSWERING = [Gets, Takes, TakesOnly, Answers, Slotted]
+
+
+@pytest.mark.parametrize("kind", ANSWERING)
+def test_objects_that_answer_to_every_name_as_arguments(kind: Callable[..., Any]):
+    def scenario(wrap):
+        g = wrap(lambda x, settings: x * settings.scale)
+        kept = kind(scale=2.0)
+        for i in range(10):
+            yield attempt(g, full(i), kept)
+            yield attempt(g, full(i), kind(scale=float(i)))
+            yield attempt(g, full(i), kind(scale=full(i)))
+
+    check(scenario)
+
+
+@pytest.mark.parametrize("kind", ANSWERING)
+def test_objects_that_answer_to_every_name_as_state(kind: Callable[..., Any]):
+    def scenario(wrap):
+        table = {"settings": kind(scale=2.0)}
+
+        def change():
+            table["settings"] = kind(scale=5.0)
+
+        yield from drive(wrap(lambda x: x * table["settings"].scale), change=change)
+
+    check(scenario)
+
+
+@pytest.mark.parametrize("kind", ANSWERING)
+def test_objects_that_answer_to_every_name_where_a_lent_result_was(kind: Callable[..., Any]):
+    def scenario(wrap):
+        first, second = wrap(lambda x: x + 1), wrap(lambda x: x.scale if isinstance(x, kind) else x * 2)
+        for i in range(8):
+            yield second(first(full(i))).tolist()
+        yield second(kind(scale=full(3))).tolist()
+        yield second(first(full(4))).tolist()
+
+    check(scenario, outputs="borrow")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import types
 import weakref
@@ -106,5 +107,42 @@ def test_strict_with_a_gradient_held():
         assert g.report().replayed == replayed + 1
     except rote.NotReplayedError:
         pass
+    finally:
+        g.reset()
+
+
+@gap("an instance that is no module lives on if it is part of a cycle and its class has graphed methods")
+def test_lifetime_of_an_instance_in_a_cycle():
+    class Trainer:
+        def __init__(self):
+            self.scale = torch.ones(4)
+            self.callback = self.step
+
+        @rote.graph
+        def step(self, x):
+            return x * self.scale
+
+    trainer = Trainer()
+    for i in range(4):
+        trainer.step(full(i))
+    alive = weakref.ref(trainer)
+    del trainer
+    gc.collect()
+    try:
+        assert alive() is None
+    finally:
+        Trainer.step.reset()
+
+
+@gap("torch.utils.swap_tensors refuses what has weak references, as tensors under guard have: reset() first")
+def test_swapped_parameters():
+    m = nn.Linear(4, 4)
+    g = rote.graph(torch.no_grad()(lambda x: m(x)))
+    for i in range(4):
+        g(full(i))
+    try:
+        torch.utils.swap_tensors(m.weight, nn.Parameter(torch.ones(4, 4)))
+    except RuntimeError as error:
+        raise AssertionError from error
     finally:
         g.reset()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import queue
 import types
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -182,6 +183,46 @@ def test_as_strided_beyond_an_argument():
     def scenario(wrap):
         g = wrap(lambda x: torch.as_strided(x, (6,), (1,), 0) * 2)
         yield from drive(g, args=lambda i: (torch.arange(6.0)[2:4],))
+
+    check(scenario)
+
+
+def _autocast_type(on: bool) -> None:
+    torch.set_autocast_dtype("cpu", torch.float16 if on else torch.bfloat16)
+
+
+def _fast_path(on: bool) -> None:
+    torch.backends.mha.set_fastpath_enabled(not on)
+
+
+@limit("settings that are off where the call begins: the default type of autocast, the fast path of encoders")
+@pytest.mark.parametrize("switch", [_autocast_type, _fast_path])
+def test_settings_that_are_read_inside(switch: Callable[[bool], None]):
+    def scenario(wrap):
+        def fn(x):
+            with torch.autocast("cpu"):
+                return x @ x * (2.0 if torch.backends.mha.get_fastpath_enabled() else 3.0)
+
+        try:
+            yield from drive(wrap(fn), args=lambda i: (torch.randn(4, 4),), change=lambda: switch(True))
+        finally:
+            switch(False)
+
+    check(scenario)
+
+
+@limit("version counters and the hooks of tensors that no operation reads are no part of the guard")
+@pytest.mark.parametrize("name", ["_version", "_backward_hooks"])
+def test_counters_of_a_tensor(name: str):
+    def scenario(wrap):
+        table = torch.zeros(4, requires_grad=True)
+
+        def change():
+            table.register_hook(lambda gradient: gradient)
+            with torch.no_grad():
+                table.add_(1)
+
+        yield from drive(wrap(lambda x: x * (2.0 if getattr(table, name) else 3.0)), change=change)
 
     check(scenario)
 

@@ -10,8 +10,10 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from tests.differential.harness import check, drive
+from tests.differential.harness import check, drive, full
 from torch import nn
+
+import rote
 
 
 def test_minus_zero():
@@ -155,3 +157,91 @@ def test_builtin_hidden_by_a_global():
         yield from drive(wrap(names["fn"]), change=lambda: names.__setitem__("len", lambda _: 9))
 
     check(scenario)
+
+
+# ---------------------------------------------------------------------- tensors that are looked at, not read
+
+ASKED = {
+    "requires_grad": lambda m: sum(p.numel() for p in m.parameters() if p.requires_grad),
+    "dtype": lambda m: torch.finfo(next(m.parameters()).dtype).bits,
+    "shape": lambda m: m.table.shape[0] + len(m.table),
+    "size": lambda m: m.table.size(0) * m.table.numel(),
+    "stride": lambda m: m.table.stride(0) * 1.5,
+    "dim": lambda m: m.table.dim() + m.table.ndim,
+    "is_leaf": lambda m: 2.0 if m.table.is_leaf else 3.0,
+    "floating": lambda m: 2.0 if torch.is_floating_point(m.table) else 3.0,
+}
+
+
+def _unfreeze(m):
+    m.weight.requires_grad_(True)
+
+
+def _resize(m):
+    m.table.resize_(2, 1)
+
+
+def _transpose(m):
+    m.table.data = m.table.data.reshape(2, 2).t()
+
+
+def _flatten(m):
+    m.table.data = m.table.data.view(-1)
+
+
+def _whole(m):
+    m.table.data = m.table.data.long()
+
+
+def _grow(m):
+    m.table.add_(m.other)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize(
+    "change", [_unfreeze, nn.Module.double, _resize, _transpose, _flatten, _whole, _grow]
+)
+@pytest.mark.parametrize("name", ASKED)
+def test_what_a_tensor_looks_like(name, change, grad):
+    """No operation reads the tensor; Python asks it."""
+
+    def scenario(wrap):
+        m = nn.Linear(4, 2).requires_grad_(False)
+        m.table = torch.arange(4.0).view(2, 2)
+        m.other = torch.ones((), requires_grad=True)
+        ask = ASKED[name]
+
+        def fn(x):
+            with torch.set_grad_enabled(grad):
+                return x * ask(m)
+
+        yield from drive(wrap(fn), change=lambda: change(m), calls=12)
+
+    check(scenario)
+
+
+def test_a_tensor_that_is_looked_at_on_one_path_only():
+    def scenario(wrap):
+        m = nn.Linear(4, 2)
+
+        def fn(x):
+            if x.sum() > 0:
+                return x * sum(p.requires_grad for p in m.parameters())
+            return x - 1
+
+        g = wrap(fn)
+        for i in range(30):
+            if i == 20:
+                m.weight.requires_grad_(False)
+            yield g(full(-1 if i % 3 or i < 4 else 1))
+
+    check(scenario)
+
+
+def test_views_that_are_made_and_looked_at_in_each_call():
+    """Objects that do not outlive the call do not matter, and do not keep it from replaying."""
+    m = nn.Linear(4, 2)
+    g = rote.graph(lambda x: x * m.weight.data.shape[0] * m.weight[0].detach().dim())
+    for i in range(8):
+        assert torch.equal(g(full(i)), full(i) * 2)
+    assert g.report().replayed == 6

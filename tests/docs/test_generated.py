@@ -18,6 +18,7 @@ import rote.testing
 from rote.front import padding, shapes
 from rote.memory.budget import SLABS
 from rote.recording.entry import MAX_PENDING
+from rote.recording.patience import PAYS
 from rote.recording.states import FIRST_REST, PATIENCE, TABLE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -187,7 +188,8 @@ def test_the_extras_are_those_of_the_package() -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("call.md", f"After {PATIENCE} unsteady calls in a row a key runs eagerly for {FIRST_REST} calls"),
+        ("call.md", f"After {PATIENCE} unsteady calls with fewer than {PAYS} replays between one"),
+        ("call.md", f"a key runs eagerly for {FIRST_REST} calls"),
         ("training.md", f"up to {MAX_PENDING} are made for one state"),
         ("memory.md", "two calls of each bucket" if shapes.CHECKS == 2 else "?"),
         ("memory.md", "with five kinds of padding" if padding.VARIATIONS == 5 else "?"),

@@ -69,18 +69,21 @@ def test_patience_ends_and_rests_grow():
     assert lengths == [2 * FIRST_REST, 4 * FIRST_REST, 8 * FIRST_REST]
 
 
-def test_a_steady_call_restores_patience():
+def test_replays_restore_patience_and_steady_calls_do_not():
     life = Life()
     for _ in range(3 * PATIENCE):
         life.unsteady()
-        life.steady()
+        life.settle()
     assert life.state is State.OBSERVING
+    for _ in range(PATIENCE):
+        life.steady()
+        life.unsteady()
+    assert life.state is State.EAGER
 
 
 def test_unseen_values_in_a_row():
     life = Life()
     for _ in range(PATIENCE - 1):
-        life.steady(fruitless=True)
         assert not life.unseen()
     life.steady()
     assert not any(life.unseen() for _ in range(PATIENCE - 1))

@@ -111,8 +111,9 @@ class Name(str):
 
 
 def replace(members, was, now):
-    members.discard(was)
-    members.add(now)
+    if isinstance(members, set):  # it may have been frozen
+        members.discard(was)
+        members.add(now)
 
 
 def write(tensor, value):
@@ -166,8 +167,8 @@ CHANGES = {
     "set back": lambda w: w.layer.kinds.discard(3),
     "True for 1 in a set": lambda w: replace(w.layer.kinds, 1, True),
     "1 for True in a set": lambda w: replace(w.layer.kinds, True, 1),
-    "names": lambda w: w.layer.names.add("c"),
-    "names back": lambda w: w.layer.names.discard("c"),
+    "names": lambda w: replace(w.layer.names, "c", "c"),
+    "names back": lambda w: replace(w.layer.names, "c", "a"),
     "name of another type": lambda w: replace(w.layer.names, "a", Name("a")),
     "name of the same type": lambda w: replace(w.layer.names, "a", "a"),
     "other names": lambda w: setattr(w.layer, "names", {"a", "b"}),

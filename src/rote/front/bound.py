@@ -1,4 +1,12 @@
-"""Graphed methods: recordings belong to an instance without keeping it alive."""
+"""Graphed methods: recordings belong to an instance without keeping it alive.
+
+A guard holds the dicts of all that the method reaches. They lead back to the instance as soon as anything
+that it reaches knows it (a hook that is a bound method, a trainer in its model). So the recordings of a
+module are kept alive by the module itself, in its ``__dict__``, and the class only knows where they are:
+a cycle in which all is garbage at once. Other instances show their ``__dict__`` to more code, which may
+not expect anything there; they have theirs in a table of the class, and what does not work is that one in
+such a cycle dies.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +14,37 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from ..base.errors import MisuseError
+
+KEPT = "<graphed methods>"
+"""Where a module's ``__dict__`` keeps them; no name that code could write."""
+
+
+class Kept:
+    """Keeps the graphed methods of one module alive; copies of the module begin with none.
+
+    Args:
+        module: The module; a shallow copy of it has the same entry, but is another one.
+    """
+
+    def __init__(self, module: torch.nn.Module | None = None) -> None:
+        self.methods: list[Any] = []
+        self._module = weakref.ref(module) if module is not None else None
+
+    @classmethod
+    def by(cls, instance: Any) -> Kept | None:
+        """That of a module, made if there is none; None of any other instance."""
+        if not isinstance(instance, torch.nn.Module):
+            return None
+        known = vars(instance).get(KEPT)
+        if known is None or known._module is None or known._module() is not instance:
+            known = vars(instance)[KEPT] = cls(instance)
+        return known
+
+    def __reduce__(self) -> Any:
+        return Kept, ()
 
 
 class BoundWeakly:
@@ -66,3 +104,7 @@ class GraphedMethod:
 
     def __repr__(self) -> str:
         return repr(self._graphed)
+
+    def __reduce__(self) -> Any:
+        """As bound methods, by instance and name: a copy of the instance has one of its own."""
+        return getattr, (self.__self__, self._graphed.__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any
 
 import torch
@@ -21,6 +22,15 @@ def name_of(function: Any) -> str:
     owner = getattr(function, "__self__", None)
     name = getattr(function, "__qualname__", None) or type(function).__name__
     return f"{type(owner).__name__}.{function.__name__}" if owner is not None else str(name)
+
+
+def place_of(function: Any) -> tuple[str, Any]:
+    """The name by which a callable was defined in its module, and what stands there now."""
+    name: str = getattr(function, "__qualname__", "")
+    found: Any = sys.modules.get(getattr(function, "__module__", None) or "")
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return name, found
 
 
 def takes_any_keyword(function: Any) -> bool:

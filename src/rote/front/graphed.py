@@ -37,11 +37,11 @@ from ..recording.variant import Variant
 from ..signature.ambient import is_captured
 from ..signature.compat import foreign_modes
 from ..signature.executed import ExecutedCode
-from ..signature.key import Call, bind, explain_key
+from ..signature.key import Call, bind, explain_key, remedy_of_key
 from ..signature.source import NOT_MINE
 from ..signature.ticket import Ticket
-from .bound import BoundWeakly, GraphedMethod
-from .callables import name_of, takes_any_keyword
+from .bound import BoundWeakly, GraphedMethod, Kept
+from .callables import name_of, place_of, takes_any_keyword
 from .keys import Keys
 from .newcomers import Newcomers
 from .options import Options
@@ -108,7 +108,7 @@ class Graphed:
         self._sorts = not takes_any_keyword(function)  # then their order cannot matter
         self._paths = Paths(self, self._lock, self._counts, sorts=self._sorts)
         self._umpire = Umpire(self._counts, self._tally, self._paths.finish)
-        self._bound: dict[int, tuple[weakref.ref[Any], Graphed]] = {}
+        self._bound: dict[int, tuple[weakref.ref[Any], Callable[[], Graphed | None]]] = {}
         self._shapes = (
             ShapePolicy(function, options.buckets, options.bucket_tolerance) if options.buckets else None
         )
@@ -293,7 +293,8 @@ class Graphed:
             self._last = None
             known = next(iter(self._keys.entries.values()), None)
             text = explain_key(known.key, call) if known is not None else "no key was seen before"
-            reasons = [reason(rules.NEW_KEY, text, site)]
+            remedy = remedy_of_key(known.key, call) if known is not None else ""
+            reasons = [reason(rules.NEW_KEY, text, site, remedy)]
         else:
             variant, reasons = entry.would_replay(call)
             if variant is not None and not reasons:
@@ -324,7 +325,7 @@ class Graphed:
 
     def explain(self) -> str:
         """What replays, what does not, why, where, and what to do about it."""
-        return explain(self.report())
+        return explain(self.report(), len(self._bound))
 
     def findings(self) -> Findings:
         """What keeps calls from being replayed wholly from graphs, in the form of :func:`rote.check`."""
@@ -335,8 +336,8 @@ class Graphed:
         with self._lock:
             self._keys.clear()
             self._last = None
-            for _, bound in list(self._bound.values()):
-                bound.reset()
+            for bound in [known() for _, known in self._bound.values()]:
+                bound.reset() if bound is not None else None
             self._tally.clear()
             self._backwards.clear()
             self._counts.calls = self._counts.replayed = self._recorded = self._padded = 0
@@ -358,8 +359,9 @@ class Graphed:
         if instance is None:
             return self
         known = self._bound.get(id(instance))
-        if known is not None and known[0]() is instance:
-            return GraphedMethod(known[1], instance)
+        bound = known[1]() if known is not None and known[0]() is instance else None
+        if bound is not None:
+            return GraphedMethod(bound, instance)
         table, key = self._bound, id(instance)
         try:
             alive = weakref.ref(instance, lambda _: table.pop(key, None))
@@ -370,9 +372,12 @@ class Graphed:
                 "rote.graph(instance.method)"
             ) from None
         function = BoundWeakly(self._function, alive)
-        bound = Graphed(function, self._options, self._account, self._newcomers)
-        table[key] = (alive, bound)
-        return GraphedMethod(bound, instance)
+        made = Graphed(function, self._options, self._account, self._newcomers)
+        kept = Kept.by(instance)
+        if kept is not None:
+            kept.methods.append(made)
+        table[key] = (alive, weakref.ref(made) if kept is not None else lambda: made)
+        return GraphedMethod(made, instance)
 
     def __getattr__(self, name: str) -> Any:
         function = self.__dict__.get("_function")
@@ -384,10 +389,9 @@ class Graphed:
         return f"<rote.graph of {self._name}: {self._counts.calls} calls, {self._counts.replayed} replayed>"
 
     def __reduce__(self) -> Any:
-        raise MisuseError(
-            f"the graphed callable {self._name} cannot be pickled or copied: its recordings hold addresses "
-            "of this process. Pickle the plain callable and call rote.graph on it afterwards."
-        )
+        """Copies and pickles are the callable's own, graphed with the same options; recordings stay here."""
+        name, found = place_of(self._function)  # by the name of its place, as functions
+        return name if found is self else (type(self), (self._function, self._options))
 
     def __del__(self) -> None:
         keys = self.__dict__.get("_keys")

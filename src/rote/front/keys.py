@@ -11,7 +11,7 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..recording.entry import Entry
 from ..recording.subject import Subject
-from ..signature.key import Call, explain_key
+from ..signature.key import Call, explain_key, remedy_of_key
 from .newcomers import PATIENCE, Newcomers
 from .options import Options
 from .report import Tally
@@ -73,7 +73,8 @@ class Keys:
         """
         entries = self.entries
         if tell and entries:
-            self._tally.add([reason(rules.NEW_KEY, self._what_differs(call), user_site(caller))])
+            remedy = remedy_of_key(next(reversed(entries.values())).key, call)
+            self._tally.add([reason(rules.NEW_KEY, self._what_differs(call), user_site(caller), remedy)])
         entry = entries[call.key] = Entry(self._subject, call)
         while len(entries) > self._most:
             entries.popitem(last=False)[1].release()

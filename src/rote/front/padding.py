@@ -252,4 +252,4 @@ def _apart(before: torch.Tensor, after: torch.Tensor, tolerance: float) -> str |
 
 def plain(tensor: Any) -> torch.Tensor:
     """A borrowed output as a plain tensor."""
-    return tensor.__rote_plain__() if hasattr(tensor, "__rote_plain__") else tensor
+    return tensor.__rote_plain__() if hasattr(type(tensor), "__rote_plain__") else tensor

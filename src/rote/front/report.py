@@ -216,8 +216,13 @@ def _measured(recording: RecordingReport) -> str:
     return f", {recording.replay_us:.1f} us each, {recording.plain_us:.1f} us plainly"
 
 
-def explain(report: Report) -> str:
-    """The report as text for people: what replays, what does not, why, where, and what to do."""
+def explain(report: Report, instances: int = 0) -> str:
+    """The report as text for people: what replays, what does not, why, where, and what to do.
+
+    Args:
+        report: What happened.
+        instances: How many objects were called with it as their method; what they did is not in the report.
+    """
     checked = f", {report.verified} verified" if report.verified else ""
     lines = [
         f"{report.name}: {report.calls} calls, {report.replayed} replayed, {report.eager} eager "
@@ -235,6 +240,9 @@ def explain(report: Report) -> str:
         lines.append(f"and {len(rest)} more recordings with {sum(each.replays for each in rest)} replays")
     if not report.recordings:
         lines.append("no recording yet")
+    if instances:
+        name = report.name.rpartition(".")[2]
+        lines.append(f"as a method of {instances} with a report of its own each: instance.{name}.explain()")
     for reason in report.reasons:
         at = f" at {reason.where}" if reason.where else ""
         lines.append(f"{reason.code}{at}, {reason.count} calls: {reason.message}")

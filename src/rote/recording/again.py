@@ -3,13 +3,15 @@
 A recorded graph can be walked, but the walk has no history. With ``create_graph=True`` the callable runs once
 more on the caller's own arguments, which gives a graph that autograd can differentiate as often as it likes.
 That is the same call only if nothing in between changed what it reads, and if running it again changes
-nothing: calls that draw random numbers or write tensors are refused.
+nothing: calls that draw random numbers or write tensors are refused, and so are those whose results are
+others by now (a bias, which no graph saves, was updated before the backward).
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -18,41 +20,63 @@ from ..signature.key import PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
 
 
+class Owner(Protocol):
+    """The key whose forward was recorded; see :class:`rote.recording.entry.Entry`."""
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The callable."""
+        ...
+
+
 class Repeatable(NamedTuple):
     """A call that may be made again.
 
     Attributes:
-        function: The callable.
+        owner: What knows the callable, weakly: a result that the callable's own state keeps would be a cycle
+            through autograd, where no garbage collector looks.
         call: Its arguments, as the caller gave them.
         versions: Of the tensors among them.
     """
 
-    function: Callable[..., Any]
+    owner: weakref.ref[Owner]
     call: Call
     versions: list[int]
 
     @classmethod
-    def of(cls, function: Callable[..., Any], call: Call) -> Repeatable:
+    def of(cls, owner: Owner, call: Call) -> Repeatable:
         """Note the state of a call's arguments."""
-        return cls(function, call, _versions(call))
+        return cls(weakref.ref(owner), call, _versions(call))
 
-    def unchanged(self) -> bool:
-        """Whether the arguments and the modes are those of the call (gradients are on now)."""
-        return _versions(self.call) == self.versions and read_ambient() == self.call.key[3]
+    def function(self) -> Callable[..., Any] | None:
+        """The callable, if the arguments and the modes are those of the call (gradients are on now)."""
+        owner = self.owner()
+        unchanged = _versions(self.call) == self.versions and read_ambient() == self.call.key[3]
+        return owner.function if owner is not None and unchanged else None
 
     def gradients(
-        self, tracked: list[list[int]], gradients: tuple[Any, ...], sources: list[torch.Tensor]
-    ) -> tuple[torch.Tensor | None, ...]:
-        """Gradients of the sources that have a history.
+        self,
+        function: Callable[..., Any],
+        tracked: list[list[int]],
+        gradients: tuple[Any, ...],
+        sources: list[torch.Tensor],
+        recorded: list[torch.Tensor],
+    ) -> tuple[torch.Tensor | None, ...] | None:
+        """Gradients of the sources that have a history; None if the call gives something else by now.
 
         Args:
+            function: The callable.
             tracked: Positions of the results that require grad, as for :class:`.backward.Backward`.
             gradients: Theirs, None where there is none.
             sources: Arguments and parameters.
+            recorded: The results, as the recording has them.
         """
         args, kwargs = self.call.given or self.call.rebuild(list(self.call.leaves))
         leaves: list[Any] = []
-        flatten(self.function(*args, **kwargs), leaves)
+        flatten(function(*args, **kwargs), leaves)
+        made = [leaves[positions[0]] for positions in tracked]
+        if not all(map(_is_close, made, recorded)):
+            return None
         pairs = [
             (leaves[positions[0]], gradient)
             for positions, gradient in zip(tracked, gradients, strict=True)
@@ -65,6 +89,12 @@ class Repeatable(NamedTuple):
             create_graph=True,
             allow_unused=True,
         )
+
+
+def _is_close(made: torch.Tensor, recorded: torch.Tensor) -> bool:
+    """Whether two results are the same, but for kernels that do not repeat their own."""
+    alike = made.shape == recorded.shape and made.dtype == recorded.dtype
+    return alike and torch.allclose(made.detach(), recorded.detach(), equal_nan=True)
 
 
 def _versions(call: Call) -> list[int]:

@@ -175,8 +175,8 @@ class GradientWalk:
             return gradient
         if gradient.is_cuda:
             _belongs_here(gradient)
-        if gradient.layout is not torch.strided:
-            return gradient
+        if gradient.layout is not torch.strided:  # the indices of a sparse one may be a view of an argument
+            return gradient.clone()
         return gradient.clone() if gradient.untyped_storage()._cdata in self.memory else gradient
 
 

@@ -44,6 +44,7 @@ from .autograd import GradientWalk
 from .compat import apply_of
 from .log import BackwardLog
 from .result import EAGER, PLAINLY, Result
+from .saved import modified
 
 MAX_KEYS = 16
 """Kinds of backward (which gradients there are and which are needed) of one recording that are recorded."""
@@ -202,7 +203,7 @@ class Backward:
         token: Any = self._occupancy.take() if self._keeps else torch.empty(0, device="cpu")
         owner = self._owner() if self._repeats else None
         # On the token, so that autograd lets go of the arguments when it frees the graph.
-        token.repeatable = Repeatable.of(owner.function, call) if owner is not None else None
+        token.repeatable = Repeatable.of(owner, call) if owner is not None else None
         with torch.enable_grad():
             made = _apply(claim, token, values, *sources, *self._parameters)
         for positions, tensor in zip(self._tracked, made, strict=True):
@@ -276,11 +277,11 @@ class Backward:
     def _check(self, claim: Claim) -> None:
         """What the walk reads must be what the forward read."""
         if self._spoiled is not None:
-            raise _modified(*self._spoiled)
+            raise modified(*self._spoiled)
         for reference, version in claim.given:
             given = reference()
             if given is not None and given._version != version:
-                raise _modified(given, version)
+                raise modified(given, version)
         if self._versions() == claim.versions and self._watched is not None and self._watched.same():
             return
         self._check_reads(claim)
@@ -296,7 +297,7 @@ class Backward:
         for read, version in zip(self._saved.reads, claim.versions, strict=True):
             tensor, alias = read.tensor(), read.alias
             if alias._version != version:
-                raise _modified(alias, version)
+                raise modified(alias, version)
             if tensor is not None and tensor.untyped_storage()._cdata != alias.untyped_storage()._cdata:
                 what = f"a {list(alias.shape)} tensor that the graphed call read was rebound to other memory"
                 why = reason(rules.TENSOR_MOVED, f"{what} before its backward", user_site())
@@ -311,12 +312,16 @@ class Backward:
         text = "create_graph=True was asked of a result that came from a recording"
         why = reason(rules.SECOND_ORDER, text, user_site())
         self._give_up(why)
-        if again is None or not again.unchanged():
+        function = again.function() if again is not None else None
+        if again is None or function is None:
             raise MisuseError(f"{why} (The next calls run eagerly.)")
         leaves = again.call.leaves
         sources = [*(leaves[index] for index in self._arguments), *self._parameters]
         wanted = [source for source, need in zip(sources, needed, strict=True) if need]
-        found = iter(again.gradients(self._tracked, gradients, wanted))
+        made = again.gradients(function, self._tracked, gradients, wanted, self._walk.results)
+        if made is None:
+            raise MisuseError(f"{why} What the call reads was changed before its backward.")
+        found = iter(made)
         return tuple([next(found) if need else None for need in needed])
 
     def _give_up(self, why: Reason) -> None:
@@ -339,15 +344,6 @@ class Backward:
         for walker in self._walkers.values():
             walker.release()
         self._walkers.clear()
-
-
-def _modified(alias: torch.Tensor, version: int) -> RuntimeError:
-    """What autograd says of a saved tensor that is no longer what it was."""
-    return RuntimeError(
-        "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{alias.type()} {list(alias.shape)}] is at version {alias._version}; expected version {version} "
-        "instead."
-    )
 
 
 class Claim(NamedTuple):

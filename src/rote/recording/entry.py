@@ -336,6 +336,8 @@ class Entry:
 
     def rest(self, reasons: list[Reason]) -> None:
         """A call was not steady; after too many the key runs eagerly for a while, for these reasons."""
+        if self.patience.settled():
+            self.life.settle()
         self.life.unsteady()
         if self.life.state is State.EAGER:
             self._eager_reasons = reasons

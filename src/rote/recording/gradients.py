@@ -118,6 +118,10 @@ GradientSlot = tuple[bool, Any, Any]
 """Whether there is a gradient, and the tensor's hooks (autograd calls them; a recording does not)."""
 
 
+Slots = dict[int, tuple[weakref.ref[torch.Tensor], GradientSlot]]
+"""Tensors, weakly and by identity, with the state of their gradient slots."""
+
+
 def slot_of(tensor: torch.Tensor, gradient: torch.Tensor | None) -> GradientSlot:
     """The state of a gradient slot."""
     hooks, after = tensor._backward_hooks, getattr(tensor, "_post_accumulate_grad_hooks", None)
@@ -139,8 +143,12 @@ class GradientWatch:
         return [(name, weakref.ref(tensor)) for tensor, name, _ in self._before.values()]
 
     def gradients(self) -> list[tuple[str, torch.Tensor, torch.Tensor]]:
-        """The parameters that had a gradient before the call: name, parameter, gradient."""
-        return [(name, tensor, grad) for tensor, name, grad in self._before.values() if grad is not None]
+        """The parameters that had a dense gradient before the call: name, parameter, gradient."""
+        return [
+            (name, tensor, grad)
+            for tensor, name, grad in self._before.values()
+            if grad is not None and grad.layout is torch.strided  # a sparse one has no single memory
+        ]
 
     def put_back(self) -> None:
         """Undo what Python did to the slots: the operations behind it have not run."""
@@ -148,9 +156,12 @@ class GradientWatch:
             if tensor.grad is not before:
                 tensor.grad = before
 
-    def presence(self) -> list[tuple[weakref.ref[torch.Tensor], GradientSlot]]:
+    def presence(self) -> Slots:
         """The state of each slot before the call."""
-        return [(weakref.ref(tensor), slot_of(tensor, grad)) for tensor, _, grad in self._before.values()]
+        return {
+            key: (weakref.ref(tensor), slot_of(tensor, grad))
+            for key, (tensor, _, grad) in self._before.items()
+        }
 
     def changed(self, ledger: Ledger, site: Site) -> tuple[list[GradientEffect], list[Any], list[Reason]]:
         """What the call did to the slots: effects, their comparable form, and reasons against replaying."""
@@ -164,6 +175,10 @@ class GradientWatch:
             if after is None:
                 effects.append(GradientEffect(weakref.ref(tensor), name, None, None))
                 keys.append((name, "cleared"))
+                continue
+            if after.layout is not torch.strided:  # as embeddings with sparse=True have it
+                text = f"{name}.grad is a {str(after.layout).removeprefix('torch.')} tensor"
+                blockers.append(reason(rules.UNSUPPORTED_TENSOR, text, site))
                 continue
             token = ledger.token(after)
             keys.append((name, token))

@@ -25,6 +25,9 @@ REACH_LESS = (
 NOT_MENTIONED = f"The call does not name it, but reaches it. {REACH_LESS}"
 
 
+FROZEN_OR_NOT = "Nothing has to be done if it is seldom: each way of freezing has a recording of its own."
+
+
 def guard_reasons(variants: list[Variant], codes: Collection[CodeType], site: Site | None) -> list[Reason]:
     """Compare the state with that of the recording used last, or of the observation made last.
 
@@ -62,7 +65,9 @@ def _reason(
         line = line_that_calls("", "zero_grad", codes)
         return reason(rules.GRADIENT_MOVED, str(difference), line or difference.site)
     rule = rules.TENSOR_MOVED if difference.moved else rules.VALUE_CHANGED
-    why = reason(rule, str(difference), difference.site or line_that_reads(difference.name, codes) or site)
+    remedy = FROZEN_OR_NOT if difference.was.startswith("requires_grad=") else ""
+    line = difference.site or line_that_reads(difference.name, codes) or site
+    why = reason(rule, str(difference), line, remedy)
     attribute = None if difference.moved else difference.attribute
     if attribute is not None and not any(attribute in mentions_of(code) for code in codes):
         why = replace(why, where=site, remedy=_who_reads(difference, attribute, reads))

@@ -36,13 +36,22 @@ _HOOKS = frozenset({
     _Tensor.register_hook, _Tensor.register_post_accumulate_grad_hook, _Tensor.retain_grad,
     _Tensor.grad_fn.__get__,
 })  # fmt: skip
+_SLOT = frozenset({_Tensor.grad.__get__, _Tensor.grad.__set__, _Tensor.grad.__delete__})
 _PLACE = frozenset({_Tensor.grad.__get__, _Tensor.is_leaf.__get__, _Tensor.output_nr.__get__})
+_FLAGS = frozenset({_Tensor.requires_grad.__get__, _Tensor.is_leaf.__get__, _Tensor.grad_fn.__get__})
+_FREEZES = frozenset({_Tensor.requires_grad_, _Tensor.requires_grad.__set__})
+_LOOKS = _FLAGS | _FREEZES | frozenset({
+    *(_Tensor.shape.__get__, _Tensor.dtype.__get__, _Tensor.device.__get__, _Tensor.ndim.__get__),
+    *(_Tensor.size, _Tensor.dim, _Tensor.ndimension, _Tensor.numel, _Tensor.nelement, _Tensor.__len__),
+    *(_Tensor.stride, _Tensor.is_contiguous, _Tensor.is_floating_point, _Tensor.is_complex),
+    *(torch.numel, torch.is_floating_point, torch.is_complex, _Tensor.element_size, _Tensor.get_device),
+})  # fmt: skip
 _ESCAPES = frozenset({
     _Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__, torch.to_dlpack,
     _Tensor.apply_, _Tensor.map_, _Tensor.map2_,
 })  # fmt: skip
-_FLAGS = frozenset({_Tensor.requires_grad_, _Tensor.requires_grad.__set__})
-_SPECIAL = _FLAGS | _BUILDERS | _ENGINE | _HOOKS | _PLACE | _ESCAPES | COMPOSITES | {_Tensor.tolist}
+_ASKED = _HOOKS | _SLOT | _PLACE | _FREEZES
+_SPECIAL = _BUILDERS | _ENGINE | _ASKED | _ESCAPES | COMPOSITES | {_Tensor.tolist}
 
 
 class HostDataMode(TorchFunctionMode):
@@ -65,6 +74,9 @@ class HostDataMode(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func in _LOOKS and args and isinstance(args[0], torch.Tensor):
+            sets = func in _FREEZES
+            self._use.look_at(args[0], flags=sets or func in _FLAGS, sets=sets)
         if func not in _SPECIAL:
             return func(*args, **kwargs)
         if func in _BUILDERS:
@@ -79,12 +91,18 @@ class HostDataMode(TorchFunctionMode):
             self._note_backward(func, args, kwargs)
         elif func in _HOOKS:
             self._use.hook = self._use.hook or user_site()
-        elif func in _PLACE:
-            if self._given.get(id(args[0])):
-                self._use.state = self._use.state or user_site()
-        elif func in _FLAGS and id(args[0]) in self._given:
-            self._flag(args[0], args[1] if len(args) > 1 else kwargs.get("requires_grad", True))
+        else:
+            self._note_question(func, args, kwargs)
         return func(*args, **kwargs)
+
+    def _note_question(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The call asks a tensor for its gradient, history or whether it requires grad, or sets that."""
+        if func in _SLOT:
+            self._use.look(args[0], self._tracer.ledger)
+        if func in _PLACE and self._given.get(id(args[0])):
+            self._use.state = self._use.state or user_site()
+        if func in _FREEZES and id(args[0]) in self._given:
+            self._flag(args[0], args[1] if len(args) > 1 else kwargs.get("requires_grad", True))
 
     # ------------------------------------------------------------------ in
 

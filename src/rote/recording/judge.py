@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable
+from dataclasses import replace
 from types import CodeType
 from typing import Any
 
@@ -31,6 +32,25 @@ from .tracked import graph_ends
 NEXT = "Take the item outside (x = next(batches)), and pass it in as an argument."
 """What to do about an iterator that a call advances."""
 
+FREEZE_OUTSIDE = (
+    "Set requires_grad outside, before the call (each way of freezing has a recording of its own), or put "
+    "back in the call what it sets."
+)
+"""What to do about a call that freezes what it finds unfrozen, as one of two that take turns."""
+
+DERIVED = (
+    "A hook of torch.nn.utils assigns the weight in each call. Use torch.nn.utils.parametrizations "
+    "(spectral_norm, weight_norm), which assigns nothing; a mask of prune can be a parametrization as well."
+)
+"""What to do about a weight that is made from others before each forward."""
+
+CLEARS = (
+    "Nothing has to be done if it is seldom: a parameter that is new, or was frozen, begins without one. "
+    "Otherwise clear gradients inside of the call only; where not every call reaches all parameters, with "
+    "zero_grad(set_to_none=False)."
+)
+"""What to do about a gradient that is new after a call that clears gradients itself."""
+
 
 def state_reasons(found: list[Difference], codes: Iterable[CodeType], site: Site) -> list[Reason]:
     """Lasting changes of Python state."""
@@ -48,7 +68,22 @@ def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> 
     if difference.advanced:
         where = line_that_advances(difference.name, codes) or site
         return Reason(rules.STATE_CHANGES.code, str(difference), where, NEXT)
-    return reason(rules.STATE_CHANGES, str(difference), line_that_changes(difference.name, codes) or site)
+    remedy = DERIVED if difference.derived else ""
+    line = line_that_changes(difference.name, codes) or site
+    return reason(rules.STATE_CHANGES, str(difference), line, remedy)
+
+
+def freezing_reasons(tensors: list[torch.Tensor], state: Snapshot, site: Site) -> list[Reason]:
+    """Tensors of the state that the call has frozen, or the contrary."""
+    found: list[Reason] = []
+    for tensor in tensors:
+        for entry, held in state.tensors.get(tensor.untyped_storage()._cdata, ()):
+            if held is tensor:
+                now = tensor.requires_grad
+                text = f"{state.name_of(entry)} was requires_grad={not now} and is {now}"
+                found.append(reason(rules.STATE_CHANGES, text, site, FREEZE_OUTSIDE))
+                break
+    return found[:1]
 
 
 def random_reasons(before: HostRandom, site: Site) -> list[Reason]:
@@ -133,10 +168,15 @@ def device_reasons(outcome: Outcome, device: torch.device, site: Site) -> list[R
 
 
 def gradient_reasons(
-    outcome: Outcome, watch: GradientWatch, site: Site
+    outcome: Outcome, watch: GradientWatch, codes: Iterable[CodeType], site: Site
 ) -> tuple[list[Any], Any, list[Reason]]:
     """Gradients that the call leaves behind."""
-    return watch.changed(outcome.ledger, site)
+    effects, key, found = watch.changed(outcome.ledger, site)
+    leaves = [why.code == rules.GRADIENT_LEAVES.code for why in found]
+    if any(leaves) and line_that_calls("", "zero_grad", codes) is not None:
+        parts = zip(found, leaves, strict=True)
+        found = [replace(why, remedy=CLEARS) if leaving else why for why, leaving in parts]
+    return effects, key, found
 
 
 def array_reasons(outcome: Outcome, known: list[tuple[int, int]]) -> list[Reason]:

@@ -107,9 +107,15 @@ class Lesson:
         """Reasons against recording, and the state after the call if it was walked."""
         outcome, site = self._outcome, self._site
         assert self._plan.backend is not None
-        self._effects, self._effects_key, gradients = judge.gradient_reasons(outcome, watch, site)
+        self._effects, self._effects_key, gradients = judge.gradient_reasons(
+            outcome, watch, list(self._pupil.executed.globals), site
+        )
         changes, after = self._changes(before)
         found = judge.state_reasons(changes, list(self._pupil.executed.globals), site)
+        refrozen = outcome.use.refrozen(outcome.ledger)
+        if refrozen:
+            after = after if after is not None else self._pupil.walk(self._call)
+            found = judge.freezing_reasons(refrozen, after, site) or found
         if after is not None:
             restored = self._restore_arguments(after)
             found = found or restored
@@ -277,9 +283,14 @@ class Lesson:
         variant.arrays |= set(outcome.tracer.arrays)
         variant.written |= outcome.tracer.written_inputs
         note_inputs(variant, self._call, outcome)
+        asked, use = variant.asked, outcome.use
+        asked.note_slots(use.slots)
+        concerned = bool(self._effects) or bool(asked.slots) or self._reads_gradients(watch)
+        more = asked.note_looks(use.looked_outside(ledger), set(variant.externals), flags=use.flags)
+        if after is None and (more or (concerned and not variant.keeps_gradients)):  # as no path before
+            after = self._walk()
         if after is not None:
             variant.reads = self._reads
-            concerned = bool(self._effects) or self._reads_gradients(watch)
             variant.protect(after, parameters_of(self._call), watch, concerned=concerned)
 
     def _reads_gradients(self, watch: GradientWatch) -> bool:
@@ -327,8 +338,8 @@ class Lesson:
             return self._never_twice(value, guards)
         if unseen is not None:
             guards = [*guards, unseen.reason()]
-        if not self._first:  # or it agreed with nothing yet
-            pupil.life.steady(fruitless=fruitless)
+        if not self._first and not fruitless:  # or it agreed with nothing yet
+            pupil.life.steady()
         settled = self._settle_session(variant)
         if self._refused is not None:
             return self._capture_failed(value, self._refused)

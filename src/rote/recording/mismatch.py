@@ -82,7 +82,7 @@ def compare_leaves(ours: list[Any], theirs: list[Any]) -> Iterator[Mismatch]:
 
 def plain_tensor(leaf: Any) -> Any:
     """The tensor behind a borrowed one."""
-    return leaf.__rote_plain__() if hasattr(leaf, "__rote_plain__") else leaf
+    return leaf.__rote_plain__() if hasattr(type(leaf), "__rote_plain__") else leaf
 
 
 def attributes_of(leaf: Any) -> set[str]:

@@ -138,9 +138,16 @@ def make_template(
         else:
             if not isinstance(leaf, _VALUES) and not callable(leaf):
                 text = f"{name} is a {type(leaf).__name__}"
-                blockers.append(reason(rules.OPAQUE_OUTPUT, text, site))
+                blockers.append(reason(rules.OPAQUE_OUTPUT, text, site, _instead_of(type(leaf))))
             found.append(OutputLeaf(VALUE, _value_token(leaf, ledger), value=leaf))
     return Template(spec, tuple(found)), blockers
+
+
+def _instead_of(kind: type) -> str:
+    """What to do about a result of a class that is no container, where that is known."""
+    if kind.__module__.startswith("transformers.") and kind.__name__.endswith("Cache"):
+        return "Call the model with use_cache=False (training needs no cache), or return its logits."
+    return ""
 
 
 def _unusual(name: str, leaf: torch.Tensor, made: OutputLeaf, site: Site) -> list[Reason]:

@@ -48,7 +48,12 @@ class Patience:
         self._life = life
         self._limits = limits
         self._variants = variants
-        self._replays = 0
+        self._replays = self._settled = 0
+
+    def settled(self) -> bool:
+        """Whether enough was replayed since the last call that was not steady."""
+        before, self._settled = self._settled, sum(variant.replays for variant in self._variants)
+        return self._settled >= before + PAYS
 
     def paid(self) -> bool:
         """Whether enough was replayed since the last call that asked."""
@@ -81,6 +86,10 @@ def overdrawn(pupil: Pupil, variant: Variant, site: Site) -> tuple[Event, Reason
         where = widest.events[-1].site if widest.events else site
         event = Event.LIMIT if limits.keep else Event.CROWDED
         return event, widest.excess or reason(rules.TOO_MANY_PATHS, text, where)
+    for old in [other for other in pupil.variants if other.gone and other is not variant]:
+        old.release()
+        pupil.variants.remove(old)
+        pupil.evictions += old.replays < PAYS
     recorded = [other for other in pupil.variants if other.recorded]
     for old in recorded[limits.max_recordings :]:
         old.release()

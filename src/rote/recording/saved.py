@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-from .cursor import Cursor
+if TYPE_CHECKING:
+    from .cursor import Cursor
 
 
 @contextmanager
@@ -26,15 +28,29 @@ def saving(cursor: Cursor, keep: Callable[[torch.Tensor], None]) -> Generator[No
         cursor: The tracer of the call; it does not see the aliases being made.
         keep: Takes what the graph saves, aliases that share the version counters.
     """
+    used = [(cursor, keep)]  # given up at the end: autograd keeps hooks where no garbage collector looks
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
+        cursor, keep = used[0]
         alias = cursor.quietly(tensor.detach)  # a saved result that kept its node would be a cycle
         keep(alias)
         return alias
 
-    with saved_tensors_hooks(pack, _same):
-        yield
+    try:
+        with saved_tensors_hooks(pack, _same):
+            yield
+    finally:
+        used.clear()
 
 
 def _same(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
+
+
+def modified(alias: torch.Tensor, version: int) -> RuntimeError:
+    """What autograd says of a saved tensor that is no longer what it was."""
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{alias.type()} {list(alias.shape)}] is at version {alias._version}; expected version {version} "
+        "instead."
+    )

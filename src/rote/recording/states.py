@@ -85,7 +85,7 @@ TABLE: dict[State, dict[Event, State]] = {
 }
 
 PATIENCE = 8
-"""Unsteady calls in a row after which a key runs eagerly for a while."""
+"""Unsteady calls after which a key runs eagerly for a while, if too little is replayed between them."""
 
 FIRST_REST = 16
 """Calls a key runs eagerly after that; doubled each time."""
@@ -155,11 +155,13 @@ class Life:
         self.happen(Event.FRUITLESS)
         return count
 
-    def steady(self, *, fruitless: bool = False) -> None:
-        """A call was steady; fruitless, if it met what none before had met and too little was replayed."""
+    def steady(self) -> None:
+        """A call was steady, and met nothing new for which too little was replayed."""
+        self._unseen = 0
+
+    def settle(self) -> None:
+        """Enough was replayed since the last call that was not steady."""
         self._unsteady = 0
-        if not fruitless:
-            self._unseen = 0
 
     def rest(self) -> bool:
         """Count an eager call; whether the key goes on resting."""

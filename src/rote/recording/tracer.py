@@ -47,6 +47,7 @@ from .seeds import seeds_on_host
 from .stores import filled_in, without_copies
 from .tape import RestartError, SegmentTape, kept_call
 
+_zeros = torch.ops.aten._efficientzerotensor.default
 _detach = torch.ops.aten.detach.default
 _lift = torch.ops.aten.lift_fresh.default
 _zeros = getattr(torch.ops.aten._efficientzerotensor, "default", None)
@@ -157,6 +158,8 @@ class Tracer(HostTensors, DispatchMode):
         if known is None:
             if not isinstance(func, torch._ops.OpOverload):
                 return self._higher_order(func, args, kwargs)
+            if func is _zeros:  # forward-mode AD: a tensor without memory, which nothing can be copied into
+                raise UnsupportedTensorError("forward-mode zero")
             known = self._known[id(func)] = Known(func, facts_of(func), raw_call(func), composite_call(func))
             if func is _zeros:  # of no memory at all, which no replay can write
                 self.block(reason(rules.UNSUPPORTED_TENSOR, "autograd made a lazy zero tensor", user_site()))

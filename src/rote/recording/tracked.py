@@ -10,20 +10,25 @@ import torch
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..signature.compat import has_memory, plain_functions
 from ..signature.key import TENSOR, Call
 from ..signature.leaves import flatten
 from .accumulators import StandIns
 from .autograd import GradientWalk, Node, kept_storages, leaves_below, older_node, runs_python
 from .backward import Backward, Occupancy, Owner, Read, Saved
+from .gradients import Slots, slot_of
 from .inputs import StaticInputs
 from .ledger import EXTERNAL, Ledger
 from .log import BackwardLog
 from .outputs import INPUT_VIEW, OWN, Template
 from .placement import group_members
 
+WITHOUT_GRADIENT = "Write it under torch.no_grad(), as averages of parameters are, or write a detached value."
+DETACHED_RESULT = "Return results without a history: loss.detach(), or call under torch.no_grad()."
+
 
 class GradientUse:
-    """What a call does with gradients while it runs, seen above the dispatcher.
+    """What a call does with gradients, and asks of tensors, while it runs, seen above the dispatcher.
 
     Attributes:
         age: Nodes made by the call are younger.
@@ -31,6 +36,10 @@ class GradientUse:
         hook: The line that registered a hook, or read the graph, of a tensor.
         state: The line that read the gradient or the place in the graph of an argument, and which.
         saved: What the graph saved, if the call ran on static inputs.
+        slots: Tensors made outside whose gradient Python asked for or set, weakly, and how it was before.
+        looked: Tensors of which Python asked what they look like, weakly.
+        flags: It asked one whether it requires grad.
+        frozen: Those of which it set whether they require grad, and how it was before.
     """
 
     def __init__(self, age: int) -> None:
@@ -39,7 +48,44 @@ class GradientUse:
         self.hook: Site | None = None
         self.state: Site | None = None
         self.saved: list[torch.Tensor] = []
+        self.slots: Slots = {}
+        self.looked: dict[int, weakref.ref[torch.Tensor]] = {}
+        self.flags = False
+        self.frozen: dict[int, tuple[weakref.ref[torch.Tensor], bool]] = {}
         self._versions: list[int] = []
+
+    def look(self, tensor: torch.Tensor, ledger: Ledger) -> None:
+        """Note that the gradient of a tensor is about to be asked for, or set."""
+        known = self.slots.get(id(tensor))
+        if known is not None and known[0]() is tensor:
+            return
+        with plain_functions():
+            if has_memory(tensor) and tensor.is_leaf and _is_outside(tensor, ledger):
+                self.slots[id(tensor)] = weakref.ref(tensor), slot_of(tensor, tensor.grad)
+
+    def look_at(self, tensor: torch.Tensor, *, flags: bool, sets: bool) -> None:
+        """Note that a tensor is asked for its shape, type, or whether it requires grad, or is told that."""
+        self.flags = self.flags or flags
+        known = self.looked.get(id(tensor))
+        if known is None or known() is not tensor:
+            self.looked[id(tensor)] = weakref.ref(tensor)
+        if sets:
+            before = self.frozen.get(id(tensor))
+            if before is None or before[0]() is not tensor:
+                with plain_functions():
+                    self.frozen[id(tensor)] = weakref.ref(tensor), tensor.requires_grad
+
+    def refrozen(self, ledger: Ledger) -> list[torch.Tensor]:
+        """The tensors made outside that do not require grad as they did before the call."""
+        alive = [(tensor, was) for ref, was in self.frozen.values() if (tensor := ref()) is not None]
+        changed = [tensor for tensor, was in alive if tensor.requires_grad != was]
+        return [tensor for tensor in changed if has_memory(tensor) and _is_outside(tensor, ledger)]
+
+    def looked_outside(self, ledger: Ledger) -> list[torch.Tensor]:
+        """The tensors among these that were made outside and are still alive."""
+        alive = [tensor for reference in self.looked.values() if (tensor := reference()) is not None]
+        with plain_functions():
+            return [tensor for tensor in alive if has_memory(tensor) and _is_outside(tensor, ledger)]
 
     def keep(self, alias: torch.Tensor) -> None:
         """Note what the graph saves, as it is now."""
@@ -56,6 +102,12 @@ class GradientUse:
             if alias._version != version and alias.untyped_storage()._cdata in needed:
                 return alias, version
         return None
+
+
+def _is_outside(tensor: torch.Tensor, ledger: Ledger) -> bool:
+    """Whether a tensor was made outside of the call and is no argument."""
+    origin = ledger.origin(tensor)
+    return origin is None or origin[0] == EXTERNAL
 
 
 def tracked_results(value: Any, template: Template) -> list[torch.Tensor]:
@@ -122,7 +174,8 @@ def gradient_blockers(
     for number in written[1]:
         if ledger.externals[number].grad_fn is not None:
             text = "a tensor made outside is written with a result that requires grad"
-            found.append(reason(rules.OUTPUT_GRADIENT, text, ledger.external_sites[number][1]))
+            line = ledger.external_sites[number][1]
+            found.append(reason(rules.OUTPUT_GRADIENT, text, line, WITHOUT_GRADIENT))
     results = tracked_results(value, template)
     if results:
         found += _graph_blockers(results, template, leaves, use, site)
@@ -135,7 +188,7 @@ def _graph_blockers(
     found: list[Reason] = []
     if use.engine is not None:
         text = "a backward runs inside the call, and a result requires grad all the same"
-        found.append(reason(rules.OUTPUT_GRADIENT, text, use.engine))
+        found.append(reason(rules.OUTPUT_GRADIENT, text, use.engine, DETACHED_RESULT))
     if use.hook is not None:
         text = "the call registers a hook on a tensor, or looks at its graph"
         found.append(reason(rules.GRADIENT_HOOK, text, use.hook))

@@ -26,6 +26,11 @@ REMEDY = (
 )
 
 
+INDEX = (
+    " To index with a tensor of no dimension (x[step]) reads it; x.index_select(0, step.view(1))[0] does not."
+)
+
+
 class Unseen(NamedTuple):
     """A read that led nowhere known.
 
@@ -35,6 +40,7 @@ class Unseen(NamedTuple):
         before: What it gave in calls before, the last ones.
         more: How many others it gave.
         excess: What to say if there are too many, where more is known than that.
+        number: It may be an index: the value is a whole number, and there is a bracket on the line.
     """
 
     read: Event
@@ -42,6 +48,7 @@ class Unseen(NamedTuple):
     before: tuple[str, ...]
     more: int
     excess: Reason | None
+    number: bool = False
 
     @classmethod
     def of(cls, node: Node, read: Event, edge: Any) -> Unseen:
@@ -54,12 +61,14 @@ class Unseen(NamedTuple):
         """
         last = list(node.edges)[-SHOWN:]
         before = tuple(_shown(edge) for edge in reversed(last))
-        return cls(read, _shown(edge), before, len(node.edges) - len(last), node.excess)
+        more = len(node.edges) - len(last)
+        number = type(value_of(edge)) is int and "[" in read.site.text
+        return cls(read, _shown(edge), before, more, node.excess, number)
 
     def reason(self) -> Reason:
         """Why the call was no replay."""
         text = f"{self}, which was not seen before ({self._met()})"
-        remedy = self.excess.remedy if self.excess is not None else REMEDY
+        remedy = self.excess.remedy if self.excess is not None else REMEDY + INDEX * self.number
         return Reason(rules.NOT_YET.code, text, self.read.site, remedy)
 
     def give_up(self, count: int, rest: int) -> Reason:

@@ -19,6 +19,7 @@ from ..signature.slots import Difference
 from ..signature.snapshot import Snapshot
 from ..signature.words import Watched
 from .accumulators import StandIns
+from .asked import Asked
 from .backward import Backward, Occupancy
 from .borrow import Lease
 from .contest import FIRST, Contest
@@ -87,6 +88,7 @@ class Variant:
         self._shared: dict[int, weakref.ref[torch.Tensor]] = {}
         self._present: list[tuple[weakref.ref[torch.Tensor], GradientSlot]] = []
         self._leaves: list[tuple[str, weakref.ref[torch.Tensor]]] = []
+        self.asked = Asked()
 
     def protect(
         self,
@@ -110,9 +112,13 @@ class Variant:
             handle: tensor for handle, ref in self.externals.items() if (tensor := ref()) is not None
         }
         arguments = {handle: parameters[handle] for handle in externals if handle in parameters}
+        concerned = concerned or self.keeps_gradients  # another path through the call was
         gradients = watch.gradients() if concerned else []
-        self.guard = Guard(snapshot, externals, arguments, gradients, self.readers, self.arrays)
-        self._present = watch.presence() if concerned else []
+        looked, flags = self.asked.looked(), self.asked.flags
+        self.guard = Guard(
+            snapshot, externals, arguments, gradients, self.readers, self.arrays, looked, flags=flags
+        )
+        self._present = list({**self.asked.slots, **watch.presence()}.values()) if concerned else []
         self._gradient_words = None
         self._leaves = watch.leaves()
 
@@ -154,6 +160,7 @@ class Variant:
         other.generators, other.copies_gradients = dict(self.generators), self.copies_gradients
         other.estimate = self.estimate
         other._shared, other._present, other._leaves = self._shared, self._present, self._leaves
+        other.asked = self.asked.copy()
         other.bound = tuple(spot for spot in spots if spot in self.bound)
         other.persistent = {spot.members[0]: spot.seen for spot in spots if spot.kind is OTHER}
         return other
@@ -167,6 +174,11 @@ class Variant:
     def recorded(self) -> bool:
         """Whether the start of the tree can be replayed."""
         return self.root.steps is not None
+
+    @property
+    def gone(self) -> bool:
+        """Whether it is recorded, and can never be valid again: a tensor that it reads has died."""
+        return self.recorded and not self.busy and self.guard is not None and self.guard.dead
 
     @property
     def ignores(self) -> bool:

@@ -157,7 +157,7 @@ class Admission:
         source, plain = self._source, "__rote_plain__"
         for position, _ in self._call.borrowed:
             name = self.leaves[position]
-            source.refuse(f"not {source.constant(hasattr)}({name}, {plain!r})")
+            source.refuse(f"not {source.constant(hasattr)}({source.constant(type)}({name}), {plain!r})")
             source.line(f"lent{position}, {name} = {name}, {name}.{plain}()")
 
     def _tensors(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .owners import is_open, is_user, module_of
 
@@ -21,6 +21,9 @@ class Class(NamedTuple):
     users: tuple[type, ...]
 
 
+UNSET = object()
+"""What an attribute, or a context variable, is that was not set."""
+
 _CLOSED = Class(False, (), ())
 
 
@@ -30,6 +33,14 @@ def class_of(kind: type) -> Class:
         return _CLOSED
     slots = tuple([name for cls in kind.__mro__ for name in _slots(cls)])
     return Class(True, slots, tuple([cls for cls in kind.__mro__ if is_user(module_of(cls))]))
+
+
+def own(value: Any, name: str) -> Any:
+    """An attribute without the ``__getattr__`` of the class, which may answer to every name, or raise."""
+    try:
+        return object.__getattribute__(value, name)
+    except AttributeError:
+        return UNSET
 
 
 def _slots(cls: type) -> tuple[str, ...]:

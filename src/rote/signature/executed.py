@@ -32,7 +32,7 @@ _TOOL = 4
 """A tool number of ``sys.monitoring`` that no known tool reserves."""
 
 _SEEDING = frozenset({
-    "manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state", "set_rng_state_all", "fork_rng",
+    "manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state", "set_rng_state_all",
 })  # fmt: skip
 
 

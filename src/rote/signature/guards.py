@@ -8,7 +8,7 @@ failed identity check is looked at again before a recording is given up.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import eq, getitem, is_
 from typing import Any, NamedTuple
 
@@ -45,6 +45,8 @@ class Guard:
         gradients: Gradients the recording may read: parameter name, parameter, gradient.
         readers: For each storage handle the user's line that read it first.
         arrays: Addresses of numpy arrays whose content is read again at every replay (not under guard).
+        looked: Tensors that are not read, but asked for their shape, type, or whether they require grad.
+        flags: Whether a tensor requires grad matters without gradients too.
 
     Attributes:
         items: Slots of containers, compared by identity.
@@ -66,6 +68,9 @@ class Guard:
         gradients: list[tuple[str, torch.Tensor, torch.Tensor]],
         readers: dict[int, Site],
         arrays: set[int],
+        looked: Iterable[torch.Tensor] = (),
+        *,
+        flags: bool = False,
     ) -> None:
         self._arrays = arrays
         self._snapshot = snapshot
@@ -81,7 +86,10 @@ class Guard:
         for entry in snapshot.entries.values():
             if snapshot.training.is_guarded(entry.container, entry.key):
                 self._sort(entry)
+        self._grad = flags or torch.is_grad_enabled()
         self._guard_externals(externals)
+        for tensor in looked:
+            self._guard_looks(tensor)
         for name, tensor in parameters.values():
             self._watch_tensor(None, name, tensor)
         for name, parameter, gradient in gradients:
@@ -126,6 +134,13 @@ class Guard:
             for entry, tensor in self._snapshot.tensors.get(handle, ()):
                 self._watch_tensor(entry, self._snapshot.name_of(entry), tensor)
 
+    def _guard_looks(self, tensor: torch.Tensor) -> None:
+        with plain_functions():
+            entries = self._snapshot.tensors.get(tensor.untyped_storage()._cdata, ())
+        for entry, found in entries:
+            if found is tensor:
+                self._watch_tensor(entry, self._snapshot.name_of(entry), tensor)
+
     def _watch_tensor(self, entry: Entry | None, name: str, tensor: torch.Tensor) -> None:
         guard = weakref.ref(self)
 
@@ -152,8 +167,8 @@ class Guard:
         with plain_functions():
             looks = [_looks_of(watched.reference()) for watched in self._read]
         self._looks = [list(column) for column in zip(*looks, strict=True)] or [[] for _ in _LOOKS]
-        grad = torch.is_grad_enabled()  # without it, whether a parameter requires grad changes nothing
-        self._flags = [watched.requires_grad for watched in self._read] if grad else None
+        # Without gradients it changes nothing else whether a parameter requires grad.
+        self._flags = [watched.requires_grad for watched in self._read] if self._grad else None
         self._order_containers = [entry.container for entry in self.orders]
         self._order_values = [entry.value.value for entry in self.orders]
         self._length_containers = [entry.container for entry in self.lengths]

@@ -78,7 +78,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
             if kind is FOREIGN:
                 foreign = foreign or _foreign("tensor", leaf)
         else:
-            if hasattr(leaf, "__rote_plain__"):  # a borrowed output of an earlier call
+            if hasattr(type(leaf), "__rote_plain__"):  # a borrowed output of an earlier call
                 borrowed.append((position, leaf))
                 leaf = leaves[position] = lent.setdefault(id(leaf), leaf.__rote_plain__())
                 given = None
@@ -225,6 +225,22 @@ def _explain_structure(was: list[str], now: list[str]) -> str:
         return "the structure of the arguments differs"
     more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
     return ", ".join(parts[:3]) + more
+
+
+def remedy_of_key(was: tuple[Any, ...], call: Call) -> str:
+    """What to do about the difference that :func:`explain_key` tells of; nothing if the rule says it."""
+    if was[0] != call.key[0]:
+        return ""
+    before, after = next(((a, b) for a, b in zip(was[1], call.key[1], strict=False) if a != b), (None, None))
+    if before is None or after is None or isinstance(before[0], torch.Size):
+        return ""
+    if before[0] in (int, float, complex) and after[0] is before[0]:
+        return "Call with it during the warm-up; a number that often changes is better passed as a tensor."
+    return ONE_OBJECT if _show(before) == _show(after) else ""
+
+
+ONE_OBJECT = "Pass one and the same object, or the tensors in it (in tuples, lists, dicts or dataclasses)."
+"""What to do about an argument that is known by its identity."""
 
 
 def _explain_token(was: Any, now: Any) -> str:

@@ -29,6 +29,7 @@ from typing import Any
 import torch
 
 from ..base.settings import ENVIRONMENT
+from .classes import UNSET
 from .compat import dict_version, metadata_check
 from .epoch import EPOCH
 from .guards import Guard
@@ -36,7 +37,7 @@ from .layout import find_layout, find_lengths
 from .marks import Content, TensorMark
 from .sets import Sets
 from .slots import now_in, read, same
-from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, PRESENT, UNSET, Entry
+from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, PRESENT, Entry
 from .words import Lengths, Words, is_readable
 
 _data_ptr = torch.Tensor.data_ptr

@@ -11,6 +11,7 @@ import torch
 
 from ..base.location import Site
 from . import members
+from .classes import UNSET
 from .compat import has_memory
 from .iterators import Position
 from .marks import Content, Present, TensorMark, mark
@@ -24,12 +25,12 @@ from .snapshot import (
     MEMBERS,
     ORDER,
     PRESENT,
-    UNSET,
     VARIABLE,
     Entry,
     Snapshot,
 )
 from .training import Group
+from .wrappers import is_bound_method
 
 _OF_TORCH = frozenset({"_modules", "param_groups", "optimizer"})
 """Attributes by which a module, an optimizer and a schedule are known."""
@@ -52,6 +53,7 @@ class Difference:
         key: The key of the slot in its container.
         scheduler: Class of the learning-rate scheduler whose attribute the slot is.
         advanced: The slot holds an iterator, which was moved.
+        derived: A hook of ``torch.nn.utils`` makes the tensor in the slot before each forward.
         attribute: Name of the slot, if it is an attribute that PyTorch does not read by itself.
         reflected: Code that reads all attributes of the object whose attribute it is.
     """
@@ -65,12 +67,21 @@ class Difference:
     key: Any = None
     scheduler: str | None = None
     advanced: bool = False
+    derived: bool = False
     attribute: str | None = None
     reflected: Site | None = None
 
     def __str__(self) -> str:
         now = "another one at the same address" if self.moved and self.was == self.now else self.now
         return f"{self.name} was {self.was} and is {now}"
+
+
+def _is_derived(entry: Entry) -> bool:
+    """Whether a hook of ``torch.nn.utils`` makes a weight from others, as that of ``spectral_norm``."""
+    if type(entry.container) is not dict or type(entry.value) is not TensorMark:
+        return False
+    parameters = entry.container.get("_parameters", ())
+    return f"{entry.key}_orig" in parameters or f"{entry.key}_g" in parameters
 
 
 def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Difference]:
@@ -90,7 +101,13 @@ def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Diffe
                 now = "further" if later.value.known else "perhaps further: its position cannot be told"
             found.append(
                 Difference(
-                    before.name_of(entry), was, now, key=entry.key, scheduler=scheduler, advanced=moved
+                    before.name_of(entry),
+                    was,
+                    now,
+                    key=entry.key,
+                    scheduler=scheduler,
+                    advanced=moved,
+                    derived=_is_derived(entry),
                 )
             )
         if len(found) >= limit:
@@ -148,7 +165,7 @@ def same(was: Any, now: Any) -> bool:
         return repr(was) == repr(now)
     if isinstance(was, (int, str, bytes, torch.dtype, torch.device, torch.Size)):
         return bool(was == now)
-    if hasattr(was, "__func__") and hasattr(now, "__func__"):  # bound methods are made anew at each access
+    if is_bound_method(was) and is_bound_method(now):  # made anew at each access
         return was.__func__ is now.__func__ and was.__self__ is now.__self__
     return False
 

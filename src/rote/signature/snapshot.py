@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .compat import plain_functions
 from .omission import LeftOut
 from .training import Training
 
 ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT = (
     "item", "attribute", "cell", "length", "bulk", "order", "variable", "members", "defined", "present",
 )  # fmt: skip
-UNSET = object()  # a context variable or a slot without a value
 
 
 class Entry(NamedTuple):
@@ -58,12 +58,15 @@ class Snapshot:
         return "".join(reversed(labels))
 
     def gradient_leaves(self) -> list[tuple[str, torch.Tensor]]:
-        """The tensors that may get a gradient, with their names."""
+        """The tensors that may get a gradient, or have one from before they were frozen, with their names."""
         found: dict[int, tuple[str, torch.Tensor]] = {}
-        for entries in self.tensors.values():
-            for entry, tensor in entries:
-                if tensor.requires_grad and tensor.is_leaf and id(tensor) not in found:
-                    found[id(tensor)] = (self.name_of(entry), tensor)
+        with plain_functions():
+            for entries in self.tensors.values():
+                for entry, tensor in entries:
+                    if id(tensor) in found or not tensor.is_leaf:
+                        continue
+                    if tensor.requires_grad or tensor.grad is not None:
+                        found[id(tensor)] = (self.name_of(entry), tensor)
         return list(found.values())
 
     def name_of(self, entry: Entry) -> str:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import functools
 import gc
 import re
+import sys
 import threading
 import types
 import weakref
@@ -33,7 +34,7 @@ import torch
 
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
-from .classes import Class, class_of
+from .classes import UNSET, Class, class_of, own
 from .compat import has_memory, plain_functions
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
@@ -51,7 +52,6 @@ from .snapshot import (  # fmt: skip
     MEMBERS,
     ORDER,
     PRESENT,
-    UNSET,
     VARIABLE,
     Entry,
     Snapshot,
@@ -63,7 +63,11 @@ _tuple = tuple.__new__  # half the time of a named tuple's own constructor
 BULK_LENGTH = 4096
 ORDERED_LENGTH = 64
 
-_GLOBAL_HOOKS = [f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")]
+_GLOBAL_HOOKS = (
+    *[("torch.nn.modules.module", f"_global_{kind}_hooks")
+      for kind in ("forward", "forward_pre", "backward", "backward_pre")],
+    *[("torch.optim.optimizer", f"_global_optimizer_{kind}_hooks") for kind in ("pre", "post")],
+)  # fmt: skip
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)
 _KEPT_TYPES = _PLAIN_TYPES | {Content, Present}  # kept as they are
@@ -128,10 +132,11 @@ class StateWalk:
                 self._note(ITEM, self._holder(root), 0, root, -1, name)
             else:
                 self._descend(root, self.snapshot.node(-1, name))
-        for table in _GLOBAL_HOOKS:
-            hooks = getattr(torch.nn.modules.module, table, None)
+        for module, table in _GLOBAL_HOOKS:
+            hooks = getattr(sys.modules.get(module), table, None)
             if isinstance(hooks, dict):
-                self._note(LENGTH, hooks, None, Content(len(hooks)), -1, f"torch.nn.modules.module.{table}")
+                self._note(LENGTH, hooks, None, Content(len(hooks)), -1, f"{module}.{table}")
+                self._note(ORDER, hooks, None, Content(tuple(hooks)), -1, f"{module}.{table} (order)")
         for namespace, name in self._executed.reads():
             label = f"{namespace.get('__name__', '')}.{name}"
             if name in namespace:
@@ -337,15 +342,16 @@ class StateWalk:
             self._note(ITEM, namespace, name, namespace[name], -1, f"{value.__name__}.{name}")
 
     def _expand_instance(self, value: Any, of_class: Class, node: int) -> None:
-        attributes = getattr(value, "__dict__", None)
+        attributes = own(value, "__dict__")
         omission = self._omission
-        owner = value if omission is not None and omission.concerns(value, attributes) else None
-        if attributes is not None:
+        table = attributes if attributes is not UNSET else None
+        owner = value if omission is not None and omission.concerns(value, table) else None
+        if attributes is not UNSET:
             self.snapshot.training.meet(value)
             skipped = _MODULE_INTERNALS if isinstance(value, torch.nn.Module) else frozenset[str]()
             self._expand_attributes(attributes, node, skipped, owner)
         for name in of_class.slots:
-            found = getattr(value, name, UNSET)  # one that is not set may be set later
+            found = own(value, name)  # one that is not set may be set later
             if owner is None or omission is None or not omission.takes(owner, owner, name, found):
                 self._note(ATTRIBUTE, value, name, found, node, f".{name}")
         for cls in of_class.users:

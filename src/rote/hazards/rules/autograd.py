@@ -34,7 +34,8 @@ OUTPUT_GRADIENT = Rule(
 GRADIENT_LEAVES = Rule(
     "RT402",
     "gradient leaves the callable",
-    "Put the whole step inside: zero_grad, forward, backward and optimizer.step; or call backward() outside.",
+    "Put the whole step inside: zero_grad, forward, backward and optimizer.step; or call backward() outside; "
+    "or keep gradients where they are with zero_grad(set_to_none=False).",
     Severity.WRONG,
     Group.AUTOGRAD,
     Finder.RUNTIME,
@@ -155,7 +156,7 @@ SAVED_HOOKS = Rule(
     recorded backward runs none.
 
     Limits: With the whole step inside the callable, checkpointing is recorded, if it does not set the random
-    state (``preserve_rng_state=False``, or no dropout).
+    state (``preserve_rng_state=False``, which is right where it holds no dropout).
 
     Bad::
 

@@ -34,7 +34,7 @@ HOST_RANDOM = Rule(
 RANDOM_STATE_SET = Rule(
     "RT208",
     "random state set inside the call",
-    "Seed outside; activation checkpointing needs preserve_rng_state=False or no dropout inside.",
+    "Seed outside; activation checkpointing needs preserve_rng_state=False, where nothing in it draws.",
     Severity.WRONG,
     Group.RANDOM,
     Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,

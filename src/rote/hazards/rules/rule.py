@@ -144,6 +144,6 @@ class Reason:
         return f"{self.code}{place}: {self.message}. {self.remedy}"
 
 
-def reason(rule: Rule, message: str, where: Site | None = None) -> Reason:
-    """Make a reason of a rule."""
-    return Reason(rule.code, message, where, rule.remedy)
+def reason(rule: Rule, message: str, where: Site | None = None, remedy: str = "") -> Reason:
+    """Make a reason of a rule; with the rule's remedy, if no better one is known."""
+    return Reason(rule.code, message, where, remedy or rule.remedy)
