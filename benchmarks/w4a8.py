@@ -207,14 +207,19 @@ def candidates(kind: str, m: int, n: int, k: int, units: int) -> Iterator[Tile]:
             (128, 128, 4, 8), (128, 256, 3, 8), (256, 128, 3, 8), (64, 256, 4, 8), (128, 128, 3, 4),
             (256, 64, 4, 4), (128, 64, 4, 8), (256, 128, 4, 8),
         ):  # fmt: skip
-            for split in (1, 2, 4):
-                tile = Tile(bm, bn, 1, split, stages, warps)
+            for split, tma in itertools.product((1, 2, 4), (True, False)):
+                tile = Tile(bm, bn, 1, split, stages, warps, tma=tma)
                 if split == 1 or tile.tiles(m, n) * split <= 2 * units:
                     yield tile
         return
     rows = {1: (8, 16), 16: (16,)}.get(bucket(m), (32, 64))
     shapes = [(64, 4, 1, 4), (64, 6, 1, 4), (64, 4, 2, 4), (128, 4, 1, 4), (128, 6, 1, 4), (128, 3, 2, 4)]
     shapes += [(64, 8, 1, 4)] if m <= 8 else [(128, 4, 1, 8), (256, 4, 1, 8)]  # wide tiles read x less often
+    if m <= 16:
+        for bn, unroll, stages in itertools.product((16, 32), (4, 8), (4, 6)):
+            tile = Tile(rows[-1] if m > 8 else 8, bn, unroll, 1, stages, unroll, deep=True)
+            if steps >= 2 * unroll and 0.45 * units <= tile.tiles(m, n) <= 4.5 * units:
+                yield tile
     for bm in rows:
         for bn, stages, unroll, warps in shapes:
             for split in (1, 2, 4, 8, 16):
@@ -324,7 +329,7 @@ def tune_one(
     for tile in candidates(kind, m, layer.n, layer.k, units):
         attempt(tile)
     for tile in sorted(times, key=times.__getitem__)[:4]:
-        for ahead in (0, 4, -1):
+        for ahead in (0,) if tile.tma else (0, 2, 4, 8):
             attempt(replace(tile, pdl=True, ahead=ahead))
     if not times:
         return None

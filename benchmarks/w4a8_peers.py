@@ -25,6 +25,8 @@ def makers() -> dict[str, Callable[[Tensor], Any]]:
         found["GemLite A16W4"] = lambda weight: _gemlite(weight, False)
     if importlib.util.find_spec("torchao"):
         found["torchao int8 dynamic, compiled"] = _torchao
+    if importlib.util.find_spec("humming"):
+        found["Humming W4A8 (int8, dynamic)"] = _humming
     return found
 
 
@@ -61,3 +63,15 @@ def _torchao(weight: Tensor) -> Any:
     layer.weight = torch.nn.Parameter(weight.clone(), requires_grad=False)
     quantize_(layer, Int8DynamicActivationInt8WeightConfig())
     return torch.compile(layer, dynamic=False)
+
+
+def _humming(weight: Tensor) -> Any:
+    """It compiles its kernels by NVRTC, and needs the headers of a CUDA toolkit for that."""
+    from humming.layer import HummingLayer
+
+    n, k = weight.shape
+    kinds = {"weight_config": {"dtype": "int4"}, "input_config": {"dtype": "int8"}}
+    layer = HummingLayer(shape_n=n, shape_k=k, torch_dtype=torch.bfloat16, **kinds).cuda()
+    layer.load_from_unquantized(weight)
+    layer.transform()
+    return layer

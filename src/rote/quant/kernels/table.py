@@ -36,6 +36,10 @@ class Tile:
         warps: Warps of a program.
         pdl: Start before the transform is done, and fetch weights meanwhile.
         ahead: For how many steps weights are fetched then; -1 is for all.
+        tma: Fetch tiles by the tensor memory accelerator, which takes no threads' time but wants one weight
+            and quantized activations; what it cannot do goes without, and nothing is fetched ahead with it.
+        deep: Each warp has a block of a step, of the whole tile, and their sums meet in the end: for few rows
+            and small tiles, instead of a split.
     """
 
     bm: int
@@ -46,6 +50,8 @@ class Tile:
     warps: int = 4
     pdl: bool = False
     ahead: int = -1
+    tma: bool = False
+    deep: bool = False
 
     @property
     def waiting(self) -> int:
