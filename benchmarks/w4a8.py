@@ -215,11 +215,6 @@ def candidates(kind: str, m: int, n: int, k: int, units: int) -> Iterator[Tile]:
     rows = {1: (8, 16), 16: (16,)}.get(bucket(m), (32, 64))
     shapes = [(64, 4, 1, 4), (64, 6, 1, 4), (64, 4, 2, 4), (128, 4, 1, 4), (128, 6, 1, 4), (128, 3, 2, 4)]
     shapes += [(64, 8, 1, 4)] if m <= 8 else [(128, 4, 1, 8), (256, 4, 1, 8)]  # wide tiles read x less often
-    if m <= 16:
-        for bn, unroll, stages in itertools.product((16, 32), (4, 8), (4, 6)):
-            tile = Tile(rows[-1] if m > 8 else 8, bn, unroll, 1, stages, unroll, deep=True)
-            if steps >= 2 * unroll and 0.45 * units <= tile.tiles(m, n) <= 4.5 * units:
-                yield tile
     for bm in rows:
         for bn, stages, unroll, warps in shapes:
             for split in (1, 2, 4, 8, 16):

@@ -24,8 +24,8 @@ TILES = [
     Tile(16, 128, unroll=2, stages=3), Tile(64, 128, split=2), Tile(64, 128, pdl=True),
     Tile(16, 64, split=2, pdl=True, ahead=0), Tile(16, 64, pdl=True, ahead=4),
     Tile(128, 128, warps=8), Tile(256, 128, stages=3, warps=8), Tile(128, 256, stages=3, warps=8),
-    Tile(8, 16, unroll=8, warps=8, deep=True), Tile(16, 16, unroll=4, split=2, deep=True),
-    Tile(64, 128, tma=True), Tile(128, 128, warps=8, tma=True), Tile(16, 64, 2, 4, pdl=True, tma=True),
+    Tile(64, 128, tma=True), Tile(128, 128, 2, stages=3, warps=8, tma=True), Tile(16, 64, 4, 4, 2),
+    Tile(16, 64, 2, 4, pdl=True, tma=True),
 ]  # fmt: skip
 SIZES = [(1, 2048, 16384), (51, 16384, 2048), (3, 200, 70), (17, 384, 130), (800, 2048, 256)]
 SUMS = [

@@ -102,27 +102,26 @@ def launch(
     turn = 0 if first.turn is None else first.turn.shape[-1]
     if turn > tile.bn:
         tile = replace(tile, bn=turn)
-    deep = tile.deep and tile.unroll > 1
-    described = tile.tma and not deep and single and _describable(x, first.codes)
-    waiting = 0 if not asm else min(tile.waiting, 1) if described else tile.waiting
+    described = tile.tma and single and _describable(x, first.codes)
+    waiting = 0 if not asm else 1 if described and tile.pdl else tile.waiting
     constants = (
         stored_bits(first.codes), x.dtype != torch.int8, scale is not None,
         zero is not None and zero.numel() > 0, first.zero is not None, first.bias is not None,
         first.out.dtype == torch.int32, turn, columns % (BLOCK * tile.unroll) == 0, tile.bm,
         tile.bn, tile.unroll, tile.split > 1, tile.stages, asm, waiting,
-        described, deep,
+        described,
     )  # fmt: skip
     kinds = [None if tensor is None else tensor.dtype for tensor in (x, total, *first)]
     biases = [None if factor.bias is None else factor.bias.dtype for factor in factors]
     key = (x.device.index, *constants, *kinds, *biases, tile.warps, columns, *rows, *features)
     if single:
-        rows_of, codes_of = x, first.codes
+        activations, weight = x, first.codes
         if described:
-            rows_of = kernels.TensorDescriptor(x, [tokens, columns], [columns, 1], [tile.bm, BLOCK])
-            codes_of = first.codes.reshape(-1, first.codes.shape[-1])
-            codes_of = kernels.TensorDescriptor.from_tensor(codes_of, [tile.bn, codes_of.shape[1]])
+            describe = kernels.TensorDescriptor.from_tensor
+            activations = describe(x, [tile.bm, BLOCK * tile.unroll])
+            weight = describe(weight.flatten(0, 1), [tile.bn, weight.shape[2]])
         values = (
-            rows_of, scale, zero, total, codes_of, *first[1:], work, tokens, *rows, columns, *features,
+            activations, scale, zero, total, weight, *first[1:], work, tokens, *rows, columns, *features,
             *constants,
         )  # fmt: skip
     else:

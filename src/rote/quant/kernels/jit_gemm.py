@@ -23,6 +23,13 @@ own reads it delays; ``PDL`` - 1 is for how many steps it is done, none to all (
 Rows of the output that are to be rotated back are, before they are written: a tile has whole blocks of them,
 each of which is multiplied by its matrix in float32. Matrices and scales are asked for before the sum.
 
+With ``TMA`` the tiles are fetched by the tensor memory accelerator from descriptors that the host makes. That
+leaves the threads' time to unpacking, and registers for a second program; it pays from some hundred rows on.
+
+What was tried and is slower on an H200: the transform of one row in every program of its product, instead of
+a launch before it; blocks of the summed dimension in different warps, instead of a split; larger tiles than
+128 by 128, which leave a multiprocessor one program that nothing covers while it waits.
+
 The interpreter knows no inline assembler and no bfloat16 arithmetic; ``ASM`` is off there.
 """
 
@@ -44,6 +51,31 @@ def _halves(packed, ASM: tl.constexpr):
         low = packed << 4
         high = packed & -16
     return low, high
+
+
+@triton.jit
+def _behind(a, b):
+    """The columns of one tile, then those of another."""
+    return tl.reshape(tl.permute(tl.join(a, b), (0, 2, 1)), (a.shape[0], 2 * a.shape[1]))
+
+
+@triton.jit
+def _block(
+    weight, at, piece, block, step, column, N, K,
+    BITS: tl.constexpr, EVEN_K: tl.constexpr, ASM: tl.constexpr, TMA: tl.constexpr,
+):  # fmt: skip
+    """The codes of the ``piece``-th block of a step, 4-bit ones as 16 times their values."""
+    if TMA:
+        packed = weight.load([(block + piece) * N + column, 0])
+    elif EVEN_K:
+        packed = tl.load(at + piece * step)
+    else:
+        packed = tl.load(at + piece * step, mask=(block + piece) * 128 < K, other=0)
+    codes = packed
+    if BITS == 4:
+        low, high = _halves(packed, ASM)
+        codes = _behind(low, high)
+    return codes
 
 
 @triton.jit
@@ -136,9 +168,9 @@ def _sums(
     BITS: tl.constexpr, FLOAT: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     UNROLL: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, TMA: tl.constexpr,
 ):  # fmt: skip
-    """The sums of a tile over some steps of ``UNROLL`` blocks, one after the other."""
+    """The sums of a tile over some steps of ``UNROLL`` blocks each, 1, 2 or 4."""
     BYTES: tl.constexpr = 16 * BITS
-    inner = tl.arange(0, 128)
+    inner = tl.arange(0, 128 * UNROLL)
     step = N.to(tl.int64) * BYTES
     w_at, x_at = weight, x
     if not TMA:
@@ -148,67 +180,29 @@ def _sums(
         x_at += x_rows[:, None] * K + first * (UNROLL * 128) + inner[None, :]
     acc = tl.zeros((BN, BM), dtype=tl.float32 if FLOAT else tl.int32)
     for index in tl.range(first, last, num_stages=STAGES):
-        for piece in tl.static_range(UNROLL):
-            block = index * UNROLL + piece
-            if TMA:
-                packed = weight.load([block * N + column, 0])
-                v = x.load([row, block * 128])
-            elif EVEN_K:
-                packed = tl.load(w_at + piece * step)
-                v = tl.load(x_at + piece * 128)
-            else:
-                room = K - block * 128
-                packed = tl.load(w_at + piece * step, mask=room > 0, other=0)
-                v = tl.load(x_at + piece * 128, mask=inner[None, :] < room, other=0)
-            codes = packed
-            if BITS == 4:
-                low, high = _halves(packed, ASM)
-                codes = tl.reshape(tl.permute(tl.join(low, high), (0, 2, 1)), (BN, 128))
-            if FLOAT:
-                acc = tl.dot(codes.to(v.dtype), v.T, acc, out_dtype=tl.float32)
-            else:
-                acc = tl.dot(codes, v.T, acc, out_dtype=tl.int32)
+        block = index * UNROLL
+        if TMA:
+            v = x.load([row, block * 128])
+        elif EVEN_K:
+            v = tl.load(x_at)
+        else:
+            v = tl.load(x_at, mask=inner[None, :] < K - block * 128, other=0)
+        codes = _block(weight, w_at, 0, block, step, column, N, K, BITS, EVEN_K, ASM, TMA)
+        if UNROLL >= 2:
+            second = _block(weight, w_at, 1, block, step, column, N, K, BITS, EVEN_K, ASM, TMA)
+            codes = _behind(codes, second)
+        if UNROLL == 4:
+            third = _block(weight, w_at, 2, block, step, column, N, K, BITS, EVEN_K, ASM, TMA)
+            fourth = _block(weight, w_at, 3, block, step, column, N, K, BITS, EVEN_K, ASM, TMA)
+            codes = _behind(codes, _behind(third, fourth))
+        if FLOAT:
+            acc = tl.dot(codes.to(v.dtype), v.T, acc, out_dtype=tl.float32)
+        else:
+            acc = tl.dot(codes, v.T, acc, out_dtype=tl.int32)
         if not TMA:
             w_at += UNROLL * step
             x_at += UNROLL * 128
     return acc
-
-
-@triton.jit
-def _deep_sums(
-    x, weight, rows, columns, first, last, M, N, K,
-    BITS: tl.constexpr, FLOAT: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    UNROLL: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr,
-):  # fmt: skip
-    """The same with the blocks of a step in different warps, whose sums meet once, in the end."""
-    BYTES: tl.constexpr = 16 * BITS
-    inner = tl.arange(0, 128)[None, None, :]
-    block = tl.arange(0, UNROLL)[:, None, None]
-    step = N.to(tl.int64) * BYTES
-    w_rows = tl.where(columns < N, columns, 0)[None, :, None]
-    w_at = weight + (first * UNROLL + block) * step + w_rows * BYTES + tl.arange(0, BYTES)[None, None, :]
-    x_rows = tl.where(rows < M, rows, 0).to(tl.int64)[None, :, None]
-    x_at = x + x_rows * K + (first * UNROLL + block) * 128 + inner
-    acc = tl.zeros((UNROLL, BN, BM), dtype=tl.float32 if FLOAT else tl.int32)
-    for index in tl.range(first, last, num_stages=STAGES):
-        if EVEN_K:
-            packed = tl.load(w_at)
-            v = tl.load(x_at)
-        else:
-            room = K - (index * UNROLL + block) * 128
-            packed = tl.load(w_at, mask=room > 0, other=0)
-            v = tl.load(x_at, mask=inner < room, other=0)
-        codes = packed
-        if BITS == 4:
-            low, high = _halves(packed, ASM)
-            codes = tl.reshape(tl.permute(tl.join(low, high), (0, 1, 3, 2)), (UNROLL, BN, 128))
-        if FLOAT:
-            acc = tl.dot(codes.to(v.dtype), tl.permute(v, (0, 2, 1)), acc, out_dtype=tl.float32)
-        else:
-            acc = tl.dot(codes, tl.permute(v, (0, 2, 1)), acc, out_dtype=tl.int32)
-        w_at += UNROLL * step
-        x_at += UNROLL * 128
-    return tl.sum(acc, 0)
 
 
 @triton.jit
@@ -219,7 +213,7 @@ def _tile(
     W_ZERO: tl.constexpr, BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
     EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
     SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
-    TMA: tl.constexpr, DEEP: tl.constexpr,
+    TMA: tl.constexpr,
 ):  # fmt: skip
     """A tile from ``row`` and ``column`` of the output on, over one of ``parts`` parts of K."""
     BYTES: tl.constexpr = 16 * BITS  # of a row in a block of 128 columns
@@ -255,15 +249,10 @@ def _tile(
         if W_ZERO:
             x_sum = _each(x_sum, rows, M, False)
 
-    if DEEP:
-        acc = _deep_sums(
-            x, weight, rows, columns, first, last, M, N, K, BITS, FLOAT, EVEN_K, BM, BN, UNROLL, STAGES, ASM
-        )  # fmt: skip
-    else:
-        acc = _sums(
-            x, weight, row, column, rows, columns, first, last, M, N, K, BITS, FLOAT, EVEN_K, BM, BN, UNROLL,
-            STAGES, ASM, TMA,
-        )  # fmt: skip
+    acc = _sums(
+        x, weight, row, column, rows, columns, first, last, M, N, K, BITS, FLOAT, EVEN_K, BM, BN, UNROLL,
+        STAGES, ASM, TMA,
+    )  # fmt: skip
     if BITS == 4:
         acc = acc * 0.0625 if FLOAT else acc >> 4
 
@@ -292,7 +281,7 @@ def product(
     W_ZERO: tl.constexpr, BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
     EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
     SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
-    TMA: tl.constexpr, DEEP: tl.constexpr,
+    TMA: tl.constexpr,
 ):  # fmt: skip
     """One weight: a program for each tile and part."""
     tile = tl.program_id(0)
@@ -305,7 +294,7 @@ def product(
         (tile % tiles_m) * BM, (tile // tiles_m) * BN, tl.program_id(1), tl.num_programs(1),
         M, N, K, FEATURES,
         BITS, FLOAT, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, EVEN_K, BM, BN, UNROLL, SPLIT,
-        STAGES, ASM, PDL, TMA, DEEP,
+        STAGES, ASM, PDL, TMA,
     )  # fmt: skip
 
 
@@ -319,7 +308,7 @@ def products(
     W_ZERO: tl.constexpr, BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
     EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
     SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
-    TMA: tl.constexpr, DEEP: tl.constexpr,
+    TMA: tl.constexpr,
 ):  # fmt: skip
     """Two or three weights for the same rows: each program finds out whose tile it has."""
     tile = tl.program_id(0)
@@ -367,5 +356,5 @@ def products(
         (tile % tiles_m) * BM, (column - offset) * BN, tl.program_id(1), tl.num_programs(1),
         M, N, K, FEATURES,
         BITS, FLOAT, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, EVEN_K, BM, BN, UNROLL, SPLIT,
-        STAGES, ASM, PDL, TMA, DEEP,
+        STAGES, ASM, PDL, TMA,
     )  # fmt: skip

@@ -30,7 +30,7 @@ class Tile:
     Attributes:
         bm: Rows of the output in a tile.
         bn: Columns of the output in a tile, 32 to 256.
-        unroll: Blocks of 128 summed columns in a step.
+        unroll: Blocks of 128 summed columns in a step, 1, 2 or 4.
         split: Parts that the summed dimension is split into.
         stages: Steps that are loaded ahead.
         warps: Warps of a program.
@@ -38,8 +38,6 @@ class Tile:
         ahead: For how many steps weights are fetched then; -1 is for all.
         tma: Fetch tiles by the tensor memory accelerator, which takes no threads' time but wants one weight
             and quantized activations; what it cannot do goes without, and nothing is fetched ahead with it.
-        deep: Each warp has a block of a step, of the whole tile, and their sums meet in the end: for few rows
-            and small tiles, instead of a split.
     """
 
     bm: int
@@ -51,7 +49,6 @@ class Tile:
     pdl: bool = False
     ahead: int = -1
     tma: bool = False
-    deep: bool = False
 
     @property
     def waiting(self) -> int:
