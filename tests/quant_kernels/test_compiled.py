@@ -26,16 +26,16 @@ from rote.quant.kernels import jit_gemm
 
 def compiled(bm, bn, warps, turn=0, tma=0):
     types = dict(
-        x="*i8", x_scale="*fp32", x_zero="*i32", x_sum="*i32", weight="*i8", w_scale="*fp32", w_zero="*i8",
-        w_sum="*i32", turn="*bf16", bias="*bf16", out="*bf16", work="*i32", M="i32", N="i32", K="i32",
-        FEATURES="i32",
+        x="*i8", rest="*i8", x_scale="*fp32", x_zero="*i32", x_sum="*i32", weight="*i8", w_scale="*fp32",
+        w_zero="*i8", w_sum="*i32", turn="*bf16", bias="*bf16", out="*bf16", work="*i32", M="i32", N="i32",
+        K="i32", FEATURES="i32",
     )
     if tma:
-        types |= dict(x=f"tensordesc<i8[{bm}, 128]>", weight=f"tensordesc<i8[{bn}, 64]>")
+        types |= dict(rest="constexpr", x=f"tensordesc<i8[{bm}, 128]>", weight=f"tensordesc<i8[{bn}, 64]>")
     values = dict(
         BITS=4, FLOAT=False, X_SCALE=True, X_ZERO=True, W_ZERO=True, BIAS=False, RAW=False, TURN=turn,
         EVEN_K=True, BM=bm, BN=bn, UNROLL=1, SPLIT=False, STAGES=4, ASM=True, PDL=-1 if turn else 0,
-        TMA=bool(tma),
+        TMA=bool(tma), TAIL=0,
     )
     names = jit_gemm.product.arg_names
     source = ASTSource(

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.usefixtures("interpreter"), pytest.mark.slow]
 TILES = [
     Tile(16, 64), Tile(8, 32, split=3), Tile(16, 64, unroll=2), Tile(32, 128, unroll=2, split=2),
     Tile(16, 64, tma=True), Tile(8, 32, unroll=2, split=2, tma=True), Tile(8, 32, unroll=4),
-    Tile(16, 32, unroll=4, tma=True),
+    Tile(16, 32, unroll=4, tma=True), Tile(32, 64, tail=16), Tile(32, 32, tma=True, tail=16),
 ]  # fmt: skip
 SIZES = [(1, 128, 64), (3, 200, 70), (17, 384, 130), (33, 500, 129)]
 

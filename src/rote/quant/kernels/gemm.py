@@ -115,15 +115,18 @@ def launch(
     biases = [None if factor.bias is None else factor.bias.dtype for factor in factors]
     key = (x.device.index, *constants, *kinds, *biases, tile.warps, columns, *rows, *features)
     if single:
-        activations, weight = x, first.codes
+        activations, rest, weight = x, x, first.codes
+        tail = tile.tail if tile.tail < tile.bm else 0
         if described:
             describe = kernels.TensorDescriptor.from_tensor
             activations = describe(x, [tile.bm, BLOCK * tile.unroll])
+            rest = describe(x, [tail, BLOCK * tile.unroll]) if tail else None
             weight = describe(weight.flatten(0, 1), [tile.bn, weight.shape[2]])
         values = (
-            activations, scale, zero, total, weight, *first[1:], work, tokens, *rows, columns, *features,
-            *constants,
+            activations, rest, scale, zero, total, weight, *first[1:], work, tokens, *rows, columns,
+            *features, tail, *constants,
         )  # fmt: skip
+        key = (*key, tail)
     else:
         missing = MOST_WEIGHTS - len(factors)
         none = (None,) * missing

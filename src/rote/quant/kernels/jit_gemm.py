@@ -276,26 +276,46 @@ def _tile(
 
 @triton.jit(do_not_specialize=["M"])
 def product(
-    x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, M, N, K, FEATURES,
+    x, rest, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, M, N, K, FEATURES,
+    TAIL: tl.constexpr,
     BITS: tl.constexpr, FLOAT: tl.constexpr, X_SCALE: tl.constexpr, X_ZERO: tl.constexpr,
     W_ZERO: tl.constexpr, BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
     EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
     SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
     TMA: tl.constexpr,
 ):  # fmt: skip
-    """One weight: a program for each tile and part."""
+    """One weight: a program for each tile and part.
+
+    With ``TAIL`` those of the last rows come last, and take a smaller tile where so few rows are left.
+    """
     tile = tl.program_id(0)
     tiles_m = tl.cdiv(M, BM)
+    row, column = (tile % tiles_m) * BM, (tile // tiles_m) * BN
+    few = False
+    if TAIL > 0:
+        whole = M // BM
+        before = whole * (tl.num_programs(0) // tiles_m)
+        late, span = tile >= before, tl.maximum(whole, 1)
+        row = tl.where(late, whole, tile % span) * BM
+        column = tl.where(late, tile - before, tile // span) * BN
+        few = late & (M - whole * BM <= TAIL)
     counter = work
     if SPLIT:
         counter = work + M.to(tl.int64) * N + tile
-    _tile(
-        x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, counter,
-        (tile % tiles_m) * BM, (tile // tiles_m) * BN, tl.program_id(1), tl.num_programs(1),
-        M, N, K, FEATURES,
-        BITS, FLOAT, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, EVEN_K, BM, BN, UNROLL, SPLIT,
-        STAGES, ASM, PDL, TMA,
-    )  # fmt: skip
+    if TAIL > 0 and few:
+        _tile(
+            rest, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, counter, row,
+            column, tl.program_id(1), tl.num_programs(1), M, N, K, FEATURES,
+            BITS, FLOAT, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, EVEN_K, TAIL, BN, UNROLL, SPLIT,
+            STAGES, ASM, PDL, TMA,
+        )  # fmt: skip
+    else:
+        _tile(
+            x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, counter, row,
+            column, tl.program_id(1), tl.num_programs(1), M, N, K, FEATURES,
+            BITS, FLOAT, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, EVEN_K, BM, BN, UNROLL, SPLIT,
+            STAGES, ASM, PDL, TMA,
+        )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["M"])

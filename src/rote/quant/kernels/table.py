@@ -38,6 +38,7 @@ class Tile:
         ahead: For how many steps weights are fetched then; -1 is for all.
         tma: Fetch tiles by the tensor memory accelerator, which takes no threads' time but wants one weight
             and quantized activations; what it cannot do goes without, and nothing is fetched ahead with it.
+        tail: Where no more rows than that are left for the last tiles, these have so many; 0 is for never.
     """
 
     bm: int
@@ -49,6 +50,7 @@ class Tile:
     pdl: bool = False
     ahead: int = -1
     tma: bool = False
+    tail: int = 0
 
     @property
     def waiting(self) -> int:
