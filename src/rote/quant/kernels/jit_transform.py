@@ -190,7 +190,7 @@ def shared(
     ZERO: tl.constexpr, ORIGIN: tl.constexpr, FULL: tl.constexpr,
 ):  # fmt: skip
     """Transform ``T`` tokens at a time: ``NB`` blocks (a power of two, K / B or more) of ``B`` channels."""
-    if PDL:
+    if PDL == 1:
         gdc_launch_dependents()
     program, programs = tl.program_id(0), tl.num_programs(0)
     _clear(work, COUNT, program, programs)
@@ -213,12 +213,19 @@ def shared(
         else:
             second = tl.load(r2 + square)
     ahead = _rows(x, program * T + row // NB, block_channel, M, WIDTH, FULL)
+    if PDL == 2:
+        gdc_launch_dependents()
     for start in range(program * T, M, programs * T):
         v = ahead.to(tl.float32)
         ahead = _rows(x, start + programs * T + row // NB, block_channel, M, WIDTH, FULL)
         if SMOOTH:
             divisor = tl.load(smooth + block_channel, mask=block_channel < WIDTH, other=1.0).to(tl.float32)
             v = tl.div_rn(v, divisor)
+        if ORDER:
+            if FULL:
+                taken = tl.load(order + place % (NB * B)).to(tl.int32)
+            else:
+                taken = tl.load(order + place % (NB * B), mask=place % (NB * B) < K, other=0).to(tl.int32)
         if R1:
             if SPLIT_R:
                 first = tl.load(r1 + square)
@@ -226,10 +233,6 @@ def shared(
         if R2 and SPLIT_R:
             second = tl.load(r2 + square)  # before the gather, whose barriers hold loads back
         if ORDER:
-            if FULL:
-                taken = tl.load(order + place % (NB * B)).to(tl.int32)
-            else:
-                taken = tl.load(order + place % (NB * B), mask=place % (NB * B) < K, other=0).to(tl.int32)
             v = _take(v, place // (NB * B) * (NB * B) + taken)
             if not FULL:
                 v = tl.where(place % (NB * B) < K, v, 0.0)
