@@ -482,7 +482,7 @@ def main(arguments: list[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, help="the JSON file to write")
     parser.add_argument("--seconds", type=float, default=220.0, help="when to stop (220)")
-    parser.add_argument("--no-peers", action="store_true", help="leave out GemLite and torchao")
+    parser.add_argument("--no-peers", action="store_true", help="leave out other people's layers")
     wishes = parser.parse_args(arguments)
     if not torch.cuda.is_available():
         print("torch.cuda.is_available() is False", file=sys.stderr)

@@ -47,13 +47,15 @@ def _gemlite(weight: Tensor, integer: bool) -> Any:
 
 
 def _grouped(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """uint8 codes 0 to 15, and scales and zero points of groups of columns."""
+    """uint8 codes 0 to 15, and scales and zero points of groups of columns.
+
+    With int8 activations GemLite takes whole zero points only, by their mean in bfloat16: 8 is one.
+    """
     n, k = weight.shape
     parts = weight.float().reshape(-1, GROUP)
-    low, high = parts.amin(1, keepdim=True), parts.amax(1, keepdim=True)
-    scale = ((high - low) / 15).clamp(min=1e-9)
-    codes = ((parts - low) / scale).round().clamp(0, 15).to(torch.uint8).reshape(n, k)
-    return codes, scale.reshape(n, -1).bfloat16(), (-low / scale).reshape(n, -1).bfloat16()
+    scale = (parts.abs().amax(1, keepdim=True) / 7).clamp(min=1e-9)
+    codes = ((parts / scale).round().clamp(-8, 7) + 8).to(torch.uint8).reshape(n, k)
+    return codes, scale.reshape(n, -1).bfloat16(), torch.full_like(scale, 8).reshape(n, -1).bfloat16()
 
 
 def _torchao(weight: Tensor) -> Any:

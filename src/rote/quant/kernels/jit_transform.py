@@ -190,7 +190,7 @@ def shared(
     ZERO: tl.constexpr, ORIGIN: tl.constexpr, FULL: tl.constexpr,
 ):  # fmt: skip
     """Transform ``T`` tokens at a time: ``NB`` blocks (a power of two, K / B or more) of ``B`` channels."""
-    if PDL == 1:
+    if PDL:
         gdc_launch_dependents()
     program, programs = tl.program_id(0), tl.num_programs(0)
     _clear(work, COUNT, program, programs)
@@ -213,8 +213,6 @@ def shared(
         else:
             second = tl.load(r2 + square)
     ahead = _rows(x, program * T + row // NB, block_channel, M, WIDTH, FULL)
-    if PDL == 2:
-        gdc_launch_dependents()
     for start in range(program * T, M, programs * T):
         v = ahead.to(tl.float32)
         ahead = _rows(x, start + programs * T + row // NB, block_channel, M, WIDTH, FULL)

@@ -34,9 +34,6 @@ LARGEST_SHARED, LARGEST_SINGLE = 128, 64
 
 _TILE = 16384
 
-TRIGGER = 1
-"""When a transform lets its successor start: 1 for at once, 2 for when its own first loads are under way."""
-
 
 @dataclass(frozen=True)
 class Launch:
@@ -155,7 +152,7 @@ def _launch(
         "static_scale": to.static_scale, "static_zero": to.static_zero, "clip": to.clip,
         "M": tokens, "COUNT": 0 if work is None else work.numel(), "WIDTH": x.shape[1], "K": width,
         "SMOOTH": smooth is not None, "ORDER": piece.order is not None, "B": size, "NB": blocks,
-        "MODE": to.mode, "LOW": to.low, "HIGH": to.high, "PDL": TRIGGER if pdl and not exact else 0,
+        "MODE": to.mode, "LOW": to.low, "HIGH": to.high, "PDL": pdl and not exact,
         "ZERO": to.zero.numel() > 0, "ORIGIN": to.static_zero is not None, "EXACT": exact,
     }  # fmt: skip
     if piece.single:
