@@ -207,8 +207,8 @@ def candidates(kind: str, m: int, n: int, k: int, units: int) -> Iterator[Tile]:
             (128, 128, 4, 8), (128, 256, 3, 8), (256, 128, 3, 8), (64, 256, 4, 8), (128, 128, 3, 4),
             (256, 64, 4, 4), (128, 64, 4, 8), (256, 128, 4, 8),
         ):  # fmt: skip
-            for split in (1, 2, 4):
-                tile = Tile(bm, bn, 1, split, stages, warps)
+            for split, tma in itertools.product((1, 2, 4), (True, False)):
+                tile = Tile(bm, bn, 1, split, stages, warps, tma=tma)
                 if split == 1 or tile.tiles(m, n) * split <= 2 * units:
                     yield tile
         return
@@ -324,7 +324,7 @@ def tune_one(
     for tile in candidates(kind, m, layer.n, layer.k, units):
         attempt(tile)
     for tile in sorted(times, key=times.__getitem__)[:4]:
-        for ahead in (0, 4, -1):
+        for ahead in (0,) if tile.tma else (0, 2, 4, 8):
             attempt(replace(tile, pdl=True, ahead=ahead))
     if not times:
         return None
@@ -482,7 +482,7 @@ def main(arguments: list[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, help="the JSON file to write")
     parser.add_argument("--seconds", type=float, default=220.0, help="when to stop (220)")
-    parser.add_argument("--no-peers", action="store_true", help="leave out GemLite and torchao")
+    parser.add_argument("--no-peers", action="store_true", help="leave out other people's layers")
     wishes = parser.parse_args(arguments)
     if not torch.cuda.is_available():
         print("torch.cuda.is_available() is False", file=sys.stderr)

@@ -25,6 +25,8 @@ def makers() -> dict[str, Callable[[Tensor], Any]]:
         found["GemLite A16W4"] = lambda weight: _gemlite(weight, False)
     if importlib.util.find_spec("torchao"):
         found["torchao int8 dynamic, compiled"] = _torchao
+    if importlib.util.find_spec("humming"):
+        found["Humming W4A8 (int8, dynamic)"] = _humming
     return found
 
 
@@ -45,13 +47,15 @@ def _gemlite(weight: Tensor, integer: bool) -> Any:
 
 
 def _grouped(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """uint8 codes 0 to 15, and scales and zero points of groups of columns."""
+    """uint8 codes 0 to 15, and scales and zero points of groups of columns.
+
+    With int8 activations GemLite takes whole zero points only, by their mean in bfloat16: 8 is one.
+    """
     n, k = weight.shape
     parts = weight.float().reshape(-1, GROUP)
-    low, high = parts.amin(1, keepdim=True), parts.amax(1, keepdim=True)
-    scale = ((high - low) / 15).clamp(min=1e-9)
-    codes = ((parts - low) / scale).round().clamp(0, 15).to(torch.uint8).reshape(n, k)
-    return codes, scale.reshape(n, -1).bfloat16(), (-low / scale).reshape(n, -1).bfloat16()
+    scale = (parts.abs().amax(1, keepdim=True) / 7).clamp(min=1e-9)
+    codes = ((parts / scale).round().clamp(-8, 7) + 8).to(torch.uint8).reshape(n, k)
+    return codes, scale.reshape(n, -1).bfloat16(), torch.full_like(scale, 8).reshape(n, -1).bfloat16()
 
 
 def _torchao(weight: Tensor) -> Any:
@@ -61,3 +65,15 @@ def _torchao(weight: Tensor) -> Any:
     layer.weight = torch.nn.Parameter(weight.clone(), requires_grad=False)
     quantize_(layer, Int8DynamicActivationInt8WeightConfig())
     return torch.compile(layer, dynamic=False)
+
+
+def _humming(weight: Tensor) -> Any:
+    """It compiles its kernels by NVRTC, and needs the headers of a CUDA toolkit for that."""
+    from humming.layer import HummingLayer
+
+    n, k = weight.shape
+    kinds = {"weight_config": {"dtype": "int4"}, "input_config": {"dtype": "int8"}}
+    layer = HummingLayer(shape_n=n, shape_k=k, torch_dtype=torch.bfloat16, **kinds).cuda()
+    layer.load_from_unquantized(weight)
+    layer.transform()
+    return layer

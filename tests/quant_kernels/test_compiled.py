@@ -24,22 +24,28 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from rote.quant.kernels import jit_gemm
 
-def compiled(bm, bn, warps, turn=0):
+def compiled(bm, bn, warps, turn=0, tma=0):
     types = dict(
-        x="*i8", x_scale="*fp32", x_zero="*i32", x_sum="*i32", weight="*i8", w_scale="*fp32", w_zero="*i8",
-        w_sum="*i32", turn="*bf16", bias="*bf16", out="*bf16", work="*i32", M="i32", N="i32", K="i32",
-        FEATURES="i32",
+        x="*i8", rest="*i8", x_scale="*fp32", x_zero="*i32", x_sum="*i32", weight="*i8", w_scale="*fp32",
+        w_zero="*i8", w_sum="*i32", turn="*bf16", bias="*bf16", out="*bf16", work="*i32", M="i32", N="i32",
+        K="i32", FEATURES="i32",
     )
+    if tma:
+        types |= dict(rest="constexpr", x=f"tensordesc<i8[{bm}, 128]>", weight=f"tensordesc<i8[{bn}, 64]>")
     values = dict(
         BITS=4, FLOAT=False, X_SCALE=True, X_ZERO=True, W_ZERO=True, BIAS=False, RAW=False, TURN=turn,
         EVEN_K=True, BM=bm, BN=bn, UNROLL=1, SPLIT=False, STAGES=4, ASM=True, PDL=-1 if turn else 0,
+        TMA=bool(tma), TAIL=0,
     )
     names = jit_gemm.product.arg_names
     source = ASTSource(
         jit_gemm.product,
         {name: types.get(name, "constexpr") for name in names},
         constexprs={(names.index(name),): value for name, value in values.items()},
-        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in types if name != "M"},
+        attrs={
+            (names.index(name),): [["tt.divisibility", 16]]
+            for name, kind in types.items() if name != "M" and "tensor" not in kind
+        },
     )
     options = dict(num_warps=warps, num_stages=4)
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm
@@ -112,6 +118,14 @@ def test_unpacking_needs_no_shuffles_of_bytes():
     (text,) = assembly("16x64x4")
     assert text.count("0xF0F0F0F0") >= 2
     assert text.count("prmt") <= 8
+
+
+def test_tiles_come_by_the_memory_accelerator():
+    threads, described = assembly("64x128x4", "64x128x4x0x1")
+    assert "cp.async.cg.shared" in threads and "cp.async.bulk.tensor" not in threads
+    assert "cp.async.cg.shared" not in described and described.count("cp.async.bulk.tensor.2d") >= 2
+    loop = described[described.index("wgmma") :]
+    assert loop.count("wgmma.wait_group") == 1, "more than one wait for a step"
 
 
 def test_rows_are_rotated_back_and_weights_are_asked_for_early():

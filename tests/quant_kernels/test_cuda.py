@@ -24,12 +24,16 @@ TILES = [
     Tile(16, 128, unroll=2, stages=3), Tile(64, 128, split=2), Tile(64, 128, pdl=True),
     Tile(16, 64, split=2, pdl=True, ahead=0), Tile(16, 64, pdl=True, ahead=4),
     Tile(128, 128, warps=8), Tile(256, 128, stages=3, warps=8), Tile(128, 256, stages=3, warps=8),
+    Tile(64, 128, tma=True), Tile(128, 128, 2, stages=3, warps=8, tma=True), Tile(16, 64, 4, 4, 2),
+    Tile(16, 64, 2, 4, pdl=True, tma=True), Tile(32, 64, tail=32), Tile(128, 128, tma=True, tail=64),
 ]  # fmt: skip
 SIZES = [(1, 2048, 16384), (51, 16384, 2048), (3, 200, 70), (17, 384, 130), (800, 2048, 256)]
+TAILS = [Tile(128, 128, tma=True, tail=32), Tile(64, 128, 2, stages=3, warps=8, tail=32)]
 SUMS = [
     *((4, None, size) for size in SIZES), *((4, tile, SIZES[1]) for tile in TILES),
-    *((4, tile, SIZES[2]) for tile in TILES[:1]), *((4, tile, SIZES[3]) for tile in TILES[3:5]),
-    *((8, tile, SIZES[3]) for tile in (None, TILES[0], TILES[6])),
+    *((4, tile, SIZES[2]) for tile in TILES[:1]), *((4, tile, SIZES[3]) for tile in (*TILES[3:5], TILES[-3])),
+    *((4, tile, SIZES[4]) for tile in TAILS),
+    *((8, tile, SIZES[3]) for tile in (None, TILES[0], TILES[6], TILES[-3])),
 ]  # fmt: skip
 
 

@@ -11,7 +11,11 @@ from rote.quant.kernels.table import Cut, Tile
 
 pytestmark = [pytest.mark.usefixtures("interpreter"), pytest.mark.slow]
 
-TILES = [Tile(16, 64), Tile(8, 32, split=3), Tile(16, 64, unroll=2), Tile(32, 128, unroll=2, split=2)]
+TILES = [
+    Tile(16, 64), Tile(8, 32, split=3), Tile(16, 64, unroll=2), Tile(32, 128, unroll=2, split=2),
+    Tile(16, 64, tma=True), Tile(8, 32, unroll=2, split=2, tma=True), Tile(8, 32, unroll=4),
+    Tile(16, 32, unroll=4, tma=True), Tile(32, 64, tail=16), Tile(32, 32, tma=True, tail=16),
+]  # fmt: skip
 SIZES = [(1, 128, 64), (3, 200, 70), (17, 384, 130), (33, 500, 129)]
 
 
@@ -28,7 +32,7 @@ def test_sums(bits: int, tile: Tile, m: int, k: int, n: int):
 
 
 @pytest.mark.parametrize("zeros", ["both", "activations", "weights", "none"])
-@pytest.mark.parametrize("tile", TILES[:2], ids=str)
+@pytest.mark.parametrize("tile", [*TILES[:2], TILES[4]], ids=str)
 def test_outputs(zeros: str, tile: Tile):
     m, k, n = 5, 200, 70
     _, weight = cases.weight_of(n, k, 4, zero=zeros in ("both", "weights"))
@@ -134,7 +138,7 @@ APART = [((48, 32, 16), 256, 16), ((40, 70), 100, 16), ((64, 130), 128, 32), ((6
 
 
 @pytest.mark.parametrize(("sizes", "k", "block"), APART, ids=str)
-@pytest.mark.parametrize("tile", [None, Tile(16, 64, split=2), Tile(8, 32)], ids=str)
+@pytest.mark.parametrize("tile", [None, Tile(16, 64, split=2), Tile(8, 32, tma=True)], ids=str)
 @pytest.mark.parametrize(
     ("rotated", "bias", "tokens"), [(True, True, 17), (True, False, 1), (False, True, 5)]
 )

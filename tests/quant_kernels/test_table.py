@@ -14,10 +14,10 @@ KINDS = ["w4a8", "w8a8", "w4a16"]
 
 
 def assert_runs(tile: Tile, kind: str) -> None:
-    assert tile.bm in (8, 16, 32, 64, 128, 256) and tile.bn in (32, 64, 128, 256)
-    assert tile.warps in (2, 4, 8) and 1 <= tile.stages <= 8 and tile.split >= 1 and tile.unroll >= 1
+    assert tile.bm in (8, 16, 32, 64, 128, 256) and tile.bn in (16, 32, 64, 128, 256)
+    assert tile.warps in (2, 4, 8) and 1 <= tile.stages <= 12 and tile.split >= 1 and tile.unroll >= 1
     assert tile.split == 1 or not kind.endswith("16"), "float sums depend on their order"
-    assert tile.ahead >= -1
+    assert tile.ahead >= -1 and tile.unroll in (1, 2, 4) and tile.tail in (0, 16, 32, 64)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -65,6 +65,11 @@ def tile_for(
     return choose(name, units, kind, bucket(tokens), rows, k)
 
 
+def _describable(x: Tensor, codes: Tensor) -> bool:
+    """Whether descriptors can be made, which want rows and storage to start at multiples of 16 bytes."""
+    return x.dtype == torch.int8 and x.shape[1] % 16 == 0 and codes.data_ptr() % 16 == 0
+
+
 def launch(
     x: Tensor,
     scale: Tensor | None,
@@ -97,20 +102,31 @@ def launch(
     turn = 0 if first.turn is None else first.turn.shape[-1]
     if turn > tile.bn:
         tile = replace(tile, bn=turn)
-    waiting = tile.waiting if asm else 0
+    described = tile.tma and single and _describable(x, first.codes)
+    waiting = 0 if not asm else 1 if described and tile.pdl else tile.waiting
     constants = (
         stored_bits(first.codes), x.dtype != torch.int8, scale is not None,
         zero is not None and zero.numel() > 0, first.zero is not None, first.bias is not None,
         first.out.dtype == torch.int32, turn, columns % (BLOCK * tile.unroll) == 0, tile.bm,
         tile.bn, tile.unroll, tile.split > 1, tile.stages, asm, waiting,
+        described,
     )  # fmt: skip
     kinds = [None if tensor is None else tensor.dtype for tensor in (x, total, *first)]
     biases = [None if factor.bias is None else factor.bias.dtype for factor in factors]
     key = (x.device.index, *constants, *kinds, *biases, tile.warps, columns, *rows, *features)
     if single:
+        activations, rest, weight = x, x, first.codes
+        tail = tile.tail if tile.tail < tile.bm else 0
+        if described:
+            describe = kernels.TensorDescriptor.from_tensor
+            activations = describe(x, [tile.bm, BLOCK * tile.unroll])
+            rest = describe(x, [tail, BLOCK * tile.unroll]) if tail else None
+            weight = describe(weight.flatten(0, 1), [tile.bn, weight.shape[2]])
         values = (
-            x, scale, zero, total, *first, work, tokens, *rows, columns, *features, *constants,
+            activations, rest, scale, zero, total, weight, *first[1:], work, tokens, *rows, columns,
+            *features, tail, *constants,
         )  # fmt: skip
+        key = (*key, tail)
     else:
         missing = MOST_WEIGHTS - len(factors)
         none = (None,) * missing

@@ -7,8 +7,8 @@ up to 8 rows of ``x`` in a tile the same code becomes ``mma.sync`` with the weig
 
 Unpacking costs 0.4 integer instructions a weight: a code stays in the upper half of its byte, where it is
 worth 16 times as much, and the sum, always a multiple of 16, is shifted once at the end. The two halves of a
-byte are 64 columns apart, so each of the two products takes 64 neighbouring columns of ``x`` and nothing is
-shuffled.
+byte are 64 columns apart: put one behind the other, in registers that already are where the product wants
+them, they are 128 neighbouring columns, and a step is one product, for which threads wait once.
 
 The summed dimension is split over programs where there are too few tiles for the chip. The parts meet in
 int32 atomic additions, which are exact, so their order does not matter; the last program of a tile to arrive
@@ -23,12 +23,20 @@ own reads it delays; ``PDL`` - 1 is for how many steps it is done, none to all (
 Rows of the output that are to be rotated back are, before they are written: a tile has whole blocks of them,
 each of which is multiplied by its matrix in float32. Matrices and scales are asked for before the sum.
 
+With ``TMA`` the tiles are fetched by the tensor memory accelerator from descriptors that the host makes. That
+leaves the threads' time to unpacking, and registers for a second program; it pays from some hundred rows on.
+
+What was tried and is slower on an H200: the transform of one row in every program of its product, instead of
+a launch before it; blocks of the summed dimension in different warps, instead of a split; larger tiles than
+128 by 128, which leave a multiprocessor one program that nothing covers while it waits.
+
 The interpreter knows no inline assembler and no bfloat16 arithmetic; ``ASM`` is off there.
 """
 
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_wait
+from triton.tools.tensor_descriptor import TensorDescriptor as TensorDescriptor
 
 
 @triton.jit
@@ -43,6 +51,31 @@ def _halves(packed, ASM: tl.constexpr):
         low = packed << 4
         high = packed & -16
     return low, high
+
+
+@triton.jit
+def _behind(a, b):
+    """The columns of one tile, then those of another."""
+    return tl.reshape(tl.permute(tl.join(a, b), (0, 2, 1)), (a.shape[0], 2 * a.shape[1]))
+
+
+@triton.jit
+def _block(
+    weight, at, piece, block, step, column, N, K,
+    BITS: tl.constexpr, EVEN_K: tl.constexpr, ASM: tl.constexpr, TMA: tl.constexpr,
+):  # fmt: skip
+    """The codes of the ``piece``-th block of a step, 4-bit ones as 16 times their values."""
+    if TMA:
+        packed = weight.load([(block + piece) * N + column, 0])
+    elif EVEN_K:
+        packed = tl.load(at + piece * step)
+    else:
+        packed = tl.load(at + piece * step, mask=(block + piece) * 128 < K, other=0)
+    codes = packed
+    if BITS == 4:
+        low, high = _halves(packed, ASM)
+        codes = _behind(low, high)
+    return codes
 
 
 @triton.jit
@@ -88,36 +121,88 @@ def _restore(y, matrices, B: tl.constexpr):
 
 
 @triton.jit
+def _each(values, at, COUNT, LOADED: tl.constexpr):
+    """What belongs to each row or column, if that is not loaded yet."""
+    found = values
+    if not LOADED:
+        found = tl.load(values + at, mask=at < COUNT, other=0)
+    return found
+
+
+@triton.jit
 def _write(
-    acc, out, x_scale, x_zero, x_sum, factor, w_zero, w_sum, matrices, bias, rows, columns, inside, M, N, K,
-    FEATURES,
-    BITS: tl.constexpr, X_SCALE: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr,
-    BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
+    acc, out, x_scale, x_zero, x_sum, factor, w_zero, w_sum, matrices, bias, rows, columns, inside, M,
+    N, K, FEATURES,
+    X_SCALE: tl.constexpr, X_ZERO: tl.constexpr, W_ZERO: tl.constexpr, BIAS: tl.constexpr,
+    RAW: tl.constexpr, TURN: tl.constexpr,
 ):  # fmt: skip
     """Sums to outputs. ``acc`` is (columns of the output, rows of the output)."""
+    EARLY: tl.constexpr = acc.shape[1] <= 32
     inside = inside & (columns < FEATURES)[:, None]
     place = out + rows.to(tl.int64)[None, :] * FEATURES + columns[:, None]
     if RAW:
         tl.store(place, acc, mask=inside)
     else:
-        row, column = rows < M, columns < N
         if X_ZERO:
-            zero = tl.load(x_zero + rows, mask=row, other=0)
-            acc -= tl.load(w_sum + columns, mask=column, other=0)[:, None] * zero[None, :]
+            x_zero = _each(x_zero, rows, M, EARLY)
+            acc -= _each(w_sum, columns, N, EARLY)[:, None] * x_zero[None, :]
         if W_ZERO:
-            total = tl.load(x_sum + rows, mask=row, other=0)
+            x_sum = _each(x_sum, rows, M, EARLY)
             if X_ZERO:
-                total -= K * zero
-            acc -= tl.load(w_zero + columns, mask=column, other=0).to(acc.dtype)[:, None] * total[None, :]
+                x_sum -= K * x_zero
+            acc -= _each(w_zero, columns, N, EARLY).to(acc.dtype)[:, None] * x_sum[None, :]
         y = acc.to(tl.float32)
         if X_SCALE:
-            y = y * tl.load(x_scale + rows, mask=row, other=0.0)[None, :]
+            y = y * _each(x_scale, rows, M, EARLY)[None, :]
         y = y * factor[:, None]
         if TURN > 0:
             y = _restore(y, matrices, TURN)
         if BIAS:
-            y += tl.load(bias + columns, mask=columns < FEATURES, other=0.0).to(tl.float32)[:, None]
+            y += _each(bias, columns, FEATURES, EARLY).to(tl.float32)[:, None]
         tl.store(place, y.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _sums(
+    x, weight, row, column, rows, columns, first, last, M, N, K,
+    BITS: tl.constexpr, FLOAT: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    UNROLL: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, TMA: tl.constexpr,
+):  # fmt: skip
+    """The sums of a tile over some steps of ``UNROLL`` blocks each, 1, 2 or 4."""
+    BYTES: tl.constexpr = 16 * BITS
+    inner = tl.arange(0, 128 * UNROLL)
+    step = N.to(tl.int64) * BYTES
+    w_at, x_at = weight, x
+    if not TMA:
+        w_rows = tl.where(columns < N, columns, 0)  # rows outside are calculated and dropped
+        w_at += (first * UNROLL) * step + w_rows[:, None] * BYTES + tl.arange(0, BYTES)[None, :]
+        x_rows = tl.where(rows < M, rows, 0).to(tl.int64)
+        x_at += x_rows[:, None] * K + first * (UNROLL * 128) + inner[None, :]
+    acc = tl.zeros((BN, BM), dtype=tl.float32 if FLOAT else tl.int32)
+    for index in tl.range(first, last, num_stages=STAGES):
+        block = index * UNROLL
+        if TMA:
+            v = x.load([row, block * 128])
+        elif EVEN_K:
+            v = tl.load(x_at)
+        else:
+            v = tl.load(x_at, mask=inner[None, :] < K - block * 128, other=0)
+        codes = _block(weight, w_at, 0, block, step, column, N, K, BITS, EVEN_K, ASM, TMA)
+        if UNROLL >= 2:
+            second = _block(weight, w_at, 1, block, step, column, N, K, BITS, EVEN_K, ASM, TMA)
+            codes = _behind(codes, second)
+        if UNROLL == 4:
+            third = _block(weight, w_at, 2, block, step, column, N, K, BITS, EVEN_K, ASM, TMA)
+            fourth = _block(weight, w_at, 3, block, step, column, N, K, BITS, EVEN_K, ASM, TMA)
+            codes = _behind(codes, _behind(third, fourth))
+        if FLOAT:
+            acc = tl.dot(codes.to(v.dtype), v.T, acc, out_dtype=tl.float32)
+        else:
+            acc = tl.dot(codes, v.T, acc, out_dtype=tl.int32)
+        if not TMA:
+            w_at += UNROLL * step
+            x_at += UNROLL * 128
+    return acc
 
 
 @triton.jit
@@ -128,6 +213,7 @@ def _tile(
     W_ZERO: tl.constexpr, BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
     EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
     SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
+    TMA: tl.constexpr,
 ):  # fmt: skip
     """A tile from ``row`` and ``column`` of the output on, over one of ``parts`` parts of K."""
     BYTES: tl.constexpr = 16 * BITS  # of a row in a block of 128 columns
@@ -140,49 +226,33 @@ def _tile(
     if PDL != 0 and PDL != 1:
         reach = (last if PDL < 0 else tl.minimum(last, first + PDL - 1)) * UNROLL
         _prefetch(weight, first * UNROLL, tl.minimum(reach, tl.cdiv(K, 128)), column, N, BN, BYTES)
-    # Early, so that nothing waits for them in the end.
+    # What belongs to rows and columns is asked for early, so that nothing waits for it in the end.
     factor = tl.load(w_scale + columns, mask=columns < N, other=0.0)
     matrices = factor
     if TURN > 0:
         matrices = _matrices(turn, column, N, TURN, BN)
+    EARLY: tl.constexpr = BM <= 32  # more would not fit registers beside the sums
+    if EARLY:
+        if X_ZERO:
+            w_sum = _each(w_sum, columns, N, False)
+        if W_ZERO:
+            w_zero = _each(w_zero, columns, N, False)
+        if BIAS:
+            bias = _each(bias, columns, FEATURES, False)
     if PDL != 0:
         gdc_wait()
+    if EARLY:
+        if X_SCALE:
+            x_scale = _each(x_scale, rows, M, False)
+        if X_ZERO:
+            x_zero = _each(x_zero, rows, M, False)
+        if W_ZERO:
+            x_sum = _each(x_sum, rows, M, False)
 
-    length = tl.arange(0, BYTES)
-    step = N.to(tl.int64) * BYTES
-    w_rows = tl.where(columns < N, columns, 0)  # rows outside are calculated and dropped
-    w_at = weight + (first * UNROLL) * step + w_rows[:, None] * BYTES + length[None, :]
-    x_rows = tl.where(rows < M, rows, 0).to(tl.int64)
-    half = tl.arange(0, 64) if BITS == 4 else tl.arange(0, 128)
-    x_at = x + x_rows[:, None] * K + first * (UNROLL * 128) + half[None, :]
-    acc = tl.zeros((BN, BM), dtype=tl.float32 if FLOAT else tl.int32)
-    for index in tl.range(first, last, num_stages=STAGES):
-        for inner in tl.static_range(UNROLL):
-            if EVEN_K:
-                packed = tl.load(w_at + inner * step)
-                x_low = tl.load(x_at + inner * 128)
-            else:
-                room = K - (index * UNROLL + inner) * 128
-                packed = tl.load(w_at + inner * step, mask=room > 0, other=0)
-                x_low = tl.load(x_at + inner * 128, mask=half[None, :] < room, other=0)
-            if BITS == 4:
-                if EVEN_K:
-                    x_high = tl.load(x_at + inner * 128 + 64)
-                else:
-                    x_high = tl.load(x_at + inner * 128 + 64, mask=half[None, :] + 64 < room, other=0)
-                low, high = _halves(packed, ASM)
-                if FLOAT:
-                    acc = tl.dot(low.to(x_low.dtype), x_low.T, acc, out_dtype=tl.float32)
-                    acc = tl.dot(high.to(x_high.dtype), x_high.T, acc, out_dtype=tl.float32)
-                else:
-                    acc = tl.dot(low, x_low.T, acc, out_dtype=tl.int32)
-                    acc = tl.dot(high, x_high.T, acc, out_dtype=tl.int32)
-            elif FLOAT:
-                acc = tl.dot(packed.to(x_low.dtype), x_low.T, acc, out_dtype=tl.float32)
-            else:
-                acc = tl.dot(packed, x_low.T, acc, out_dtype=tl.int32)
-        w_at += UNROLL * step
-        x_at += UNROLL * 128
+    acc = _sums(
+        x, weight, row, column, rows, columns, first, last, M, N, K, BITS, FLOAT, EVEN_K, BM, BN, UNROLL,
+        STAGES, ASM, TMA,
+    )  # fmt: skip
     if BITS == 4:
         acc = acc * 0.0625 if FLOAT else acc >> 4
 
@@ -190,7 +260,7 @@ def _tile(
     if not SPLIT:
         _write(
             acc, out, x_scale, x_zero, x_sum, factor, w_zero, w_sum, matrices, bias, rows, columns, inside,
-            M, N, K, FEATURES, BITS, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN,
+            M, N, K, FEATURES, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN,
         )  # fmt: skip
     else:
         sums = work + rows.to(tl.int64)[None, :] * N + columns[:, None]
@@ -200,31 +270,52 @@ def _tile(
             acc = tl.load(sums, mask=inside, other=0, cache_modifier=".cg")
             _write(
                 acc, out, x_scale, x_zero, x_sum, factor, w_zero, w_sum, matrices, bias, rows, columns,
-                inside, M, N, K, FEATURES, BITS, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN,
+                inside, M, N, K, FEATURES, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN,
             )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["M"])
 def product(
-    x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, M, N, K, FEATURES,
+    x, rest, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, M, N, K, FEATURES,
+    TAIL: tl.constexpr,
     BITS: tl.constexpr, FLOAT: tl.constexpr, X_SCALE: tl.constexpr, X_ZERO: tl.constexpr,
     W_ZERO: tl.constexpr, BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
     EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
     SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
+    TMA: tl.constexpr,
 ):  # fmt: skip
-    """One weight: a program for each tile and part."""
+    """One weight: a program for each tile and part.
+
+    With ``TAIL`` those of the last rows come last, and take a smaller tile where so few rows are left.
+    """
     tile = tl.program_id(0)
     tiles_m = tl.cdiv(M, BM)
+    row, column = (tile % tiles_m) * BM, (tile // tiles_m) * BN
+    few = False
+    if TAIL > 0:
+        whole = M // BM
+        before = whole * (tl.num_programs(0) // tiles_m)
+        late, span = tile >= before, tl.maximum(whole, 1)
+        row = tl.where(late, whole, tile % span) * BM
+        column = tl.where(late, tile - before, tile // span) * BN
+        few = late & (M - whole * BM <= TAIL)
     counter = work
     if SPLIT:
         counter = work + M.to(tl.int64) * N + tile
-    _tile(
-        x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, counter,
-        (tile % tiles_m) * BM, (tile // tiles_m) * BN, tl.program_id(1), tl.num_programs(1),
-        M, N, K, FEATURES,
-        BITS, FLOAT, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, EVEN_K, BM, BN, UNROLL, SPLIT,
-        STAGES, ASM, PDL,
-    )  # fmt: skip
+    if TAIL > 0 and few:
+        _tile(
+            rest, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, counter, row,
+            column, tl.program_id(1), tl.num_programs(1), M, N, K, FEATURES,
+            BITS, FLOAT, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, EVEN_K, TAIL, BN, UNROLL, SPLIT,
+            STAGES, ASM, PDL, TMA,
+        )  # fmt: skip
+    else:
+        _tile(
+            x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, counter, row,
+            column, tl.program_id(1), tl.num_programs(1), M, N, K, FEATURES,
+            BITS, FLOAT, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, EVEN_K, BM, BN, UNROLL, SPLIT,
+            STAGES, ASM, PDL, TMA,
+        )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["M"])
@@ -237,6 +328,7 @@ def products(
     W_ZERO: tl.constexpr, BIAS: tl.constexpr, RAW: tl.constexpr, TURN: tl.constexpr,
     EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
     SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
+    TMA: tl.constexpr,
 ):  # fmt: skip
     """Two or three weights for the same rows: each program finds out whose tile it has."""
     tile = tl.program_id(0)
@@ -284,5 +376,5 @@ def products(
         (tile % tiles_m) * BM, (column - offset) * BN, tl.program_id(1), tl.num_programs(1),
         M, N, K, FEATURES,
         BITS, FLOAT, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN, EVEN_K, BM, BN, UNROLL, SPLIT,
-        STAGES, ASM, PDL,
+        STAGES, ASM, PDL, TMA,
     )  # fmt: skip

@@ -83,9 +83,13 @@ def _range(v, AXIS: tl.constexpr, EXACT: tl.constexpr):
 
 @triton.jit
 def _rotate(v, matrix, SPLIT_V: tl.constexpr, SPLIT_R: tl.constexpr, EXACT: tl.constexpr):
-    """Rows of float32 times a square matrix."""
+    """Rows of float32 times a square matrix, or one that comes twice, above itself."""
     if EXACT:
         y = tl.dot(v, matrix.to(tl.float32), input_precision="ieee", out_dtype=tl.float32)
+    elif matrix.shape[0] > matrix.shape[1]:
+        high = _high(v)
+        parts = tl.permute(tl.join(high.to(tl.bfloat16), (v - high).to(tl.bfloat16)), (0, 2, 1))
+        y = tl.dot(tl.reshape(parts, (v.shape[0], 2 * v.shape[1])), matrix, out_dtype=tl.float32)
     else:
         high = _high(v) if SPLIT_V else v
         v_high = high.to(tl.bfloat16)
@@ -98,6 +102,23 @@ def _rotate(v, matrix, SPLIT_V: tl.constexpr, SPLIT_R: tl.constexpr, EXACT: tl.c
             r_low = (matrix.to(tl.float32) - r_high.to(tl.float32)).to(tl.bfloat16)
             y = tl.dot(v_high, r_low, y, out_dtype=tl.float32)
     return y
+
+
+@triton.jit
+def _take(v, source):
+    """Numbers of a tile at flat places, through shared memory.
+
+    There, eight neighbouring rows have turns of eight numbers, as the threads of a warp hold them after a
+    product: one row after the other, a warp's rows would all be in the same few banks.
+    """
+    ROWS: tl.constexpr = v.shape[0]
+    B: tl.constexpr = v.shape[1]
+    if ROWS >= 8 and B >= 64:
+        SHIFT: tl.constexpr = 4 if B == 128 else 3
+        v = tl.permute(tl.reshape(v, (ROWS // 8, 8, B // 64, 8, 8)), (0, 3, 2, 1, 4))
+        swapped = (source ^ (source >> SHIFT)) & 0x38
+        source = source ^ swapped ^ (swapped << SHIFT)
+    return tl.gather(tl.reshape(v, (ROWS * B,)), source, 0)
 
 
 @triton.jit
@@ -184,8 +205,13 @@ def shared(
     # Matrices stay in shared memory if they fit, and the next tokens are on their way meanwhile.
     if R1 and not SPLIT_R:
         first = tl.load(r1 + square)
+    # Numbers in two parts are one product if the matrix comes twice: less waiting, but more shared memory.
+    TWICE: tl.constexpr = R1 and R2 and not SPLIT_R and not EXACT and T * NB == 128
     if R2 and not SPLIT_R:
-        second = tl.load(r2 + square)
+        if TWICE:
+            second = tl.load(r2 + (tl.arange(0, 2 * B) % B)[:, None] * B + inner[None, :])
+        else:
+            second = tl.load(r2 + square)
     ahead = _rows(x, program * T + row // NB, block_channel, M, WIDTH, FULL)
     for start in range(program * T, M, programs * T):
         v = ahead.to(tl.float32)
@@ -193,6 +219,11 @@ def shared(
         if SMOOTH:
             divisor = tl.load(smooth + block_channel, mask=block_channel < WIDTH, other=1.0).to(tl.float32)
             v = tl.div_rn(v, divisor)
+        if ORDER:
+            if FULL:
+                taken = tl.load(order + place % (NB * B)).to(tl.int32)
+            else:
+                taken = tl.load(order + place % (NB * B), mask=place % (NB * B) < K, other=0).to(tl.int32)
         if R1:
             if SPLIT_R:
                 first = tl.load(r1 + square)
@@ -200,11 +231,7 @@ def shared(
         if R2 and SPLIT_R:
             second = tl.load(r2 + square)  # before the gather, whose barriers hold loads back
         if ORDER:
-            if FULL:
-                taken = tl.load(order + place % (NB * B)).to(tl.int32)
-            else:
-                taken = tl.load(order + place % (NB * B), mask=place % (NB * B) < K, other=0).to(tl.int32)
-            v = tl.gather(tl.reshape(v, (T * NB * B,)), place // (NB * B) * (NB * B) + taken, 0)
+            v = _take(v, place // (NB * B) * (NB * B) + taken)
             if not FULL:
                 v = tl.where(place % (NB * B) < K, v, 0.0)
             v = tl.reshape(v, (T * NB, B))

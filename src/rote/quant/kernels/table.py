@@ -30,12 +30,15 @@ class Tile:
     Attributes:
         bm: Rows of the output in a tile.
         bn: Columns of the output in a tile, 32 to 256.
-        unroll: Blocks of 128 summed columns in a step.
+        unroll: Blocks of 128 summed columns in a step, 1, 2 or 4.
         split: Parts that the summed dimension is split into.
         stages: Steps that are loaded ahead.
         warps: Warps of a program.
         pdl: Start before the transform is done, and fetch weights meanwhile.
         ahead: For how many steps weights are fetched then; -1 is for all.
+        tma: Fetch tiles by the tensor memory accelerator, which takes no threads' time but wants one weight
+            and quantized activations; what it cannot do goes without, and nothing is fetched ahead with it.
+        tail: Where no more rows than that are left for the last tiles, these have so many; 0 is for never.
     """
 
     bm: int
@@ -46,6 +49,8 @@ class Tile:
     warps: int = 4
     pdl: bool = False
     ahead: int = -1
+    tma: bool = False
+    tail: int = 0
 
     @property
     def waiting(self) -> int:
