@@ -273,6 +273,8 @@ WAYS = {
         "MANY": 1 << 30,
     },
     "read, without versions": {"dict_version": lambda: None, "MANY": 0},
+    "read, versions asked": {"find_version": lambda: None},
+    "asked, versions read": {"MANY": 1 << 30, "find_lengths": dict},
 }
 """How tensors and dicts are looked at."""
 

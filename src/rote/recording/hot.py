@@ -253,13 +253,21 @@ class _Writer:
 
     def _begin(self, copies: Copies) -> None:
         """Place the inputs and launch the first step."""
-        source, constant = self._source, self._source.constant
         copies.prepare()
-        source.line(f"stream = {constant(self._backend.enter_call)}()")
+        self._enter()
         self._end_lease()
         copies.place(self._inputs, self._admission.leaves)
         if self._variant.root.steps:
             copies.launch(0)
+
+    def _enter(self) -> None:
+        """Order the call after the last replay; nearly always that ran on the same stream."""
+        source, constant, backend = self._source, self._source.constant, self._backend
+        if backend.current_stream is None:
+            source.line("stream = 0")
+            return
+        source.line(f"stream = {constant(backend.current_stream)}()")
+        source.line(f"if stream != {constant(backend)}.entered: {constant(backend.enter_call)}()")
 
     def _end_lease(self) -> None:
         """The memory that was lent is about to be written."""
@@ -298,7 +306,8 @@ class _Writer:
         if variant.effects:
             source.line(f"if not {constant(variant)}.gradients_stand():")
             source.line(f"    {constant(variant)}.show_gradients({constant(variant.root.effects)})")
-        source.line(f"{constant(self._backend.leave_call)}()")
+        if self._backend.current_stream is None:  # with streams, the next call waits for this one's
+            source.line(f"{constant(self._backend.leave_call)}()")
         source.line(f"{constant(variant)}.replays += 1")
         source.line(f"{counts}.replayed += 1")
         source.line("return value")

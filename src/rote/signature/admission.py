@@ -14,11 +14,12 @@ from typing import Any
 
 import torch
 
-from .ambient import Ambient, is_capturing, read_ambient
+from .ambient import Ambient, read_ambient
 from .compat import (
     STATE_SWITCHES,
     SWITCHES,
     current_device,
+    is_capturing,
     metadata_check,
     mode_readers,
     mode_values,
