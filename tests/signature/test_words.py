@@ -6,6 +6,7 @@ import collections
 import gc
 import pickle
 import sys
+import types
 import weakref
 
 import pytest
@@ -18,13 +19,14 @@ from rote.signature.compat import sizes_of_objects
 from rote.signature.layout import (
     CHANGES,
     DICT_CHANGES,
+    find_cell,
     find_layout,
     find_lengths,
     find_owners,
     find_version,
     shows_changes,
 )
-from rote.signature.words import NEVER, Layout, Noted, Words, is_readable, joined, places, word
+from rote.signature.words import NEVER, Layout, Noted, Words, expecting, is_readable, joined, places, word
 
 
 @pytest.fixture
@@ -177,15 +179,16 @@ def test_the_search_is_the_same_in_any_mode(device, layout):
 
 @pytest.fixture
 def fresh():
-    for find in (find_layout, find_lengths, find_owners, find_version):
+    for find in (find_layout, find_lengths, find_owners, find_version, find_cell):
         find.cache_clear()
     yield
-    for find in (find_layout, find_lengths, find_owners, find_version):
+    for find in (find_layout, find_lengths, find_owners, find_version, find_cell):
         find.cache_clear()
 
 
 def nothing_is_read():
-    return find_version() is find_layout() is find_owners() is None and find_lengths() == {}
+    found = (find_layout(), find_owners(), find_version(), find_cell())
+    return all(each is None for each in found) and find_lengths() == {}
 
 
 def test_without_the_interpreters_lock_nothing_is_read(fresh, monkeypatch):
@@ -236,6 +239,18 @@ def test_whether_containers_are_empty(kind):
 
 def test_no_words_are_always_the_same():
     assert Noted([]).same() and Noted().same()
+
+
+def test_what_a_cell_holds():
+    place, held = find_cell(), [object(), object()]
+    cell = types.CellType(held[0])
+    read, where, were = expecting(places(id(cell), [place]), [id(held[0])])
+    assert read(where).tobytes() == were
+    for each, same in ((held[1], False), (held[0], True), (held[1], False)):
+        cell.cell_contents = each
+        assert (read(where).tobytes() == were) is same
+    del cell.cell_contents
+    assert read(where).tobytes() != were
 
 
 @pytest.fixture

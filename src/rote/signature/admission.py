@@ -9,7 +9,6 @@ that is not may have it all the same, and is looked at by the general code.
 from __future__ import annotations
 
 from collections import OrderedDict
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -30,8 +29,6 @@ from .leaves import Spec
 from .source import Source
 
 _INDEXED = ("tuple", "list", "namedtuple", "structseq")
-_untyped_storage = torch.Tensor.untyped_storage
-_handle = attrgetter("_cdata")
 
 
 class Admission:
@@ -200,9 +197,8 @@ class Admission:
         if known:
             source.refuse(differs)
             return
-        map_, storage, handle = (source.constant(part) for part in (map, _untyped_storage, _handle))
-        handles = f"{map_}({handle}, {map_}({storage}, ({', '.join(names)},)))"
-        source.refuse(f"len(set({handles})) != {len(names)} and {differs}")
+        handles = ", ".join([f"{name}.untyped_storage()._cdata" for name in names])
+        source.refuse(f"len({{{handles}}}) != {len(names)} and {differs}")
 
     # ------------------------------------------------------------------ surroundings
 

@@ -11,6 +11,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cache
+from types import CellType
 from typing import Any
 
 import numpy
@@ -65,11 +66,22 @@ def find_lengths() -> dict[type, int]:
 
 
 @cache
+def find_cell() -> int | None:
+    """The word of a closure's cell that is the address of what it holds; None where that is not found."""
+    if sizes_of_objects() is None:
+        return None
+    held = [object() for _ in range(4)]
+    cells = [CellType(each) for each in held]
+    heads = [read(id(cell), CellType.__basicsize__ // BYTES) for cell in cells]
+    return _place(heads, [[id(each)] for each in held])
+
+
+@cache
 def find_version() -> int | None:
     """The word of a dict that is another number after every change to it; None where there is none.
 
-    Such a number (PEP 509) is what PyTorch reads before Python 3.12 (:func:`.compat.dict_version`). It is kept
-    up in 3.12; in 3.13 not every store to an attribute changes it.
+    Such a number (PEP 509) is what PyTorch reads before Python 3.12 (:func:`.compat.dict_version`). It is
+    kept up in 3.12; in 3.13 not every store to an attribute changes it.
     """
     if sizes_of_objects() is None or sys.version_info >= (3, 13):
         return None

@@ -33,12 +33,12 @@ from ..base.settings import ENVIRONMENT
 from .compat import dict_version, metadata_check
 from .epoch import EPOCH
 from .guards import Guard
-from .layout import find_layout, find_lengths, find_version
+from .layout import find_cell, find_layout, find_lengths, find_version
 from .marks import Content, TensorMark
 from .sets import Sets
 from .slots import now_in, read, same
 from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, PRESENT, UNSET, Entry
-from .words import NEVER, Noted, Stage, Words, is_readable, joined, places, words_at
+from .words import NEVER, NOTHING, Stage, Words, expecting, is_readable, joined, places, stage, words_at
 
 _data_ptr = torch.Tensor.data_ptr
 _EMPTY_TESTED = (dict, OrderedDict, list, set)
@@ -72,7 +72,7 @@ class QuickGuard:
         self._busy: set[int] = set()  # dicts that change and yet hold what is under guard
         self._versions: list[int] | None = None  # not known: the plain guard is asked
         self._epoch: int | None = None
-        self._containers = Noted()
+        self._containers = self._cells_read = NOTHING
         self._stages: tuple[Stage, ...] = (NEVER,)
         self._is_read = False
         self._sort()
@@ -109,6 +109,7 @@ class QuickGuard:
         self._order_values = [entry.value.value for entry in orders]
         for entry in guard.slow:
             self._sort_slow(entry, covered)
+        self._read_cells()
         checks = (  # functions: methods would be a cycle, and keep alive what the guard looks at
             (self._rest, QuickGuard._rest_same),
             (self._slot_ids, QuickGuard._slots_same),
@@ -170,6 +171,16 @@ class QuickGuard:
             self._attributes.append(value)
         else:
             self._slow.append(entry)
+
+    def _read_cells(self) -> None:
+        """A closure's cell is known by the address of what it holds, which stays alive or is watched."""
+        place = find_cell()
+        if place is None:
+            return
+        cells, self._cells = [*self._cells, *self._tensor_cells], []
+        words = [*map(id, self._cell_values), *self._tensor_cell_ids]
+        self._tensor_cells = []
+        self._cells_read = expecting([at for cell in cells for at in places(id(cell), [place])], words)
 
     def _is_watched(self, mark: TensorMark) -> bool:
         """Whether a tensor is read in place, so that it is asked for its address anyway."""
@@ -233,20 +244,20 @@ class QuickGuard:
 
     def values_hold(self) -> bool:
         """Whether the plain values and the containers are as they were."""
-        known = self._versions is not None
-        return (known and self._containers.same() and self._others_same()) or self._ask()
+        read_words, where, were = self._containers if self._versions is not None else NEVER
+        return (read_words(where).tobytes() == were and self._others_same()) or self._ask()
 
     def _ask(self) -> bool:
         """The plain guard decides; if it holds, what there was before it looked is what is compared with."""
         was, self._versions, self._epoch, self._stages = self._versions, None, None, (NEVER,)
-        now, containers = self._read_versions(), Noted([*self._lengths, *self._numbers])
+        now, containers = self._read_versions(), stage([*self._lengths, *self._numbers])
         if not self._tensors_same():
             self._look_at_tensors()
         if not self._guard.holds():
             return False
         self._look()
         if was is None or was == now:
-            self._versions, self._containers = now, containers
+            self._versions, self._containers = now, joined(containers, self._cells_read)
             self._join()
         else:
             dicts = zip(self._dicts, was, now, strict=True)
@@ -257,8 +268,8 @@ class QuickGuard:
 
     def _join(self) -> None:
         """Containers are there as objects are: what is known of both is read at once."""
-        first, *others = (*(self._words.stages if self._words is not None else ()), *self._containers.stages)
-        self._stages = (joined(first, *self._containers.stages), *others[:-1]) if others else (first,)
+        first, *others = self._words.stages if self._words is not None else (NOTHING,)
+        self._stages = (joined(first, self._containers), *others)
         self._is_read = not (
             self._references or self._empties or self._checks or (self._dicts and self._version_at is None)
         )

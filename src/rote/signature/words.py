@@ -89,6 +89,15 @@ def words_at(indices: Sequence[int]) -> list[int]:
     return _EVERYTHING.take(numpy.array(indices, dtype=numpy.intp)).tolist()
 
 
+def expecting(indices: Sequence[int], words: Sequence[int]) -> Stage:
+    """A stage that is what it was where it has these words."""
+    where = numpy.array(indices, dtype=numpy.intp)
+    return _reader(where), where, numpy.array(words, dtype=numpy.uint64).tobytes()
+
+
+NOTHING: Stage = stage([])
+"""A stage without words."""
+
 NEVER: Stage = (_EVERYTHING.__getitem__, numpy.array([], dtype=numpy.intp), b"never")
 """A stage that is never what it was."""
 
