@@ -38,7 +38,21 @@ from .marks import Content, TensorMark
 from .sets import Sets
 from .slots import now_in, read, same
 from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, PRESENT, UNSET, Entry
-from .words import NEVER, NOTHING, Stage, Words, expecting, is_readable, joined, places, stage, words_at
+from .source import Source
+from .words import (
+    EVERYTHING,
+    FEW,
+    NEVER,
+    NOTHING,
+    Stage,
+    Words,
+    expecting,
+    is_readable,
+    joined,
+    places,
+    stage,
+    words_at,
+)
 
 _data_ptr = torch.Tensor.data_ptr
 _EMPTY_TESTED = (dict, OrderedDict, list, set)
@@ -62,6 +76,10 @@ class QuickGuard:
 
     Args:
         guard: What decides in the end.
+
+    Attributes:
+        words: Where the words of each stage are and what they were, if they are all there is to be asked;
+            otherwise words that never are what they were.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -74,10 +92,13 @@ class QuickGuard:
         self._epoch: int | None = None
         self._containers = self._cells_read = NOTHING
         self._stages: tuple[Stage, ...] = (NEVER,)
-        self._is_read = False
+        self._is_read = self._is_short = False
+        self._depth = 0
+        self.words: tuple[Any, ...] = ()
         self._sort()
         self._look()
         self._look_at_tensors()
+        self._forget()
 
     def _sort(self) -> None:
         """Choose how each slot is checked."""
@@ -211,6 +232,7 @@ class QuickGuard:
             and is_readable(layout, tensor)
         ]
         self._words = Words(layout, read) if layout is not None else None
+        self._depth = self._depth or (3 if self._words is not None else 1)
         for tensor in read:
             del found[id(tensor)]
         self._references = [reference for reference, _, _ in found.values()]
@@ -225,6 +247,17 @@ class QuickGuard:
         return list(map(self._version_of, self._dicts)) if self._version_of is not None else []
 
     # ------------------------------------------------------------------ checking
+
+    def write(self, source: Source) -> None:
+        """Write that a call is refused unless :meth:`holds`, whose stages are written out if they are all."""
+        constant, parts = source.constant, [(f"at{n}", f"was{n}") for n in range(self._depth)]
+        if not self.holds() or not self._is_short:
+            source.refuse(f"not {constant(self.holds)}()")
+            return
+        source.line(f"{', '.join([name for part in parts for name in part])} = {constant(self)}.words")
+        memory = constant(EVERYTHING)
+        differs = " or ".join([f"{memory}[{where}].tobytes() != {were}" for where, were in parts])
+        source.refuse(f"({constant(self._guard)}.dead or {differs}) and not {constant(self.holds)}()")
 
     def holds(self) -> bool:
         """Whether everything is as it was."""
@@ -249,7 +282,8 @@ class QuickGuard:
 
     def _ask(self) -> bool:
         """The plain guard decides; if it holds, what there was before it looked is what is compared with."""
-        was, self._versions, self._epoch, self._stages = self._versions, None, None, (NEVER,)
+        was, self._versions, self._epoch = self._versions, None, None
+        self._forget()
         now, containers = self._read_versions(), stage([*self._lengths, *self._numbers])
         if not self._tensors_same():
             self._look_at_tensors()
@@ -266,6 +300,10 @@ class QuickGuard:
             self._look()
         return True
 
+    def _forget(self) -> None:
+        """Nothing is known: whatever is asked, the plain guard decides."""
+        self._stages, self.words = (NEVER,), NEVER[1:] * self._depth
+
     def _join(self) -> None:
         """Containers are there as objects are: what is known of both is read at once."""
         first, *others = self._words.stages if self._words is not None else (NOTHING,)
@@ -273,6 +311,10 @@ class QuickGuard:
         self._is_read = not (
             self._references or self._empties or self._checks or (self._dicts and self._version_at is None)
         )
+        few = all([len(where) <= FEW for _, where, _ in self._stages])
+        self._is_short = self._is_read and few and len(self._stages) == self._depth
+        if self._is_short:
+            self.words = tuple([part for _, *parts in self._stages for part in parts])
 
     def _tensors_same(self) -> bool:
         if self._guard.dead:

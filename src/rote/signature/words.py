@@ -48,7 +48,7 @@ class _Everything:
     }
 
 
-_EVERYTHING: Any = numpy.asarray(_Everything())
+EVERYTHING: Any = numpy.asarray(_Everything())
 
 
 def places(address: int, words: Iterable[int]) -> list[int]:
@@ -57,7 +57,7 @@ def places(address: int, words: Iterable[int]) -> list[int]:
     return [first + word for word in words]
 
 
-_FEW = 1000
+FEW = 1000
 """Words up to which an index takes numpy half as long as ``take``; from 2,000 on it takes longer."""
 
 Stage = tuple[Callable[[Any], Any], Any, bytes]
@@ -75,7 +75,7 @@ def stage(indices: Sequence[int]) -> Stage:
 
 
 def _reader(where: Any) -> Callable[[Any], Any]:
-    return _EVERYTHING.__getitem__ if len(where) <= _FEW else _EVERYTHING.take
+    return EVERYTHING.__getitem__ if len(where) <= FEW else EVERYTHING.take
 
 
 def joined(one: Stage, other: Stage) -> Stage:
@@ -86,7 +86,7 @@ def joined(one: Stage, other: Stage) -> Stage:
 
 def words_at(indices: Sequence[int]) -> list[int]:
     """The words themselves."""
-    return _EVERYTHING.take(numpy.array(indices, dtype=numpy.intp)).tolist()
+    return EVERYTHING.take(numpy.array(indices, dtype=numpy.intp)).tolist()
 
 
 def expecting(indices: Sequence[int], words: Sequence[int]) -> Stage:
@@ -98,14 +98,14 @@ def expecting(indices: Sequence[int], words: Sequence[int]) -> Stage:
 NOTHING: Stage = stage([])
 """A stage without words."""
 
-NEVER: Stage = (_EVERYTHING.__getitem__, numpy.array([], dtype=numpy.intp), b"never")
+NEVER: Stage = (EVERYTHING.__getitem__, numpy.array([], dtype=numpy.intp), b"never")
 """A stage that is never what it was."""
 
 
 def read(address: int, length: int) -> list[int]:
     """The words of what lies at an address."""
     first = address // BYTES - 1
-    return _EVERYTHING[first : first + length].tolist()
+    return EVERYTHING[first : first + length].tolist()
 
 
 def word(address: int, place: int) -> int:
