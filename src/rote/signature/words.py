@@ -49,6 +49,7 @@ class _Everything:
 
 
 EVERYTHING: Any = numpy.asarray(_Everything())
+"""Not to be printed: that would read its ends, where nothing is."""
 
 
 def places(address: int, words: Iterable[int]) -> list[int]:
