@@ -240,10 +240,11 @@ class _Writer:
         if not variant.depends_on_sharing:
             return
         in_place = {member for spot in variant.spots for member in spot.members}
-        state = self._source.constant(variant.handles())
+        state, reaches = self._source.constant(variant.handles()), self._source.constant(variant.reaches)
         for position in self._admission.tensors():
             if position not in in_place:
-                self._source.refuse(f"{leaves[position]}.untyped_storage()._cdata in {state}")
+                handle = f"{leaves[position]}.untyped_storage()._cdata"
+                self._source.refuse(f"{handle} in {state} and {reaches}({handle})")
 
     def _starts_early(self) -> bool:
         return self._variant.starts_early and self._is_plain() and not self._call.borrowed

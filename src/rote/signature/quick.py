@@ -174,9 +174,7 @@ class QuickGuard:
     def _sort_slow(self, entry: Entry, covered: set[int]) -> None:
         value, covers = entry.value, id(entry.container) in covered
         plain = not isinstance(value, (Content, TensorMark)) and read(entry) is value
-        if covers and (
-            entry.kind in _OF_KEYS or (entry.kind == ITEM and (plain or type(read(entry)) is frozenset))
-        ):
+        if covers and (entry.kind in _OF_KEYS or (entry.kind == ITEM and plain)):
             return
         if covers and self._sets.take(entry):
             return
@@ -290,7 +288,10 @@ class QuickGuard:
         if not self._guard.holds():
             return False
         self._look()
-        if was is None or was == now:
+        if self._sets.thawed():  # since the slots were sorted
+            self._sort()
+            self._look()
+        elif was is None or was == now:
             self._versions, self._containers = now, joined(containers, self._cells_read)
             self._join()
         else:
