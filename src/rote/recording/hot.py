@@ -301,8 +301,9 @@ class _Writer:
             source.indent()
         if not self._starts_early():
             self._begin(copies)
-        source.line(f"{counts}.calls += 1")
-        source.line(f"{constant(self._entry)}.calls += 1")
+        counted = [f"{counts}.calls += 1", f"{constant(self._entry)}.calls += 1"]
+        for line in [] if self._is_alone() else counted:  # an island may raise
+            source.line(line)
         for index in range(1, len(variant.root.steps or ())):
             copies.launch(index)
         if copies_back:
@@ -322,6 +323,8 @@ class _Writer:
         if self._backend.current_stream is None:  # with streams, the next call waits for this one's
             source.line(f"{constant(self._backend.leave_call)}()")
         source.line(f"{constant(variant)}.replays += 1")
+        for line in counted if self._is_alone() else []:  # at once, or a report would see a call half counted
+            source.line(line)
         source.line(f"{counts}.replayed += 1")
         source.line("return value")
 
