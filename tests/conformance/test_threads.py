@@ -48,6 +48,21 @@ def test_the_same_key(device, keep):
     assert report.replayed == THREADS * CALLS - timed and timed == (0 if keep else 2 * PAIRS)
 
 
+def test_a_reset_beside_replays(device):
+    """Recordings go while other threads are in the middle of replaying them."""
+    g = rote.graph(lambda x: (x * 2).exp().sum(0), keep=True)
+
+    def work(n):
+        for call in range(4 * CALLS):
+            if n == 0 and call % 20 == 19:
+                g.reset()
+            x = torch.full((3, 2), (n * CALLS + call) / 100, device=device)
+            assert torch.equal(g(x), (x * 2).exp().sum(0))
+
+    everywhere(work)
+    assert count_recordings(g) <= 1
+
+
 def test_the_same_new_key(device):
     g = rote.graph(lambda x: (x * 2).exp().sum(0))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import gc
 import pickle
+import sys
+import types
 import weakref
 
 import pytest
@@ -14,8 +16,17 @@ from torch import nn
 from rote.signature import compat
 from rote.signature import layout as layouts
 from rote.signature.compat import sizes_of_objects
-from rote.signature.layout import CHANGES, find_layout, find_lengths, find_owners, shows_changes
-from rote.signature.words import Layout, Lengths, Words, is_readable
+from rote.signature.layout import (
+    CHANGES,
+    DICT_CHANGES,
+    find_cell,
+    find_layout,
+    find_lengths,
+    find_owners,
+    find_version,
+    shows_changes,
+)
+from rote.signature.words import NEVER, Layout, Noted, Words, expecting, is_readable, joined, places, word
 
 
 @pytest.fixture
@@ -168,15 +179,16 @@ def test_the_search_is_the_same_in_any_mode(device, layout):
 
 @pytest.fixture
 def fresh():
-    for find in (find_layout, find_lengths, find_owners):
+    for find in (find_layout, find_lengths, find_owners, find_version, find_cell):
         find.cache_clear()
     yield
-    for find in (find_layout, find_lengths, find_owners):
+    for find in (find_layout, find_lengths, find_owners, find_version, find_cell):
         find.cache_clear()
 
 
 def nothing_is_read():
-    return find_layout() is None and find_lengths() == {} and find_owners() is None
+    found = (find_layout(), find_owners(), find_version(), find_cell())
+    return all(each is None for each in found) and find_lengths() == {}
 
 
 def test_without_the_interpreters_lock_nothing_is_read(fresh, monkeypatch):
@@ -212,18 +224,118 @@ def test_objects_that_are_smaller_than_thought(fresh, monkeypatch, fewer):
 @pytest.mark.parametrize("kind", [dict, collections.OrderedDict, list])
 def test_whether_containers_are_empty(kind):
     found = [kind() for _ in range(5)]
-    lengths = Lengths(found, find_lengths())
+    lengths = Noted([place for each in found for place in places(id(each), [find_lengths()[kind]])])
     for container in found:
-        assert lengths.are_zero()
+        assert lengths.same()
         full = kind([(1, 2)])
         (container.extend if kind is list else container.update)(full)
-        assert not lengths.are_zero()
+        assert not lengths.same()
         container.clear()
         (container.append if kind is list else container.setdefault)(3)
-        assert not lengths.are_zero()
+        assert not lengths.same()
         container.pop(-1) if kind is list else container.pop(3)
-    assert lengths.are_zero()
+    assert lengths.same()
 
 
-def test_no_containers_are_empty():
-    assert Lengths([], find_lengths()).are_zero()
+def test_no_words_are_always_the_same():
+    assert Noted([]).same() and Noted().same()
+
+
+def test_what_a_cell_holds():
+    place, held = find_cell(), [object(), object()]
+    cell = types.CellType(held[0])
+    read, where, were = expecting(places(id(cell), [place]), [id(held[0])])
+    assert read(where).tobytes() == were
+    for each, same in ((held[1], False), (held[0], True), (held[1], False)):
+        cell.cell_contents = each
+        assert (read(where).tobytes() == were) is same
+    del cell.cell_contents
+    assert read(where).tobytes() != were
+
+
+@pytest.fixture
+def version():
+    if sys.version_info >= (3, 13):
+        pytest.skip("this Python does not number the states of a dict")
+    found = find_version()
+    assert found is not None, "the number of a dict's state is not where it was thought to be"
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(DICT_CHANGES))
+@pytest.mark.parametrize("kind", [dict, lambda given: collections.defaultdict(int, given)])
+def test_every_change_to_a_dict_shows(version, kind, name):
+    found = kind({"a": 1, "b": 2})
+    number = Noted(places(id(found), [version]))
+    assert found["a"] == 1 and list(found.items()) and "c" not in found and found.copy() == found
+    found["a"] = found["a"]
+    assert number.same() and number.same()
+    DICT_CHANGES[name](found)
+    assert not number.same() and not number.same()
+
+
+def test_no_two_states_of_a_dict_have_one_number(version):
+    found, seen = {"a": 0, "b": 0}, set()
+    for n in range(500):
+        found["a"] = n % 2
+        seen.add(word(id(found), version))
+    assert len(seen) == 500
+
+
+@pytest.mark.parametrize("write", ["setattr", "assignment", "through the dict", "deleted"])
+def test_attributes_of_an_instance_show(version, write):
+    """After some rounds the interpreter has specialised the instruction that stores."""
+
+    class Plain:
+        pass
+
+    def assign(each, value):
+        each.value = value
+
+    def delete(each, value):
+        del each.value
+        each.value = value
+
+    writes = {
+        "setattr": lambda each, value: setattr(each, "value", value),
+        "assignment": assign,
+        "through the dict": lambda each, value: each.__dict__.update(value=value),
+        "deleted": delete,
+    }
+    one = Plain()
+    assign(one, -1)
+    number = Noted(places(id(one.__dict__), [version]))
+    for n in range(200):
+        writes[write](one, n)
+        assert not number.same()
+        number = Noted(places(id(one.__dict__), [version]))
+        assert number.same()
+
+
+def test_globals_and_attributes_of_classes_show(version):
+    class Plain:
+        value = 0
+
+    space = {"value": 0, "Plain": Plain}
+    exec("def write(n):\n    global value\n    value = n\n    Plain.value = n", space)
+    (of_class,) = gc.get_referents(vars(Plain))
+    for of in (space, of_class):
+        for n in range(200):
+            number = Noted(places(id(of), [version]))
+            assert number.same()
+            space["write"](n + 1000)
+            assert not number.same()
+
+
+def test_stages_that_are_joined():
+    one, other = {"a": 1}, {"b": 1}
+    at = find_lengths()[dict]
+    first, second = Noted(places(id(one), [at])).stages[0], Noted(places(id(other), [at])).stages[0]
+    for changed in (one, other):
+        read, where, were = joined(first, second)
+        assert read(where).tobytes() == were
+        changed["more"] = 1
+        assert read(where).tobytes() != were
+        del changed["more"]
+    read, where, were = NEVER
+    assert read(where).tobytes() != were

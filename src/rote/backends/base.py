@@ -239,6 +239,14 @@ class Backend(Protocol):
     tracing: bool
     """A callable runs under observation on some thread; others run theirs plainly instead of waiting."""
 
+    entered: int | None
+    """The stream, by its handle, for which :meth:`enter_call` has nothing to do; None if it has."""
+
+    @property
+    def current_stream(self) -> Callable[[], int] | None:
+        """Reads the handle of the current stream; None where there are no streams, so nothing to order."""
+        ...
+
     @property
     def lock(self) -> Lock:
         """Held (reentrant) from the first guard of a call until its outputs are handed out."""

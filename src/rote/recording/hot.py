@@ -27,20 +27,18 @@ from ..backends.base import Lock
 from ..base.location import user_mark
 from ..signature.admission import Admission
 from ..signature.key import Call
-from ..signature.leaves import Spec
 from ..signature.quick import QuickGuard
 from ..signature.source import NOT_MINE, Source
 from .borrow import Lease, lend
 from .compat import in_bad_fork, saving_is_hooked
 from .copies import Copies
 from .entry import Entry
-from .outputs import EXTERNAL_SAME, OWN, PASSED, VALUE, OutputLeaf, copy_of
+from .inline import is_chained, is_inline, put_together
+from .outputs import OWN, PASSED, OutputLeaf, copy_of
 from .replay import result_of
 from .result import REPLAYED, Result
 from .run import tracing
 from .variant import Variant
-
-_INLINE = (OWN, PASSED, EXTERNAL_SAME, VALUE)
 
 
 class Counts:
@@ -102,7 +100,7 @@ class HotPath:
         inputs = variant.inputs
         if not variant.recorded or inputs is None or variant.guard is None or not Admission.possible(call):
             return False
-        if call.borrowed and not _is_chained(entry, variant, call):
+        if call.borrowed and not is_chained(entry, variant, call):
             return False
         if entry.choice.guesses.enabled and any(
             group.members[0] in inputs.written for group in inputs.groups
@@ -150,7 +148,8 @@ class _Writer:
         self._admission.write()
         if self._call.key[3][0]:
             source.refuse(f"{constant(saving_is_hooked)}()")
-        for held in (lock, self._backend.lock):
+        locks = (self._backend.lock,) if self._is_alone() else (lock, self._backend.lock)
+        for held in locks:
             source.refuse(f"not {constant(held.acquire)}(False)")
             source.line("try:")
             source.indent()
@@ -162,7 +161,7 @@ class _Writer:
             self._replay(self._copies, constant(counts))
         else:
             self._leave_to_entry(constant(counts), constant(finish))
-        for held in (self._backend.lock, lock):
+        for held in reversed(locks):
             source.indent(-1)
             source.line("finally:")
             source.line(f"    {constant(held.release)}()")
@@ -175,8 +174,20 @@ class _Writer:
             root.branch is None
             and root.template is not None
             and (not variant.effects or (variant.keeps_gradients and not variant.copies_gradients))
-            and (not self._entry.limits.borrow or _is_inline(self._entry, variant))
+            and (not self._entry.limits.borrow or is_inline(self._entry, variant))
         )
+
+    def _is_alone(self) -> bool:
+        """Whether the replay touches nothing but the recording, so that the device's lock is enough.
+
+        Another thread may release the recording meanwhile. CUDA graphs are destroyed by whoever has the
+        device's lock, and the recording's tensors are kept by this function.
+        """
+        variant, limits = self._variant, self._entry.limits
+        plain = self._is_plain() and is_inline(self._entry, variant) and not variant.islands()
+        gradients = variant.effects or variant.keeps_gradients
+        more = gradients or limits.borrow or self._call.borrowed or variant.writes
+        return self._backend.capabilities.asynchronous and plain and not more
 
     def _choose_copies(self) -> Copies:
         """What the segments copy themselves: arguments that are not in place, results that are new.
@@ -186,7 +197,7 @@ class _Writer:
         """
         root, inputs, leaves = self._variant.root, self._inputs, self._admission.leaves
         pairs = (inputs.pairs() or []) if not inputs.written else []
-        owns = _is_inline(self._entry, self._variant) and not self._entry.limits.borrow
+        owns = is_inline(self._entry, self._variant) and not self._entry.limits.borrow
         parts = root.template.leaves if root.template is not None and owns else ()
         return Copies(
             self._source,
@@ -216,7 +227,7 @@ class _Writer:
             source.refuse(f"not {constant(spot.holds)}({self._leaves()})")
         self._sharing()
         if not self._starts_early():
-            source.refuse(f"not {constant(self._guard.holds)}()")
+            self._guard.write(source)
             return
         source.refuse(f"not {constant(self._guard.tensors_hold)}()")
         assert self._copies is not None
@@ -229,10 +240,11 @@ class _Writer:
         if not variant.depends_on_sharing:
             return
         in_place = {member for spot in variant.spots for member in spot.members}
-        state = self._source.constant(variant.handles())
+        state, reaches = self._source.constant(variant.handles()), self._source.constant(variant.reaches)
         for position in self._admission.tensors():
             if position not in in_place:
-                self._source.refuse(f"{leaves[position]}.untyped_storage()._cdata in {state}")
+                handle = f"{leaves[position]}.untyped_storage()._cdata"
+                self._source.refuse(f"{handle} in {state} and {reaches}({handle})")
 
     def _starts_early(self) -> bool:
         return self._variant.starts_early and self._is_plain() and not self._call.borrowed
@@ -253,13 +265,22 @@ class _Writer:
 
     def _begin(self, copies: Copies) -> None:
         """Place the inputs and launch the first step."""
-        source, constant = self._source, self._source.constant
         copies.prepare()
-        source.line(f"stream = {constant(self._backend.enter_call)}()")
+        self._enter()
         self._end_lease()
         copies.place(self._inputs, self._admission.leaves)
         if self._variant.root.steps:
             copies.launch(0)
+
+    def _enter(self) -> None:
+        """Order the call after the last replay; nearly always that ran on the same stream."""
+        source, constant, backend = self._source, self._source.constant, self._backend
+        if backend.current_stream is None:
+            source.line("stream = 0")
+            return
+        if backend.device.index != self._admission.stream:
+            source.line(f"stream = {constant(backend.current_stream)}()")
+        source.line(f"if stream != {constant(backend)}.entered: {constant(backend.enter_call)}()")
 
     def _end_lease(self) -> None:
         """The memory that was lent is about to be written."""
@@ -280,8 +301,9 @@ class _Writer:
             source.indent()
         if not self._starts_early():
             self._begin(copies)
-        source.line(f"{counts}.calls += 1")
-        source.line(f"{constant(self._entry)}.calls += 1")
+        counted = [f"{counts}.calls += 1", f"{constant(self._entry)}.calls += 1"]
+        for line in [] if self._is_alone() else counted:  # an island may raise
+            source.line(line)
         for index in range(1, len(variant.root.steps or ())):
             copies.launch(index)
         if copies_back:
@@ -298,8 +320,11 @@ class _Writer:
         if variant.effects:
             source.line(f"if not {constant(variant)}.gradients_stand():")
             source.line(f"    {constant(variant)}.show_gradients({constant(variant.root.effects)})")
-        source.line(f"{constant(self._backend.leave_call)}()")
+        if self._backend.current_stream is None:  # with streams, the next call waits for this one's
+            source.line(f"{constant(self._backend.leave_call)}()")
         source.line(f"{constant(variant)}.replays += 1")
+        for line in counted if self._is_alone() else []:  # at once, or a report would see a call half counted
+            source.line(line)
         source.line(f"{counts}.replayed += 1")
         source.line("return value")
 
@@ -325,12 +350,12 @@ class _Writer:
 
     def _result(self, copies: Copies) -> str:
         """The expression that makes the caller's result."""
-        root, constant = self._variant.root, self._source.constant
+        root, source, constant = self._variant.root, self._source, self._source.constant
         template = root.template
         assert template is not None
-        if _is_inline(self._entry, self._variant):
+        if is_inline(self._entry, self._variant):
             parts = iter([self._part(leaf, copies) for leaf in template.leaves])
-            return self._put_together(template.spec, parts)
+            return put_together(source, template.spec, parts)
         given = f"{constant(template)}, {constant(self._inputs)}, {self._as_call()}"
         return f"{constant(result_of)}({given}, None, {constant(root.backward)}, {constant(root.counted)})"
 
@@ -348,52 +373,3 @@ class _Writer:
         if leaf.value.is_contiguous():
             return f"{constant(leaf.value.clone)}()"
         return f"{constant(copy_of)}({constant(leaf.value)})"
-
-    def _put_together(self, spec: Spec, parts: Any) -> str:
-        if spec is None:
-            return next(parts)
-        kind, _, names, children = spec
-        members = [self._put_together(child, parts) for child in children]
-        if kind == "dict":
-            keys = [self._source.constant(name) for name in names]
-            return (
-                "{" + ", ".join([f"{key}: {member}" for key, member in zip(keys, members, strict=True)]) + "}"
-            )
-        listed = ", ".join(members)
-        return f"[{listed}]" if kind == "list" else f"({listed}{',' if members else ''})"
-
-
-def _is_inline(entry: Entry, variant: Variant) -> bool:
-    """Whether the result can be written out: plain tensors, arguments and constants, nothing to do beside.
-
-    Copies are made one by one, so no two of them may share memory.
-    """
-    template, inputs = variant.root.template, variant.inputs
-    if template is None or variant.root.backward is not None or inputs is None or inputs.written:
-        return False
-    own = [leaf for leaf in template.leaves if leaf.kind == OWN]
-    storages = {leaf.value.untyped_storage()._cdata for leaf in own}
-    return (
-        all(leaf.kind in _INLINE for leaf in template.leaves)
-        and (entry.limits.borrow or len(storages) == len(own))
-        and not any(leaf.spent or leaf.tracked for leaf in own)
-        and _is_simple(template.spec)
-    )
-
-
-def _is_chained(entry: Entry, variant: Variant, call: Call) -> bool:
-    """Whether all borrowed arguments are used in place, and nothing of the result looks at them."""
-    root = variant.root
-    in_place = {member for spot in variant.spots for member in spot.members}
-    if root.branch is not None or variant.effects or not _is_inline(entry, variant):
-        return False
-    assert root.template is not None
-    own = all(leaf.kind in (OWN, VALUE) for leaf in root.template.leaves)
-    return own and in_place.issuperset(position for position, _ in call.borrowed)
-
-
-def _is_simple(spec: Spec) -> bool:
-    if spec is None:
-        return True
-    kind, cls, _, children = spec
-    return (kind in ("tuple", "list") or cls is dict) and all(_is_simple(child) for child in children)

@@ -249,7 +249,7 @@ class Variant:
         """Handles of storages of tensors that the callable can reach besides its arguments."""
         return frozenset({*self._shared, *self.externals})
 
-    def _reaches(self, handle: int) -> bool:
+    def reaches(self, handle: int) -> bool:
         """Whether a tensor that the callable can reach is on this storage, still."""
         for table in (self._shared, self.externals):
             reference = table.get(handle)
@@ -294,7 +294,7 @@ class Variant:
             for index, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True))
             if kind is TENSOR
             and index not in in_place
-            and self._reaches(leaf.untyped_storage()._cdata)
+            and self.reaches(leaf.untyped_storage()._cdata)
             and leaf.numel()
         ]
 

@@ -6,15 +6,12 @@ from typing import Any
 
 import torch
 
-from .compat import SWITCHES, default_device
+from .compat import SWITCHES, default_device, is_capturing
 
 Ambient = tuple[Any, ...]
 
 _NAMES = ("grad mode", "inference mode", "default dtype", "autocast", "current device", "default device",
           "anomaly detection", "backend switches")  # fmt: skip
-
-is_capturing = torch.cuda.is_current_stream_capturing
-"""Kept, since rote and others replace the name for a while."""
 
 
 def is_captured() -> bool:

@@ -48,6 +48,17 @@ current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.c
 """The public function asks every time whether CUDA is initialised; this is for when it is. Seen in torch 2.11
 and 2.13 (CUDA builds only)."""
 
+is_capturing: Callable[[], bool] = getattr(
+    torch._C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
+)
+"""What the public function asks, whose name rote and others replace for a while. Seen in torch 2.11 and 2.13
+(CUDA builds only)."""
+
+stream_handle: Callable[[int], int] = getattr(
+    torch._C, "_cuda_getCurrentRawStream", lambda index: torch.cuda.current_stream(index).cuda_stream
+)
+"""The current stream of a device. Seen in torch 2.11 and 2.13 (CUDA builds only)."""
+
 function_modes: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
 """How many function modes are active: they would see how the attributes of a tensor are read."""
 

@@ -4,6 +4,8 @@ PyTorch numbers the changes of the dicts it watches, all in one sequence (:func:
 dict that was never seen gets the next number; if that is the one after the last such number, nothing changed
 in between. One sequence has one place where it is read, or each reader would be a change to the others.
 
+Where those numbers can be read in the dicts themselves (:func:`.layout.find_version`), this is not needed.
+
 Threads may read at once: what is late then makes the next reading differ, never agree.
 """
 

@@ -7,9 +7,11 @@ kind of change to a tensor (:data:`CHANGES`) has to show in the places found. Ot
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cache
+from types import CellType
 from typing import Any
 
 import numpy
@@ -63,7 +65,48 @@ def find_lengths() -> dict[type, int]:
     return found
 
 
+@cache
+def find_cell() -> int | None:
+    """The word of a closure's cell that is the address of what it holds; None where that is not found."""
+    if sizes_of_objects() is None:
+        return None
+    held = [object() for _ in range(4)]
+    cells = [CellType(each) for each in held]
+    heads = [read(id(cell), CellType.__basicsize__ // BYTES) for cell in cells]
+    return _place(heads, [[id(each)] for each in held])
+
+
+@cache
+def find_version() -> int | None:
+    """The word of a dict that is another number after every change to it; None where there is none.
+
+    Such a number (PEP 509) is what PyTorch reads before Python 3.12 (:func:`.compat.dict_version`). It is
+    kept up in 3.12; in 3.13 not every store to an attribute changes it.
+    """
+    if sizes_of_objects() is None or sys.version_info >= (3, 13):
+        return None
+    size = dict.__basicsize__ // BYTES
+    found = set(range(size))
+    for change in DICT_CHANGES.values():
+        sample: dict[Any, Any] = {"a": 1, "b": 2}
+        found &= set(_changed(id(sample), size, lambda sample=sample, change=change: change(sample)))
+    return found.pop() if len(found) == 1 else None
+
+
 # ------------------------------------------------------------------ every kind of change
+
+DICT_CHANGES: dict[str, Callable[[dict[Any, Any]], Any]] = {
+    "another value": lambda found: found.__setitem__("a", 2),
+    "another key": lambda found: found.__setitem__("c", 1),
+    "a value by update": lambda found: found.update(a=2),
+    "a value of another dict": lambda found: found.update({"b": 3}),
+    "a default": lambda found: found.setdefault("c", 1),
+    "one gone": lambda found: found.pop("a"),
+    "the last gone": lambda found: found.popitem(),
+    "all gone": lambda found: found.clear(),
+    "joined": lambda found: found.__ior__({"a": 2}),
+}
+"""What can be done to a dict that is not empty."""
 
 
 def _rebind(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], None]:

@@ -32,18 +32,24 @@ class Sets:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self._frozen: list[Entry] = []
         self._types: list[set[type]] = []
         self._members: list[set[Any]] = []
         self._found: list[Any] = []
 
     def take(self, entry: Entry) -> bool:
-        """Take a slot on if it holds such a set.
+        """Take a slot on if it holds such a set, or one that cannot change.
 
         Returns:
             Whether it did.
         """
         content = entry.value.value if isinstance(entry.value, Content) else None
-        if entry.kind != ITEM or not isinstance(content, frozenset) or type(read(entry)) is not set:
+        if entry.kind != ITEM or not isinstance(content, frozenset):
+            return False
+        if type(read(entry)) is frozenset:
+            self._frozen.append(entry)
+            return True
+        if type(read(entry)) is not set:
             return False
         pairs: Any = content  # of types and members
         types = {kind for kind, _ in pairs}
@@ -58,6 +64,10 @@ class Sets:
         """Note which objects lie in the slots."""
         found = [read(entry) for entry in self.entries]
         self._found = [each if type(each) is set else _NO_SET for each in found]
+
+    def thawed(self) -> bool:
+        """Whether one that could not change has given its place to one that can, perhaps an equal one."""
+        return any([type(read(entry)) is not frozenset for entry in self._frozen])
 
     def same(self) -> bool:
         """Whether these objects hold what the slots held when they were marked."""

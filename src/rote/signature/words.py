@@ -1,4 +1,4 @@
-"""Whether any of a thousand tensors has become another one, in three questions.
+"""Whether any tensor or container under guard has become another one, in three questions.
 
 What a guard has to know of a tensor can change without a trace: ``.data = ...`` leaves every dict, every
 identity and every version counter as it was. So each tensor has to be looked at, at every call. Asked by name
@@ -16,6 +16,9 @@ Nothing about where the words lie is taken for granted (:mod:`.layout`): it is f
 change has to show, and of each tensor the words have to say what its public attributes say; otherwise it is
 asked by name. And where a word differs, the plain guard decides.
 
+Containers have words that say enough of them: a dict numbers its states (up to Python 3.12), and one that is
+to be empty has its length. They are there as the guard keeps them alive, so they are read with the objects.
+
 What does not work: the versions of tensors (``.data`` and ``requires_grad_`` leave them), weak references to
 storages (whoever swaps weights keeps the other ones). Without the lock of the interpreter none of it is safe.
 """
@@ -23,7 +26,7 @@ storages (whoever swaps weights keeps the other ones). Without the lock of the i
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy
@@ -45,7 +48,8 @@ class _Everything:
     }
 
 
-_EVERYTHING: Any = numpy.asarray(_Everything())
+EVERYTHING: Any = numpy.asarray(_Everything())
+"""Not to be printed: that would read its ends, where nothing is."""
 
 
 def places(address: int, words: Iterable[int]) -> list[int]:
@@ -54,15 +58,55 @@ def places(address: int, words: Iterable[int]) -> list[int]:
     return [first + word for word in words]
 
 
-def gather(indices: Any) -> bytes:
-    """Read words from anywhere, about a nanosecond each. Each has to be in memory that is there."""
-    return _EVERYTHING.take(indices).tobytes()
+FEW = 1000
+"""Words up to which an index takes numpy half as long as ``take``; from 2,000 on it takes longer."""
+
+Stage = tuple[Callable[[Any], Any], Any, bytes]
+"""How to read some words, where they are, and what they were."""
+
+
+def stage(indices: Sequence[int]) -> Stage:
+    """Read words from anywhere, about a nanosecond each. Each has to be in memory that is there.
+
+    Whether one is what it was: ``read(where).tobytes() == were``.
+    """
+    where = numpy.array(indices, dtype=numpy.intp)
+    read_words = _reader(where)
+    return read_words, where, read_words(where).tobytes()
+
+
+def _reader(where: Any) -> Callable[[Any], Any]:
+    return EVERYTHING.__getitem__ if len(where) <= FEW else EVERYTHING.take
+
+
+def joined(one: Stage, other: Stage) -> Stage:
+    """Two stages in one, with the words that they have."""
+    where = numpy.concatenate((one[1], other[1]))
+    return _reader(where), where, one[2] + other[2]
+
+
+def words_at(indices: Sequence[int]) -> list[int]:
+    """The words themselves."""
+    return EVERYTHING.take(numpy.array(indices, dtype=numpy.intp)).tolist()
+
+
+def expecting(indices: Sequence[int], words: Sequence[int]) -> Stage:
+    """A stage that is what it was where it has these words."""
+    where = numpy.array(indices, dtype=numpy.intp)
+    return _reader(where), where, numpy.array(words, dtype=numpy.uint64).tobytes()
+
+
+NOTHING: Stage = stage([])
+"""A stage without words."""
+
+NEVER: Stage = (EVERYTHING.__getitem__, numpy.array([], dtype=numpy.intp), b"never")
+"""A stage that is never what it was."""
 
 
 def read(address: int, length: int) -> list[int]:
     """The words of what lies at an address."""
     first = address // BYTES - 1
-    return _EVERYTHING[first : first + length].tolist()
+    return EVERYTHING[first : first + length].tolist()
 
 
 def word(address: int, place: int) -> int:
@@ -157,14 +201,13 @@ class Noted:
             were, so is what the next one reads.
     """
 
-    def __init__(self, *stages: list[int]) -> None:
-        arrays = [numpy.array(indices, dtype=numpy.intp) for indices in stages]
-        self._stages = [(indices, gather(indices)) for indices in arrays]
+    def __init__(self, *stages: Sequence[int]) -> None:
+        self.stages = tuple([stage(indices) for indices in stages])
 
     def same(self) -> bool:
         """Whether they are what they were."""
-        for indices, words in self._stages:  # noqa: SIM110
-            if gather(indices) != words:
+        for read_words, where, were in self.stages:  # noqa: SIM110
+            if read_words(where).tobytes() != were:
                 return False
         return True
 
@@ -213,21 +256,3 @@ class Watched:
     def same(self) -> bool:
         """Whether all are there, and the words are what they were."""
         return self._alive and self._noted.same()
-
-
-class Lengths:
-    """Whether containers are empty, which is what most of those of a model are.
-
-    Args:
-        containers: The containers, which have to be kept alive.
-        lengths: For each type of them the word that is the length (:func:`.layout.find_lengths`).
-    """
-
-    def __init__(self, containers: Sequence[Any], lengths: dict[type, int]) -> None:
-        indices = [place for found in containers for place in places(id(found), [lengths[type(found)]])]
-        self._indices = numpy.array(indices, dtype=numpy.intp)
-        self._none = bytes(BYTES * len(indices))
-
-    def are_zero(self) -> bool:
-        """Whether all of them are empty."""
-        return gather(self._indices) == self._none

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 import torch
 
@@ -47,6 +47,8 @@ class CudaBackend:
         self.capturing = False
         self.tracing = False
         self.streams = Streams(device)
+        self.entered: int | None = None
+        self.current_stream: Callable[[], int] | None = self.streams.current
         self._shared: dict[Hashable, Pool] = {}  # by tenant: where its next recording goes
         self._process = os.getpid()
         self._waiting: list[CudaSession] = []
@@ -111,7 +113,9 @@ class CudaBackend:
         """Wait, on the device, for the last replay if it ran on another stream."""
         if self._waiting:
             self._release_waiting()
-        return self.streams.enter_call()
+        handle = self.streams.enter_call()
+        self.entered = None if self._waiting else handle  # another thread may have left something to release
+        return handle
 
     def leave_call(self) -> None:
         """Nothing to do: the next call waits for this one's stream, if it comes from another."""
@@ -166,6 +170,7 @@ class CudaBackend:
     def release_later(self, session: CudaSession) -> None:
         """Release a session at the next call."""
         self._waiting.append(session)
+        self.entered = None
 
     def _release_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []

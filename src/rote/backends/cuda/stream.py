@@ -22,7 +22,7 @@ class Streams:
         self.side: Any = torch.cuda.Stream(device)
         self.aux: Any = torch.cuda.Stream(device)
         self._device = device
-        self._handle = handle_reader(device)
+        self.current = handle_reader(device)
         self._last: Any = None
         self._last_handle: int | None = None
 
@@ -60,7 +60,7 @@ class Streams:
 
     def enter_call(self) -> int:
         """Order the current stream after the stream that replayed last; returns its handle."""
-        handle = self._handle()
+        handle = self.current()
         if handle != self._last_handle:
             self._follow(handle)
         return handle

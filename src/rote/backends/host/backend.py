@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 import torch
 
@@ -27,6 +27,8 @@ class HostBackend:
         self._catalog = Catalog()
         self._lock = threading.RLock()
         self.tracing = False
+        self.entered: int | None = 0
+        self.current_stream: Callable[[], int] | None = None
 
     @property
     def name(self) -> str:
