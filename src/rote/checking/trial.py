@@ -307,10 +307,9 @@ class Trial(DispatchMode):
             if not self.on_device(args[0]):
                 self._note_to_host(source, blocking)
                 return args[0].fill_(1) if not isinstance(args[0], FakeTensor) else args[0]
-            moves = not self.on_device(source)
-            if moves or self._numbers.are_copied(source, args[0]):
+            if not self.on_device(source) or self._numbers.are_copied(source, args[0]):
                 self._note_to_device(source, blocking)
-            if not moves:
+            if self.on_device(source):
                 return None
             self._note_writes(facts_of(func), args, kwargs)
             self.standins.forget_value(args[0])

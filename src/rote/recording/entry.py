@@ -276,7 +276,8 @@ class Entry:
         known = variant is not None and not plan.follow and not variant.ignores
         before = None if known else plan.before or self.walk(call)
         plan.backend = self.prepare(call)
-        watch = variant.watch() if before is None and variant is not None else self._watch(before)
+        seen = before.gradient_leaves() if before is not None else []
+        watch = variant.watch() if before is None and variant is not None else GradientWatch(seen)
         dice = HostRandom.read()
         plan.codes = len(self.executed.globals)
         traced = TracedCall(self.function, call, plan, site)
@@ -319,9 +320,6 @@ class Entry:
             if kind == OPAQUE or isinstance(leaf, (FunctionType, type)):
                 roots.append((name, leaf))
         return StateWalk(self.executed, reads).take(roots)
-
-    def _watch(self, snapshot: Snapshot | None) -> GradientWatch:
-        return GradientWatch(snapshot.gradient_leaves() if snapshot is not None else [])
 
     def _guard_reasons(self, site: Site | None = None) -> list[Reason]:
         """Why none of the recordings there are fits, or why this call is not the one observed last."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,6 +150,17 @@ class GradientWatch:
             for tensor, name, grad in self._before.values()
             if grad is not None and grad.layout is torch.strided  # a sparse one has no single memory
         ]
+
+    def is_read(self, ledger: Ledger, externals: Container[int]) -> bool:
+        """Whether a call, or an earlier one of its variant, reads gradients that were there before it.
+
+        Args:
+            ledger: The storages of the call.
+            externals: Handles of the storages that are read.
+        """
+        handles = {gradient.untyped_storage()._cdata for _, _, gradient in self.gradients()}
+        read = {tensor.untyped_storage()._cdata for tensor in ledger.externals}
+        return not handles.isdisjoint(read) or any(handle in externals for handle in handles)
 
     def put_back(self) -> None:
         """Undo what Python did to the slots: the operations behind it have not run."""

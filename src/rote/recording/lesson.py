@@ -285,19 +285,13 @@ class Lesson:
         note_inputs(variant, self._call, outcome)
         asked, use = variant.asked, outcome.use
         asked.note_slots(use.slots)
-        concerned = bool(self._effects) or bool(asked.slots) or self._reads_gradients(watch)
+        concerned = bool(self._effects) or bool(asked.slots) or watch.is_read(ledger, variant.externals)
         more = asked.note_looks(use.looked_outside(ledger), set(variant.externals), flags=use.flags)
         if after is None and (more or (concerned and not variant.keeps_gradients)):  # as no path before
             after = self._walk()
         if after is not None:
             variant.reads = self._reads
             variant.protect(after, parameters_of(self._call), watch, concerned=concerned)
-
-    def _reads_gradients(self, watch: GradientWatch) -> bool:
-        handles = {gradient.untyped_storage()._cdata for _, _, gradient in watch.gradients()}
-        if self._variant is not None and handles & self._variant.externals.keys():
-            return True
-        return any(tensor.untyped_storage()._cdata in handles for tensor in self._outcome.ledger.externals)
 
     def _unsteady(self, value: Any, found: list[Reason]) -> Result:
         self._discard()
@@ -335,7 +329,8 @@ class Lesson:
         strange, unseen = self._strange and bool(guards), outcome.tracer.unseen
         fruitless = (strange or unseen is not None) and not pupil.patience.paid()
         if fruitless and strange:
-            return self._never_twice(value, guards)
+            pupil.rest(guards)  # the state is another one at every call, too many of them in a row
+            return Result(value, EAGER, guards)
         if unseen is not None:
             guards = [*guards, unseen.reason()]
         if not self._first and not fruitless:  # or it agreed with nothing yet
@@ -364,11 +359,6 @@ class Lesson:
         if fruitless and unseen is not None and excess is None:
             pupil.tire(unseen)
         return result
-
-    def _never_twice(self, value: Any, guards: list[Reason]) -> Result:
-        """The state is another one at every call: too many of them in a row, and the key rests."""
-        self._pupil.rest(guards)
-        return Result(value, EAGER, guards)
 
     def _settle_session(self, variant: Variant) -> bool:
         """Keep what was captured; whether anything was."""

@@ -1,4 +1,4 @@
-"""What an operation does to the memory of its operands: views, contents."""
+"""What an operation does with its operands: views, contents, dropout."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..partition.facts import Facts
 from .events import Event
 from .ledger import NEW, Token
 
@@ -37,3 +38,12 @@ def is_view(event: Event, operands: list[Token]) -> bool:
         if origin not in [token[0] for token in operands]:
             return False
     return bool(event.results)
+
+
+def without_dropout(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Attention draws random numbers only for its dropout."""
+    position = facts.dropout
+    if position is None:
+        return False
+    value = args[position] if position < len(args) else kwargs.get("dropout_p", 0.0)
+    return value == 0.0

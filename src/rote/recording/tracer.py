@@ -41,7 +41,7 @@ from .cursor import Mode
 from .events import Event, operands_of, results_of, tensors_of
 from .host_tensors import HostTensors
 from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
-from .operands import is_view
+from .operands import is_view, without_dropout
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .seeds import seeds_on_host
 from .stores import filled_in, without_copies
@@ -245,7 +245,7 @@ class Tracer(HostTensors, DispatchMode):
             if not tensor.is_cpu and tensor.get_device() != self._index:  # most often there is one device
                 self.devices.add(tensor.device)
                 self._index = tensor.get_device()
-        if facts.seeded and not _without_dropout(facts, args, kwargs):
+        if facts.seeded and not without_dropout(facts, args, kwargs):
             self.node.pure = False
             generator = kwargs.get("generator")
             if isinstance(generator, torch.Generator):
@@ -396,12 +396,3 @@ def _without_vectors(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     if torch.is_grad_enabled() and matrix.requires_grad:
         return args
     return (matrix, rest[0] if rest else _DECOMPOSITIONS[func], False)
-
-
-def _without_dropout(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Attention draws random numbers only for its dropout."""
-    position = facts.dropout
-    if position is None:
-        return False
-    value = args[position] if position < len(args) else kwargs.get("dropout_p", 0.0)
-    return value == 0.0

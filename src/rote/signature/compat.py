@@ -315,3 +315,19 @@ def resolve_lazily() -> None:
     """
     for key in _LAZY:
         _exclude(key, False)
+
+
+_GLOBAL_HOOKS = (
+    *[("torch.nn.modules.module", f"_global_{kind}_hooks")
+      for kind in ("forward", "forward_pre", "backward", "backward_pre")],
+    *[("torch.optim.optimizer", f"_global_optimizer_{kind}_hooks") for kind in ("pre", "post")],
+)  # fmt: skip
+
+
+def global_hooks() -> list[tuple[str, dict[Any, Any]]]:
+    """The tables of hooks for all modules, and for all optimizers, by name (seen in torch 2.11 and 2.13)."""
+    found = [
+        (f"{module}.{table}", getattr(sys.modules.get(module), table, None))
+        for module, table in _GLOBAL_HOOKS
+    ]
+    return [(name, hooks) for name, hooks in found if isinstance(hooks, dict)]

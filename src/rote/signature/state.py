@@ -20,7 +20,6 @@ from __future__ import annotations
 import functools
 import gc
 import re
-import sys
 import threading
 import types
 import weakref
@@ -35,7 +34,7 @@ import torch
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
 from .classes import UNSET, Class, class_of, own
-from .compat import has_memory, plain_functions
+from .compat import global_hooks, has_memory, plain_functions
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
 from .marks import BY_IDENTITY, Content, Present, base_of, mark, pointer_of
@@ -63,11 +62,6 @@ _tuple = tuple.__new__  # half the time of a named tuple's own constructor
 BULK_LENGTH = 4096
 ORDERED_LENGTH = 64
 
-_GLOBAL_HOOKS = (
-    *[("torch.nn.modules.module", f"_global_{kind}_hooks")
-      for kind in ("forward", "forward_pre", "backward", "backward_pre")],
-    *[("torch.optim.optimizer", f"_global_optimizer_{kind}_hooks") for kind in ("pre", "post")],
-)  # fmt: skip
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)
 _KEPT_TYPES = _PLAIN_TYPES | {Content, Present}  # kept as they are
@@ -132,11 +126,9 @@ class StateWalk:
                 self._note(ITEM, self._holder(root), 0, root, -1, name)
             else:
                 self._descend(root, self.snapshot.node(-1, name))
-        for module, table in _GLOBAL_HOOKS:
-            hooks = getattr(sys.modules.get(module), table, None)
-            if isinstance(hooks, dict):
-                self._note(LENGTH, hooks, None, Content(len(hooks)), -1, f"{module}.{table}")
-                self._note(ORDER, hooks, None, Content(tuple(hooks)), -1, f"{module}.{table} (order)")
+        for name, hooks in global_hooks():
+            self._note(LENGTH, hooks, None, Content(len(hooks)), -1, name)
+            self._note(ORDER, hooks, None, Content(tuple(hooks)), -1, f"{name} (order)")
         for namespace, name in self._executed.reads():
             label = f"{namespace.get('__name__', '')}.{name}"
             if name in namespace:
