@@ -103,7 +103,7 @@ def batches(device, count):
     return [(torch.randn(4, 8, device=device), torch.randn(4, 2, device=device)) for _ in range(count)]
 
 
-def train(make, calls, every=5):
+def train(make, calls, every=5, tolerance=0.0):
     """Train twice, graphed and plain; every result, and at times everything else, has to be the same."""
     ours, theirs = make(), make()
     g = rote.graph(ours.step)
@@ -112,9 +112,9 @@ def train(make, calls, every=5):
         for call in (g, theirs.step):
             torch.manual_seed(number)
             results.append(call(*arguments))
-        assert_same(*results, f"step {number}")
+        assert_same(*results, f"step {number}", tolerance=tolerance)
         if number % every == 0 or number == len(calls) - 1:
-            assert_same(ours.state(), theirs.state(), f"step {number}: state")
+            assert_same(ours.state(), theirs.state(), f"step {number}: state", tolerance=tolerance)
         ours.between(number)
         theirs.between(number)
     return g
@@ -794,7 +794,8 @@ def test_a_sparse_gradient_inside(device, clears):
         pass
 
     Step.clears = clears
-    g = train(lambda: Step(device), batches(device, 20), every=1)
+    rounding = 0.0 if device.type == "cpu" else 1e-5  # CUDA adds up a sparse gradient in any order
+    g = train(lambda: Step(device), batches(device, 20), every=1, tolerance=rounding)
     assert g.report().replayed == 0
     found = {why.message for why in g.report().reasons if why.code == "RT601"}
     assert any(message.endswith(" met a sparse_coo tensor") for message in found), g.explain()

@@ -155,7 +155,9 @@ class Lesson:
                 # What code reads that was not seen before is under no guard yet; and nobody knows whether the
                 # call changed it, so this is not the call to record.
                 after = self._walk()
-                return (guard.newly_read(after)[:3] if self._plan.session is not None else []), after
+                late = guard.newly_read(after)[:3] if self._plan.session is not None else []
+                self._pupil.executed.late = self._reads if late else self._pupil.executed.late
+                return late, after
             return guard.explain()[:3], self._walk()
         after = self._walk()
         return (differences(before, after, limit=3) if before is not None else []), after
@@ -172,8 +174,8 @@ class Lesson:
     def _walk(self) -> Snapshot:
         """The state now, as far as this call or an earlier one of the variant may have read it."""
         if self._reads is None:
-            known = self._variant.reads if self._variant is not None else None
-            self._reads = self._pupil.executed.attributes.joined(known)
+            known, executed = self._variant.reads if self._variant is not None else None, self._pupil.executed
+            self._reads = executed.attributes.joined(known).joined(executed.late)
         return self._pupil.walk(self._call, self._reads)
 
     def _compare_result(self) -> Reason | None:
@@ -324,8 +326,7 @@ class Lesson:
         assert variant is not None
         for node in outcome.tracer.nodes:
             node.seen += 1
-        ends_recorded = self._node.recorded
-        self._note_end(outcome.template.prepared() if ends_recorded else outcome.template.bare())
+        self._note_end(outcome.template.prepared() if self._node.recorded else outcome.template.bare())
         strange, unseen = self._strange and bool(guards), outcome.tracer.unseen
         fruitless = (strange or unseen is not None) and not pupil.patience.paid()
         if fruitless and strange:

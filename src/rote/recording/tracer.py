@@ -393,6 +393,7 @@ class Tracer(HostTensors, DispatchMode):
 def _without_vectors(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The operands of a decomposition for its values alone, unless a gradient needs the rest."""
     matrix, *rest = args
-    if torch.is_grad_enabled() and matrix.requires_grad:
+    fails = matrix.is_cuda and func is torch.ops.aten._linalg_eigh.default  # in cuSOLVER (CUDA 13)
+    if fails or (torch.is_grad_enabled() and matrix.requires_grad):
         return args
     return (matrix, rest[0] if rest else _DECOMPOSITIONS[func], False)

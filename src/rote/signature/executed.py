@@ -64,6 +64,8 @@ class ExecutedCode:
         seeds: PyTorch's random state was set by the code.
         hooks: The code checkpointed, or set saved-tensor hooks.
         blind: The last call could not be watched, because another profiler was active.
+        late: What was read in a call that was to be recorded, and in none before: it counts as read from then
+            on, since such a call is not recorded.
     """
 
     def __init__(self) -> None:
@@ -73,6 +75,7 @@ class ExecutedCode:
         self.seeds = False
         self.hooks = False
         self.blind = False
+        self.late: Reads | None = None
         self._reading = Reading()
         self._stop: Callable[[], None] | None = None
         self._passive: set[int] = set()  # code, by identity, that reads the same whenever it is entered

@@ -11,9 +11,10 @@ that are not watched, functions that PyTorch compiles (their guards read attribu
 
 from __future__ import annotations
 
+import sys
 import weakref
-from functools import cached_property
-from types import BuiltinFunctionType, CodeType, FrameType, ModuleType
+from functools import cache, cached_property
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -31,6 +32,9 @@ ALWAYS = frozenset({
 })  # fmt: skip
 """Attributes that Python itself reads in C, without being named by who makes it do so."""
 
+_CAPTURING = ("torch.cuda", "torch.cuda.graphs", "torch.cuda.streams", "torch.cuda.memory", "contextlib")
+"""Modules whose code runs for the recorder while CUDA captures, when no call before has run it."""
+
 _THREADS = frozenset({"Thread", "Event", "Condition", "Semaphore", "BoundedSemaphore", "Barrier", "Timer"})
 _HARMLESS = frozenset({"__init__", "is_set", "isSet", "is_alive", "name", "ident", "daemon", "getName"})
 _HANDING_ON = ("/concurrent/futures/", "/queue.py", "/asyncio/", "/multiprocessing/")
@@ -43,6 +47,21 @@ _AUDITED_IN = ("2.11.", "2.12.", "2.13.")
 _SAVING = ("/torch/serialization.py", "/pickle.py")
 _DELEGATING = (weakref.ProxyType, weakref.CallableProxyType, super)
 _MISSING: Any = object()
+
+
+@cache
+def _capture_names() -> frozenset[str]:
+    """What code that captures may read, as far as it is known."""
+    found: set[str] = set()
+    for module in filter(None, map(sys.modules.get, _CAPTURING)):
+        classes = [value for value in list(vars(module).values()) if isinstance(value, type)]
+        tables = [vars(module), *map(vars, classes)]
+        for value in [each for table in tables for each in list(table.values())]:
+            function = getattr(value, "__func__", value)  # of a static method
+            for each in (function, getattr(function, "__wrapped__", None), getattr(value, "fget", None)):
+                if isinstance(each, FunctionType):
+                    found.update(each.__code__.co_names)
+    return frozenset(found)
 
 
 class Block(NamedTuple):
@@ -71,7 +90,7 @@ class Reads:
     """
 
     def __init__(self) -> None:
-        self.names: set[str] = set(ALWAYS)
+        self.names: set[str] = set(ALWAYS | _capture_names() if torch.cuda.is_initialized() else ALWAYS)
         self.objects: dict[int, Site] = {}
         self.paths: set[str] = set()
         self.stored: set[str] = set()
