@@ -6,6 +6,7 @@ import copy
 import functools
 import gc
 import pickle
+import sys
 import weakref
 
 import pytest
@@ -372,3 +373,13 @@ def test_a_method_tells_where_its_reports_are():
     assert text in Methods.forward.explain() and text not in holder.forward.explain()
     assert "4 calls, 2 replayed" in holder.forward.explain()
     assert "as a method" not in rote.graph(functools.partial(scaled, by=3.0)).explain()
+
+
+def test_it_dies_when_the_names_of_its_module_are_gone(device, monkeypatch):
+    """As at the end of the interpreter, where an error would be printed and not raised."""
+    g = rote.graph(lambda x: x * 2)
+    for _ in range(4):
+        g(torch.ones(3, device=device))
+    for name in ("sys", "functools", "weakref"):
+        monkeypatch.setattr(sys.modules["rote.front.graphed"], name, None)
+    g.__del__()

@@ -393,7 +393,7 @@ class Graphed:
         name, found = place_of(self._function)  # by the name of its place, as functions
         return name if found is self else (type(self), (self._function, self._options))
 
-    def __del__(self) -> None:
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
         keys = self.__dict__.get("_keys")
-        if keys is not None and not sys.is_finalizing():
+        if keys is not None and not ends():  # by then the names of this module may be gone
             keys.release()
