@@ -453,6 +453,21 @@ def test_what_is_read_only_while_recording_counts_from_then_on(monkeypatch):
     assert g.report().replayed >= 7
 
 
+@pytest.mark.parametrize("name", ["steps", "index", "count", "total", "n", "kind", "template", "storage"])
+def test_names_that_the_recorder_itself_uses(device, name):
+    class Robot:
+        def act(self, x):
+            return x * 2
+
+    robot, x = Robot(), torch.randn(3, device=device)
+    setattr(robot, name, 0)
+    g = rote.graph(robot.act)
+    for _ in range(10):
+        setattr(robot, name, getattr(robot, name) + 1)
+        assert torch.equal(g(x), x * 2)
+    assert g.report().replayed >= 6, g.report()
+
+
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
 def test_names_that_a_capture_reads():

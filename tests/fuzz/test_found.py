@@ -113,7 +113,7 @@ def test_a_buffer_that_is_written_is_also_an_unused_argument(device):
 
 
 @pytest.mark.xfail(
-    strict=True,
+    strict=False,  # which order depends on the processor
     raises=AssertionError,
     reason="arguments are copied to aligned memory, where kernels may sum in another order",
 )

@@ -179,7 +179,7 @@ def test_what_cannot_be_profiled():
     with pytest.raises(OptionError, match=r"calls=0: at least one"):
         profile_calls(chain, (), {}, calls=0)
     with (
-        torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler,
+        torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as profiler,
         pytest.raises(MisuseError, match="a profiler is running, and there can be only one"),
     ):
         rote.profile(chain, torch.zeros(2))

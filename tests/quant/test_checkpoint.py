@@ -99,7 +99,9 @@ def test_another_path_on_request(quantized, saved):
     model, x = fresh(), batches(1, seed=3)[0]
     load_quantized(model, saved, way="kernel")
     assert model.layers[0].mlp.up_proj.path == "kernel"
-    assert torch.allclose(model(x), quantized(x), atol=1e-5)
+    expected = quantized(x)
+    # Codes at ties may differ by one, after sums in another order.
+    assert (model(x) - expected).norm() < 0.02 * expected.norm()
 
 
 def refused(model, path, message, **options):

@@ -11,11 +11,13 @@ call stays eager. Operations that read tensors as these do are in :mod:`.composi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy
 import torch
+import torch.utils.checkpoint
 from torch.overrides import TorchFunctionMode
 
 from ..base.location import user_site
@@ -51,6 +53,8 @@ _ESCAPES = frozenset({
     _Tensor.apply_, _Tensor.map_, _Tensor.map2_,
 })  # fmt: skip
 _ASKED = _HOOKS | _SLOT | _PLACE | _FREEZES
+_CHECKPOINT = torch.utils.checkpoint.__file__
+"""Looks at a history of its own in torch 2.11; that a call checkpoints is a reason by itself."""
 _SPECIAL = _BUILDERS | _ENGINE | _ASKED | _ESCAPES | COMPOSITES | {_Tensor.tolist}
 
 
@@ -90,7 +94,8 @@ class HostDataMode(TorchFunctionMode):
         elif func in _ENGINE:
             self._note_backward(func, args, kwargs)
         elif func in _HOOKS:
-            self._use.hook = self._use.hook or user_site()
+            if sys._getframe(1).f_code.co_filename != _CHECKPOINT:  # pyright: ignore[reportPrivateUsage]
+                self._use.hook = self._use.hook or user_site()
         else:
             self._note_question(func, args, kwargs)
         return func(*args, **kwargs)

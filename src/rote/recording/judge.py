@@ -109,7 +109,7 @@ def surroundings_reasons(executed: ExecutedCode, outcome: Outcome, call: Call, s
         text = "the call checkpoints, or sets saved-tensor hooks"
         found.append(reason(rules.SAVED_HOOKS, text, site))
     if executed.blind:
-        found.append(reason(rules.BLIND, "the call could not be watched: sys.setprofile is in use", site))
+        found.append(reason(rules.BLIND, "the call could not be watched: another profiler is active", site))
     return found
 
 

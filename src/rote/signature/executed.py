@@ -28,8 +28,8 @@ from torch.utils.checkpoint import checkpoint
 from ..base.location import TORCH_NEEDS, is_internal, is_own
 from .reads import Reading, Reads
 
-_TOOL = 4
-"""A tool number of ``sys.monitoring`` that no known tool reserves."""
+_TOOLS = (4, 3)
+"""The tool numbers of ``sys.monitoring`` that are nobody's by convention, the less usual one first."""
 
 _SEEDING = frozenset({
     "manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state", "set_rng_state_all",
@@ -133,9 +133,8 @@ class ExecutedCode:
 
     def _start_monitoring(self) -> Callable[[], None] | None:
         monitoring: Any = sys.monitoring  # pyright: ignore[reportAttributeAccessIssue]
-        try:
-            monitoring.use_tool_id(_TOOL, "rote")
-        except ValueError:  # another tool, or another thread of ours
+        tool = _take_tool(monitoring)
+        if tool is None:
             return None
         names = monitoring.events
         asked: dict[int, CodeType] = {}
@@ -145,7 +144,7 @@ class ExecutedCode:
             again = self._reading.enter(code, frame)
             if id(code) in self._reading.open and id(code) not in asked:
                 asked[id(code)] = code
-                monitoring.set_local_events(_TOOL, code, names.CALL)
+                monitoring.set_local_events(tool, code, names.CALL)
             return again or (code in _SAVING and _called_by_us(frame))
 
         def entered(code: CodeType, offset: int) -> Any:
@@ -163,16 +162,16 @@ class ExecutedCode:
         callbacks = {names.PY_START: entered, names.PY_RESUME: entered, names.PY_THROW: thrown}
 
         def stop() -> None:
-            monitoring.set_events(_TOOL, 0)
+            monitoring.set_events(tool, 0)
             for code in asked.values():
-                monitoring.set_local_events(_TOOL, code, 0)
+                monitoring.set_local_events(tool, code, 0)
             for event in (*callbacks, names.CALL):
-                monitoring.register_callback(_TOOL, event, None)
-            monitoring.free_tool_id(_TOOL)
+                monitoring.register_callback(tool, event, None)
+            monitoring.free_tool_id(tool)
 
         for event, callback in (*callbacks.items(), (names.CALL, called)):
-            monitoring.register_callback(_TOOL, event, callback)
-        monitoring.set_events(_TOOL, names.PY_START | names.PY_RESUME | names.PY_THROW)
+            monitoring.register_callback(tool, event, callback)
+        monitoring.set_events(tool, names.PY_START | names.PY_RESUME | names.PY_THROW)
         monitoring.restart_events()
         return stop
 
@@ -243,6 +242,19 @@ class ExecutedCode:
 
 
 _PROFILE = ExecutedCode._profile  # pyright: ignore[reportPrivateUsage]
+
+
+def _take_tool(monitoring: Any) -> int | None:
+    """A tool number that is ours from now on; None if there is none, or another thread of ours has one."""
+    owners = [monitoring.get_tool(tool) for tool in _TOOLS]
+    if "rote" in owners or None not in owners:
+        return None
+    tool = _TOOLS[owners.index(None)]
+    try:
+        monitoring.use_tool_id(tool, "rote")
+    except ValueError:  # somebody else was quicker
+        return None
+    return tool
 
 
 def our_profiler() -> Any:

@@ -35,6 +35,7 @@ ALWAYS = frozenset({
 _CAPTURING = ("torch.cuda", "torch.cuda.graphs", "torch.cuda.streams", "torch.cuda.memory", "contextlib")
 """Modules whose code runs for the recorder while CUDA captures, when no call before has run it."""
 
+_PACKAGE = __name__.partition(".")[0] + "."
 _THREADS = frozenset({"Thread", "Event", "Condition", "Semaphore", "BoundedSemaphore", "Barrier", "Timer"})
 _HARMLESS = frozenset({"__init__", "is_set", "isSet", "is_alive", "name", "ident", "daemon", "getName"})
 _HANDING_ON = ("/concurrent/futures/", "/queue.py", "/asyncio/", "/multiprocessing/")
@@ -55,7 +56,7 @@ def _capture_names() -> frozenset[str]:
     found: set[str] = set()
     for module in filter(None, map(sys.modules.get, _CAPTURING)):
         classes = [value for value in list(vars(module).values()) if isinstance(value, type)]
-        tables = [vars(module), *map(vars, classes)]
+        tables = [vars(module), *(vars(each) for each in classes if each.__module__ == module.__name__)]
         for value in [each for table in tables for each in list(table.values())]:
             function = getattr(value, "__func__", value)  # of a static method
             for each in (function, getattr(function, "__wrapped__", None), getattr(value, "fget", None)):
@@ -182,7 +183,7 @@ class Reading:
 
     def _meet(self, code: CodeType, frame: FrameType) -> CodeFacts:
         """What is to be known of code, the first time that it is met."""
-        if is_own(code.co_filename) and "/quant/" not in code.co_filename:
+        if _is_ours(code, frame):
             facts = CodeFacts(frozenset())
         else:
             facts = _audited(code) or facts_of(code)
@@ -247,6 +248,14 @@ class Reading:
             counts = self._kinds[kind] = is_python(kind)
         if counts:
             self.reads.objects.setdefault(id(target), site)
+
+
+def _is_ours(code: CodeType, frame: FrameType) -> bool:
+    """Code of the recorder, which reads no attributes of users' objects by name."""
+    if code.co_filename == "<string>":  # the methods of dataclasses are made from text
+        module = str(frame.f_globals.get("__name__", ""))
+        return module.startswith(_PACKAGE) and not module.startswith(_PACKAGE + "quant.")
+    return is_own(code.co_filename) and "/quant/" not in code.co_filename
 
 
 def _audited(code: CodeType) -> CodeFacts | None:

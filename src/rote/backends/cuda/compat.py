@@ -77,7 +77,7 @@ def not_capturing() -> Generator[None]:
     Libraries branch on ``torch.cuda.is_current_stream_capturing`` (``transformers`` skips a mask, optimizers
     refuse to step). What is recorded has to be what eager does, and a host read is no obstacle here. The name
     is replaced while a recording runs, under the backend's lock, and put back afterwards. In torch 2.13 the
-    optimizers ask the stream itself, whose methods cannot be replaced; there it is their check that is.
+    optimizers ask the stream itself, whose methods cannot be replaced; it is their check that is replaced.
     """
     optimizers: Any = torch.optim.Optimizer
     original, check = torch.cuda.is_current_stream_capturing, optimizers.__dict__.get(_CHECK)
@@ -93,8 +93,8 @@ def not_capturing() -> Generator[None]:
 
 
 _CHECK = "_accelerator_graph_capture_health_check"
-"""Refuses a step during a capture unless all groups are capturable. Seen in torch 2.13; before, another name
-asked ``torch.cuda.is_current_stream_capturing``."""
+"""Refuses a step during a capture unless all groups are capturable. In torch 2.13 it asks the stream, in 2.11
+``torch.cuda.is_current_stream_capturing``; before, it had another name."""
 
 
 def _never() -> bool:

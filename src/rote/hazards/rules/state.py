@@ -221,7 +221,8 @@ BLIND = Rule(
     Group.STATE,
     Finder.RUNTIME,
     """
-    Something else uses ``sys.setprofile`` during the calls that rote observes.
+    Something else uses ``sys.setprofile`` during the calls that rote observes; from Python 3.12 on, something
+    else uses tools 3 and 4 of ``sys.monitoring``.
 
     Why: What a call reads can't be watched, so it is not recorded.
 
