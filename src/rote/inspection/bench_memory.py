@@ -37,8 +37,15 @@ def begin_peak(device: torch.device) -> None:
 
 
 def peak(device: torch.device) -> int | None:
-    """The most bytes there were at a time: of tensors on CUDA, resident on a CPU."""
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else resident("VmHWM")
+    """The most bytes there were at a time, counted as in :func:`held`.
+
+    On CUDA, what private pools keep for their graphs and is not in use now is added to the peak of tensors.
+    """
+    if device.type != "cuda":
+        return resident("VmHWM")
+    segments = torch.cuda.memory_snapshot()
+    idle = sum(segment_bytes(each) - each["allocated_size"] for each in segments)
+    return torch.cuda.max_memory_allocated(device) + idle
 
 
 def segment_bytes(segment: dict[str, Any]) -> int:
