@@ -24,6 +24,14 @@ class Class(NamedTuple):
 UNSET = object()
 """What an attribute, or a context variable, is that was not set."""
 
+MODULE_INTERNALS = frozenset({
+    "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_version",
+    "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_is_full_backward_hook",
+    "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs",
+    "call_super_init", "_compiled_call_impl", "_is_hf_initialized",
+})  # fmt: skip
+"""Attributes of modules that have no part in what a call does."""
+
 _CLOSED = Class(False, (), ())
 
 

@@ -63,7 +63,7 @@ _PICKLED = frozenset({
 
 LOOKING = frozenset({
     *("copy", "deepcopy", "__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "dumps"),
-    *("length_hint", "__length_hint__", "repr", "tell"),
+    *("length_hint", "__length_hint__", "repr", "tell", "getvalue", "getbuffer"),
     *("gi_frame", "gi_running", "gi_yieldfrom", "getgeneratorstate", "getgeneratorlocals"),
 })  # fmt: skip
 """Names in code that may ask an iterator how far it is."""
@@ -181,6 +181,8 @@ class _Look:
             if file.closed or not file.readable():
                 return f"a {name}"
             if not isinstance(file, io.TextIOWrapper) and file.seekable():
+                if isinstance(file, (io.BytesIO, io.StringIO)):
+                    self._value(file.getvalue(), 1)
                 return f"a {name} at {file.tell()}"
         except (OSError, ValueError):  # detached
             pass

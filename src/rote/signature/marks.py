@@ -13,6 +13,7 @@ import torch
 
 from .compat import has_memory, plain_functions
 from .iterators import position
+from .standard import content_of
 from .training import is_empty_stage_table
 
 BY_IDENTITY = frozenset({dict, OrderedDict, list, tuple, FunctionType, type})
@@ -73,7 +74,8 @@ def mark(value: Any) -> Any:
         return Content(repr(value.get_state()))
     if isinstance(value, numpy.random.Generator):
         return Content(repr(value.bit_generator.state))
-    return position(value) or value
+    held = content_of(value)
+    return Content(held) if held is not None else position(value) or value
 
 
 def pointer_of(array: Any) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..base.location import TORCH_NEEDS
+from .standard import holds_state
 
 _NAMESPACES = (
     *(types.SimpleNamespace, argparse.Namespace, UserDict, UserList, ChainMap),
@@ -29,6 +30,8 @@ def is_open(kind: type) -> bool:
         return True
     module = module_of(kind)
     package = _package(module)
+    if holds_state(kind):
+        return True
     if package == "torch":
         iterates = hasattr(kind, "__next__")  # of a DataLoader: how far it is counts, not its attributes
         return not module.startswith(_SKIPPED_TORCH) and hasattr(kind, "__dict__") and not iterates

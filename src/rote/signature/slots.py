@@ -16,6 +16,7 @@ from .compat import has_memory
 from .iterators import Position
 from .marks import Content, Present, TensorMark, mark
 from .snapshot import (
+    ANSWER,
     ATTRIBUTE,
     BULK,
     CELL,
@@ -29,6 +30,7 @@ from .snapshot import (
     Entry,
     Snapshot,
 )
+from .standard import ANSWERS
 from .training import Group
 from .wrappers import is_bound_method
 
@@ -224,4 +226,5 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     ORDER: lambda entry: Content(members.keys(entry.container)),
     VARIABLE: lambda entry: entry.container.get(UNSET),
     PRESENT: lambda entry: entry.value.now(entry.container),
+    ANSWER: lambda entry: Content(ANSWERS[entry.key](entry.container)),
 }

@@ -10,8 +10,9 @@ from .compat import plain_functions
 from .omission import LeftOut
 from .training import Training
 
-ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT = (
+ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT, ANSWER = (
     "item", "attribute", "cell", "length", "bulk", "order", "variable", "members", "defined", "present",
+    "answer",
 )  # fmt: skip
 
 

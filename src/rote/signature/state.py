@@ -22,7 +22,6 @@ import gc
 import re
 import threading
 import types
-import weakref
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -33,7 +32,7 @@ import torch
 
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
-from .classes import UNSET, Class, class_of, own
+from .classes import MODULE_INTERNALS, UNSET, Class, class_of, own
 from .compat import global_hooks, has_memory, plain_functions
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
@@ -42,6 +41,7 @@ from .omission import MetReaderError, Omission
 from .owners import is_user, module_of
 from .reads import Reads
 from .snapshot import (  # fmt: skip
+    ANSWER,
     ATTRIBUTE,
     BULK,
     CELL,
@@ -55,8 +55,9 @@ from .snapshot import (  # fmt: skip
     Entry,
     Snapshot,
 )
+from .standard import ANSWERS, question_for
 from .training import Training
-from .wrappers import WRAPPERS, is_bound_method, is_graphed, wrapped_functions
+from .wrappers import WRAPPERS, stands_for, wrapped_functions
 
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
 BULK_LENGTH = 4096
@@ -69,12 +70,6 @@ _UNNAMED = frozenset({"", "__defaults__", "__kwdefaults__", "func", "args", "key
 _SUBSCRIPT = re.compile(r"\[.*?\]")
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
 _MADE_WITH_A_CLASS = ("__dict__", "__weakref__", "__new__", "__class_getitem__")
-_MODULE_INTERNALS = frozenset({
-    "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_version",
-    "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_is_full_backward_hook",
-    "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs",
-    "call_super_init", "_compiled_call_impl", "_is_hf_initialized",
-})  # fmt: skip
 
 
 class StateWalk:
@@ -214,16 +209,13 @@ class StateWalk:
         elif isinstance(value, types.FunctionType):
             self._expand_function(value, node)
             return
-        elif is_bound_method(value):
-            self._descend(value.__self__, node)
-            self._descend(value.__func__, node)
+        elif (held := stands_for(value)) is not None:
+            for each in held:
+                self._descend(each, node)
             return
         elif isinstance(value, functools.partial):
             for label, part in ((".func", value.func), (".args", value.args), (".keywords", value.keywords)):
                 self._descend(part, self.snapshot.node(node, label))
-            return
-        elif is_graphed(value):
-            self._descend(value.__wrapped__, node)
             return
         elif isinstance(value, WRAPPERS):
             self._meet(value, node)
@@ -234,9 +226,6 @@ class StateWalk:
             return
         elif isinstance(value, types.MappingProxyType):
             self._expand_dict(value, node)
-            return
-        elif isinstance(value, weakref.ref):
-            self._descend(value(), node)
             return
         elif isinstance(value, threading.local):
             self._expand_attributes(value.__dict__, node)
@@ -262,11 +251,19 @@ class StateWalk:
             if not isinstance(value.__self__, (types.ModuleType, type)):
                 self._note(ATTRIBUTE, value, "__self__", value.__self__, node, ".__self__")
         else:
+            self._ask(value, node)
             self._close(value)
 
     def _meet(self, value: Any, node: int) -> None:
         if self._omission is not None:
             self._omission.meet(value, lambda: self.snapshot.path(node))
+
+    def _ask(self, value: Any, node: int) -> None:
+        """Note what the code that ran may ask an object of the standard library."""
+        question = question_for(value, self._names)
+        if question is not None:
+            answer = Content(ANSWERS[question](value))
+            self._note(ANSWER, value, question, answer, node, f".{question}")
 
     def _close(self, value: Any) -> None:
         """Note that the walk does not look into an object."""
@@ -340,7 +337,7 @@ class StateWalk:
         owner = value if omission is not None and omission.concerns(value, table) else None
         if attributes is not UNSET:
             self.snapshot.training.meet(value)
-            skipped = _MODULE_INTERNALS if isinstance(value, torch.nn.Module) else frozenset[str]()
+            skipped = MODULE_INTERNALS if isinstance(value, torch.nn.Module) else frozenset[str]()
             self._expand_attributes(attributes, node, skipped, owner)
         for name in of_class.slots:
             found = own(value, name)  # one that is not set may be set later

@@ -1,9 +1,10 @@
-"""Objects that hold functions without being one: static methods, properties, caches, bound methods."""
+"""What stands for other objects: static methods, properties, caches, bound methods, views, references."""
 
 from __future__ import annotations
 
 import functools
 import types
+import weakref
 from typing import Any
 
 from .owners import module_of
@@ -12,6 +13,7 @@ WRAPPERS = (
     *(staticmethod, classmethod, property, functools.cached_property),
     type(functools.lru_cache(print)),
 )
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _PARTS = ("__wrapped__", "__func__", "fget", "fset", "func")
 
 
@@ -34,6 +36,20 @@ def is_bound_method(value: Any) -> bool:
     if isinstance(value, types.MethodType):
         return True
     return _is_ours(value) and hasattr(value, "__func__") and hasattr(value, "__self__")
+
+
+def stands_for(value: Any) -> tuple[Any, ...] | None:
+    """What an object has to give to who looks at it, and is nothing but; None for all else.
+
+    Bound methods, graphed callables, weak references, views of dicts.
+    """
+    if is_bound_method(value):
+        return value.__self__, value.__func__
+    if is_graphed(value):
+        return (value.__wrapped__,)
+    if isinstance(value, weakref.ref):
+        return (value(),)
+    return (value.mapping,) if isinstance(value, _VIEWS) else None
 
 
 def _is_ours(value: Any) -> bool:

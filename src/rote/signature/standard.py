@@ -1,0 +1,98 @@
+"""State in objects of the standard library, where programs ask for it.
+
+Of Python's own objects most are taken by identity: paths, patterns, locks, formatters. Some hold what a
+program branches on: whether an event is set (a robot's emergency stop), a number that another process
+writes, how much is left in a queue, the level of a logger. Those are looked into, in one of three ways: by
+their attributes (:func:`holds_state`), by their bytes (:func:`content_of`), or by asking what the program
+asks (:func:`question_for`), which is done only where its code names the question: to guard the state of every
+lock would give up recordings whenever another thread holds one.
+
+What does not work: to look into everything. A logger keeps what it was asked, a path its parts, an executor
+its threads; they change while nothing changes that a program can tell.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import mmap
+import threading
+from _queue import SimpleQueue
+from collections.abc import Callable
+from typing import Any
+
+BYTES = 1 << 16
+"""What is larger is not compared."""
+
+_STATEFUL = frozenset({
+    *("threading.Event", "threading.Semaphore", "threading.BoundedSemaphore", "threading.Barrier"),
+    *("queue.Queue", "queue.LifoQueue", "queue.PriorityQueue", "concurrent.futures._base.Future"),
+    *("asyncio.locks.Event", "asyncio.queues.Queue", "asyncio.queues.LifoQueue"),
+    *("asyncio.queues.PriorityQueue", "contextlib.ExitStack", "graphlib.TopologicalSorter"),
+    *("configparser.RawConfigParser", "configparser.ConfigParser", "configparser.SectionProxy"),
+    *("multiprocessing.synchronize.Event", "multiprocessing.synchronize.Semaphore"),
+    *("multiprocessing.synchronize.BoundedSemaphore", "multiprocessing.synchronize.Condition"),
+    *("multiprocessing.sharedctypes.Synchronized", "multiprocessing.sharedctypes.SynchronizedArray"),
+    *("multiprocessing.sharedctypes.SynchronizedString", "multiprocessing.sharedctypes.SynchronizedBase"),
+    *("multiprocessing.shared_memory.SharedMemory", "multiprocessing.shared_memory.ShareableList"),
+    *("collections.UserString", "sched.scheduler", "string.Template"),
+})  # fmt: skip
+"""Classes whose attributes are state; by name, since to import them all takes long."""
+
+_C_DATA: Any = ctypes.Structure.__mro__[1]
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+_ASKS_A_THREAD = frozenset({"is_alive", "ident", "native_id"})
+_ASKS_A_LOGGER = frozenset({"isEnabledFor", "getEffectiveLevel", "level", "disabled"})
+
+
+def holds_state(kind: type) -> bool:
+    """Whether instances of a class of the standard library hold state in their attributes."""
+    return f"{kind.__module__}.{kind.__qualname__}" in _STATEFUL
+
+
+def content_of(value: Any) -> Any:
+    """What an object's memory holds; None for objects without, and for much memory."""
+    try:
+        if isinstance(value, memoryview):
+            return (value.shape, value.format, value.tobytes()) if value.nbytes <= BYTES else None
+        if isinstance(value, mmap.mmap):
+            return value[:] if len(value) <= BYTES else None
+        if isinstance(value, _C_DATA):
+            size = ctypes.sizeof(value)
+            return ctypes.string_at(ctypes.addressof(value), size) if size <= BYTES else None
+    except ValueError:  # it is closed, or was released
+        return "closed"
+    return None
+
+
+def question_for(value: Any, names: frozenset[str] | set[str]) -> str | None:
+    """The question that a program asks an object, by the names in its code; one of :data:`ANSWERS`."""
+    if isinstance(value, SimpleQueue):
+        return "qsize()"
+    if isinstance(value, logging.Logger):
+        return None if _ASKS_A_LOGGER.isdisjoint(names) else "getEffectiveLevel()"
+    if isinstance(value, _LOCKS):
+        return "locked()" if "locked" in names and hasattr(value, "locked") else None
+    if isinstance(value, threading.Thread):
+        return None if _ASKS_A_THREAD.isdisjoint(names) else "is_alive()"
+    if type(value).__name__ == "SemLock":  # what multiprocessing is made of; one that is no mutual exclusion
+        return "value" if value.kind == 1 and value.maxvalue > 1 else None
+    return None
+
+
+def _left(semaphore: Any) -> int | bool:
+    try:
+        return semaphore._get_value()
+    except NotImplementedError:  # macOS
+        return semaphore._is_zero()
+
+
+ANSWERS: dict[str, Callable[[Any], Any]] = {
+    "qsize()": lambda queue: queue.qsize(),
+    "getEffectiveLevel()": lambda logger: (
+        logger.getEffectiveLevel(), logger.level, logger.disabled, logger.manager.disable,
+    ),
+    "is_alive()": lambda thread: (thread.is_alive(), thread.ident),
+    "locked()": lambda lock: lock.locked(),
+    "value": _left,
+}  # fmt: skip
