@@ -11,15 +11,15 @@ that are not watched, functions that PyTorch compiles (their guards read attribu
 
 from __future__ import annotations
 
-import sys
 import weakref
-from functools import cache, cached_property
-from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
+from functools import cached_property
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
 
-from ..base.location import Site, is_own
+from ..base.location import Site, is_internal, is_own
 from .bytecode import FORMATS, REFLECTIVE, CodeFacts, Place, fixed_parameters, strings
 from .owners import is_user, module_of
 from .readers import BUILTINS, is_python, is_reading_module, reads_attributes
@@ -32,9 +32,7 @@ ALWAYS = frozenset({
 })  # fmt: skip
 """Attributes that Python itself reads in C, without being named by who makes it do so."""
 
-_CAPTURING = ("torch.cuda", "torch.cuda.graphs", "torch.cuda.streams", "torch.cuda.memory", "contextlib")
-"""Modules whose code runs for the recorder while CUDA captures, when no call before has run it."""
-
+_BACKENDS = str(Path(__file__).parents[1] / "backends") + "/"
 _PACKAGE = __name__.partition(".")[0] + "."
 _THREADS = frozenset({"Thread", "Event", "Condition", "Semaphore", "BoundedSemaphore", "Barrier", "Timer"})
 _HARMLESS = frozenset({"__init__", "is_set", "isSet", "is_alive", "name", "ident", "daemon", "getName"})
@@ -48,21 +46,6 @@ _AUDITED_IN = ("2.11.", "2.12.", "2.13.")
 _SAVING = ("/torch/serialization.py", "/pickle.py")
 _DELEGATING = (weakref.ProxyType, weakref.CallableProxyType, super)
 _MISSING: Any = object()
-
-
-@cache
-def _capture_names() -> frozenset[str]:
-    """What code that captures may read, as far as it is known."""
-    found: set[str] = set()
-    for module in filter(None, map(sys.modules.get, _CAPTURING)):
-        classes = [value for value in list(vars(module).values()) if isinstance(value, type)]
-        tables = [vars(module), *(vars(each) for each in classes if each.__module__ == module.__name__)]
-        for value in [each for table in tables for each in list(table.values())]:
-            function = getattr(value, "__func__", value)  # of a static method
-            for each in (function, getattr(function, "__wrapped__", None), getattr(value, "fget", None)):
-                if isinstance(each, FunctionType):
-                    found.update(each.__code__.co_names)
-    return frozenset(found)
 
 
 class Block(NamedTuple):
@@ -91,7 +74,7 @@ class Reads:
     """
 
     def __init__(self) -> None:
-        self.names: set[str] = set(ALWAYS | _capture_names() if torch.cuda.is_initialized() else ALWAYS)
+        self.names: set[str] = set(ALWAYS)
         self.objects: dict[int, Site] = {}
         self.paths: set[str] = set()
         self.stored: set[str] = set()
@@ -148,6 +131,8 @@ class Reading:
         known = self._known.get(id(code))
         facts = known[1] if known is not None else self._meet(code, frame)
         if id(code) not in self._entered:
+            if facts.names and _runs_for_a_backend(frame):
+                return True
             self._entered.add(id(code))
             self._first(facts, code, frame)
         if facts.whole or facts.named:
@@ -256,6 +241,16 @@ def _is_ours(code: CodeType, frame: FrameType) -> bool:
         module = str(frame.f_globals.get("__name__", ""))
         return module.startswith(_PACKAGE) and not module.startswith(_PACKAGE + "quant.")
     return is_own(code.co_filename) and "/quant/" not in code.co_filename
+
+
+def _runs_for_a_backend(frame: FrameType) -> bool:
+    """Whether library code runs for a backend of ours: a capture works on no object of the user's."""
+    at: FrameType | None = frame
+    while at is not None and is_internal(at.f_code.co_filename):
+        if is_own(at.f_code.co_filename):
+            return at.f_code.co_filename.startswith(_BACKENDS)
+        at = at.f_back
+    return False
 
 
 def _audited(code: CodeType) -> CodeFacts | None:
