@@ -17,11 +17,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from tests.differential.harness import check, drive
 
 import rote
+from rote.signature.marks import ARRAY_BYTES
 
 Case = tuple[Callable[[torch.Tensor], torch.Tensor], Callable[[], object]]
 
@@ -241,6 +243,22 @@ def test_what_is_not_asked_for_is_not_watched(way: str):
         if busy.locked():
             busy.release()
     assert g.report().replayed >= 5, g.report()
+
+
+@pytest.mark.parametrize("shape, order", [((100_000,), "C"), ((480, 640, 3), "C"), ((640, 480, 3), "F")])
+@pytest.mark.parametrize("part", [slice(None), slice(None, None, 2)])
+def test_a_large_array_that_is_written_in_place(shape: tuple[int, ...], order: Any, part: slice):
+    """A camera's frame: no sample of it stays as it was."""
+
+    def scenario(wrap):
+        frame = numpy.ones(shape, numpy.float32, order)[..., part]
+        assert frame.nbytes > ARRAY_BYTES
+        g = wrap(lambda x: x * float(frame.mean()))
+        yield from drive(g, change=lambda: frame.fill(3.0))
+        yield from drive(g)
+        assert not isinstance(g, rote.Graphed) or g.report().replayed >= 8, g.report()
+
+    check(scenario)
 
 
 def test_memory_that_is_closed():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from array import array
 from collections import OrderedDict
@@ -13,12 +14,14 @@ import torch
 
 from .compat import has_memory, plain_functions
 from .iterators import position
-from .standard import content_of
+from .standard import memory_of
 from .training import is_empty_stage_table
 
 BY_IDENTITY = frozenset({dict, OrderedDict, list, tuple, FunctionType, type})
 """Types, of most of what a module has, whose instances are kept as they are; what they hold has own slots."""
 ARRAY_BYTES = 1 << 16
+"""Of what is larger, a sample is compared."""
+SAMPLE = 4096
 SET_LENGTH = 4096
 
 
@@ -59,8 +62,7 @@ def mark(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return TensorMark(id(value), _address(value), value.requires_grad)
     if isinstance(value, numpy.ndarray):
-        small = value.nbytes <= ARRAY_BYTES and not value.dtype.hasobject
-        return Content((value.shape, value.dtype.str, value.tobytes())) if small else value
+        return value if value.dtype.hasobject else _array(value)
     if isinstance(value, (set, frozenset)):
         items: Any = value  # pyright: ignore[reportUnknownVariableType]
         return Content(frozenset((type(item), item) for item in items)) if len(items) <= SET_LENGTH else value
@@ -74,8 +76,8 @@ def mark(value: Any) -> Any:
         return Content(repr(value.get_state()))
     if isinstance(value, numpy.random.Generator):
         return Content(repr(value.bit_generator.state))
-    held = content_of(value)
-    return Content(held) if held is not None else position(value) or value
+    memory = memory_of(value)
+    return Content((memory.size, _numbers(memory))) if memory is not None else position(value) or value
 
 
 def pointer_of(array: Any) -> int:
@@ -88,6 +90,25 @@ def base_of(array: Any) -> Any:
     while isinstance(array.base, numpy.ndarray):
         array = array.base
     return array
+
+
+def _array(array: Any) -> Content:
+    """An array by what it holds, a large one by which it is as well."""
+    large = array.nbytes > ARRAY_BYTES
+    which = (id(array), pointer_of(array)) if large else ()
+    return Content((array.shape, array.dtype.str, *which, _numbers(array)))
+
+
+def _numbers(array: Any) -> bytes:
+    """What an array holds; of a large one numbers from all over it."""
+    if array.nbytes <= ARRAY_BYTES:
+        return array.tobytes()
+    steps, taken = [1] * array.ndim, list(array.shape)
+    while math.prod(taken) > SAMPLE:
+        widest = taken.index(max(taken))
+        steps[widest] = 2 * steps[widest] + 1
+        taken[widest] = -(-array.shape[widest] // steps[widest])
+    return array[tuple([slice(None, None, step) for step in steps])].tobytes()
 
 
 def _address(tensor: torch.Tensor) -> int:

@@ -3,7 +3,7 @@
 Of Python's own objects most are taken by identity: paths, patterns, locks, formatters. Some hold what a
 program branches on: whether an event is set (a robot's emergency stop), a number that another process
 writes, how much is left in a queue, the level of a logger. Those are looked into, in one of three ways: by
-their attributes (:func:`holds_state`), by their bytes (:func:`content_of`), or by asking what the program
+their attributes (:func:`holds_state`), by their bytes (:func:`memory_of`), or by asking what the program
 asks (:func:`question_for`), which is done only where its code names the question: to guard the state of every
 lock would give up recordings whenever another thread holds one.
 
@@ -21,8 +21,7 @@ from _queue import SimpleQueue
 from collections.abc import Callable
 from typing import Any
 
-BYTES = 1 << 16
-"""What is larger is not compared."""
+import numpy
 
 _STATEFUL = frozenset({
     *("threading.Event", "threading.Semaphore", "threading.BoundedSemaphore", "threading.Barrier"),
@@ -50,19 +49,14 @@ def holds_state(kind: type) -> bool:
     return f"{kind.__module__}.{kind.__qualname__}" in _STATEFUL
 
 
-def content_of(value: Any) -> Any:
-    """What an object's memory holds; None for objects without, and for much memory."""
+def memory_of(value: Any) -> Any:
+    """The memory of an object as an array; None for objects without."""
+    if not isinstance(value, (memoryview, mmap.mmap, _C_DATA)):
+        return None
     try:
-        if isinstance(value, memoryview):
-            return (value.shape, value.format, value.tobytes()) if value.nbytes <= BYTES else None
-        if isinstance(value, mmap.mmap):
-            return value[:] if len(value) <= BYTES else None
-        if isinstance(value, _C_DATA):
-            size = ctypes.sizeof(value)
-            return ctypes.string_at(ctypes.addressof(value), size) if size <= BYTES else None
-    except ValueError:  # it is closed, or was released
-        return "closed"
-    return None
+        return numpy.asarray(value) if isinstance(value, memoryview) else numpy.frombuffer(value, numpy.uint8)
+    except (ValueError, BufferError):  # it is empty, closed or released
+        return numpy.empty(0)
 
 
 def question_for(value: Any, names: frozenset[str] | set[str]) -> str | None:

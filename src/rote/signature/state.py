@@ -10,9 +10,9 @@ modules, optimizers, instances of user classes (``__dict__`` and ``__slots__``),
 classes, context variables, and Python modules of the user by the names the code mentions; the environment,
 where the code mentions it. Of iterators it is noted how far they are. Taken by identity: everything else.
 
-What this does not see: state inside C extensions, files, properties that compute from a clock, and the
-contents of numpy arrays above 64 KiB. A value that comes from there and reaches an operation as an operand is
-still caught when two observed calls differ in it.
+What this does not see: state inside C extensions, files, properties that compute from a clock, and of large
+numpy arrays more than a sample (:mod:`.marks`). A value that comes from there and reaches an operation as an
+operand is still caught when two observed calls differ in it.
 """
 
 from __future__ import annotations
