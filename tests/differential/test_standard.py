@@ -150,6 +150,16 @@ def string_of_the_user() -> Case:
     return lambda x: x * 2 if name == "b" else x, lambda: setattr(name, "data", "b")
 
 
+def array_of_objects() -> Case:
+    gains = numpy.array([1.0, None], object)
+    return lambda x: x * gains[0], lambda: gains.__setitem__(0, 5.0)
+
+
+def inside_an_array_of_objects() -> Case:
+    gains = numpy.array([[1.0], None], object)
+    return lambda x: x * gains[0][0], lambda: gains[0].__setitem__(0, 5.0)
+
+
 def callbacks() -> Case:
     stack = contextlib.ExitStack()
     return lambda x: x * len(stack._exit_callbacks), lambda: stack.callback(print)
@@ -159,7 +169,7 @@ CASES = [
     *(event, process_event, process_value, process_array, raw_value, structure, lock, semaphore, barrier),
     *(logger, length_of_a_queue, first_of_a_queue, length_of_a_simple_queue, future, view_of_memory),
     *(view_of_an_array, mapped_memory, view_of_a_dict, configuration, text_in_memory, bytes_in_memory),
-    *(string_of_the_user, callbacks),
+    *(string_of_the_user, array_of_objects, inside_an_array_of_objects, callbacks),
 ]
 
 

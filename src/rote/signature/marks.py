@@ -62,7 +62,7 @@ def mark(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return TensorMark(id(value), _address(value), value.requires_grad)
     if isinstance(value, numpy.ndarray):
-        return value if value.dtype.hasobject else _array(value)
+        return value if value.dtype.hasobject and value.size > SAMPLE else _array(value)
     if isinstance(value, (set, frozenset)):
         items: Any = value  # pyright: ignore[reportUnknownVariableType]
         return Content(frozenset((type(item), item) for item in items)) if len(items) <= SET_LENGTH else value
@@ -94,6 +94,8 @@ def base_of(array: Any) -> Any:
 
 def _array(array: Any) -> Content:
     """An array by what it holds, a large one by which it is as well."""
+    if array.dtype.hasobject:  # what it refers to has slots of its own
+        return Content((array.shape, array.dtype.str, tuple(map(id, array.flat))))
     large = array.nbytes > ARRAY_BYTES
     which = (id(array), pointer_of(array)) if large else ()
     return Content((array.shape, array.dtype.str, *which, _numbers(array)))

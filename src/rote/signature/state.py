@@ -167,6 +167,8 @@ class StateWalk:
             if vars(value):
                 self._expand_attributes(vars(value), node)
         elif isinstance(value, numpy.ndarray):
+            for item in value.flat if isinstance(entry.value, Content) and value.dtype.hasobject else ():
+                self._descend(item, node)
             base = base_of(value)
             self.snapshot.arrays.append((pointer_of(base), pointer_of(base) + base.nbytes))
         elif not isinstance(entry.value, Content) or isinstance(value, (set, frozenset)):
