@@ -113,10 +113,14 @@ def test_hook_of_all_modules():
     check(scenario)
 
 
-def test_generator_of_numpy():
+@pytest.mark.parametrize("drawn", ["generator", "bits"])
+def test_generator_of_numpy(drawn: str):
     def scenario(wrap):
-        generator = numpy.random.default_rng(0)
-        g = wrap(lambda x: x * 2 if generator.random() < 0.8 else x * 3)
+        generator, bits = numpy.random.default_rng(0), numpy.random.PCG64(0)
+        if drawn == "generator":
+            g = wrap(lambda x: x * 2 if generator.random() < 0.8 else x * 3)
+        else:
+            g = wrap(lambda x: x * 2 if bits.random_raw() % 5 else x * 3)
         yield from drive(g, calls=40)
 
     check(scenario)

@@ -76,6 +76,8 @@ def mark(value: Any) -> Any:
         return Content(repr(value.get_state()))
     if isinstance(value, numpy.random.Generator):
         return Content(repr(value.bit_generator.state))
+    if isinstance(value, numpy.random.BitGenerator):
+        return Content(repr(value.state))
     memory = memory_of(value)
     return Content((memory.size, _numbers(memory))) if memory is not None else position(value) or value
 
