@@ -160,6 +160,12 @@ def inside_an_array_of_objects() -> Case:
     return lambda x: x * gains[0][0], lambda: gains[0].__setitem__(0, 5.0)
 
 
+def error() -> Case:
+    met = ValueError()
+    met.gain = 1.0
+    return lambda x: x * met.gain, lambda: setattr(met, "gain", 5.0)
+
+
 def callbacks() -> Case:
     stack = contextlib.ExitStack()
     return lambda x: x * len(stack._exit_callbacks), lambda: stack.callback(print)
@@ -169,7 +175,7 @@ CASES = [
     *(event, process_event, process_value, process_array, raw_value, structure, lock, semaphore, barrier),
     *(logger, length_of_a_queue, first_of_a_queue, length_of_a_simple_queue, future, view_of_memory),
     *(view_of_an_array, mapped_memory, view_of_a_dict, configuration, text_in_memory, bytes_in_memory),
-    *(string_of_the_user, array_of_objects, inside_an_array_of_objects, callbacks),
+    *(string_of_the_user, array_of_objects, inside_an_array_of_objects, error, callbacks),
 ]
 
 

@@ -26,7 +26,7 @@ def is_open(kind: type) -> bool:
     """Whether instances of a class hold the user's state in attributes."""
     if kind in (dict, list, tuple, deque):
         return False
-    if kind in _NAMESPACES or issubclass(kind, (torch.nn.Module, torch.optim.Optimizer)):
+    if kind in _NAMESPACES or issubclass(kind, (torch.nn.Module, torch.optim.Optimizer, BaseException)):
         return True
     module = module_of(kind)
     package = _package(module)
