@@ -19,10 +19,10 @@ when a path is followed they would run a second time.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -36,39 +36,23 @@ from ..signature.compat import resolve_lazily
 from ..signature.executed import our_profiler
 from ..signature.modes import DispatchMode
 from . import events as ev
-from .compat import composite_call, raw_call
 from .cursor import Mode
-from .events import Event, operands_of, results_of, tensors_of
+from .events import Event, operands_of, results_of
 from .host_tensors import HostTensors
 from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
 from .operands import is_view, without_dropout
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
+from .overloads import DETACH, Overload
 from .seeds import seeds_on_host
 from .stores import filled_in, without_copies
 from .tape import RestartError, SegmentTape, kept_call
 
-_zeros = torch.ops.aten._efficientzerotensor.default
-_detach = torch.ops.aten.detach.default
-_lift = torch.ops.aten.lift_fresh.default
 _zeros = getattr(torch.ops.aten._efficientzerotensor, "default", None)
 _DECOMPOSITIONS = {torch.ops.aten._linalg_svd.default: False, torch.ops.aten._linalg_eigh.default: "L"}
 """With what stands before the operand that asks for vectors, which a call leaves out like any default."""
-
-
-class Known(NamedTuple):
-    """What is asked of an overload at each of its calls.
-
-    Attributes:
-        func: The overload.
-        facts: What its schema says.
-        raw: What calling it comes down to.
-        parts: Takes it apart, if it has no kernel of its own.
-    """
-
-    func: Any
-    facts: Facts
-    raw: Callable[..., Any]
-    parts: Callable[..., Any] | None
+_FOLLOW, _OBSERVE = Mode.FOLLOW, Mode.OBSERVE  # to look a member up takes ten times as long, in Python 3.11
+_CAPTURED, _ANYWHERE = Placement.CAPTURED, Placement.ANYWHERE
+_READS = (Placement.READ, Placement.SHAPED)
 
 
 class Tracer(HostTensors, DispatchMode):
@@ -78,7 +62,7 @@ class Tracer(HostTensors, DispatchMode):
         DispatchMode.__init__(self)
         HostTensors.__init__(self, *args, **kwargs)
         self._index = -1
-        self._known: dict[int, Known] = {}
+        self._known: dict[int, Overload] = {}
         self._profiler: Any = None
         self._vectorless = False
         self._thread = get_ident()
@@ -111,12 +95,8 @@ class Tracer(HostTensors, DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        resolve_lazily()
-        if self._suspended:
-            return func(*args, **kwargs)
         profiler = self._profiler
-        if profiler is not None:
+        if profiler is not None:  # first of all: it is told of every call of a function
             if sys.getprofile() is profiler:
                 sys.setprofile(None)
             else:  # another thread, or inside of an operation that is seen
@@ -124,13 +104,14 @@ class Tracer(HostTensors, DispatchMode):
                     profiler.__self__.miss_thread()
                 profiler = None
         try:
-            return self._dispatch(func, args, kwargs)
+            resolve_lazily()
+            return self._dispatch(func, args, kwargs or {})
         except UnsupportedTensorError as error:
-            if self.mode is not Mode.OBSERVE:
+            if self.mode is not _OBSERVE:
                 raise
             site = user_site()
             self.block(reason(rules.UNSUPPORTED_TENSOR, f"{func.name()} met a {error} tensor", site))
-            return self._seen(func, *args, **kwargs)
+            return self._seen(func, *args, **(kwargs or {}))
         finally:
             if profiler is not None:
                 sys.setprofile(profiler)
@@ -148,9 +129,12 @@ class Tracer(HostTensors, DispatchMode):
                 sys.setprofile(None)
 
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._suspended:
+            return self._seen(func, *args, **kwargs)
         if self._vectorless and func in _DECOMPOSITIONS:
             args = _without_vectors(func, args)
-        if self.blockers and self.mode is Mode.OBSERVE:  # nothing of this call will be kept
+        mode = self.mode
+        if self.blockers and mode is _OBSERVE:  # nothing of this call will be kept
             if isinstance(func, torch._ops.OpOverload):
                 self._note_writes(written_operands(facts_of(func), args, kwargs))
             return self._seen(func, *args, **kwargs)
@@ -160,29 +144,28 @@ class Tracer(HostTensors, DispatchMode):
                 return self._higher_order(func, args, kwargs)
             if func is _zeros:  # forward-mode AD: a tensor without memory, which nothing can be copied into
                 raise UnsupportedTensorError("forward-mode zero")
-            known = self._known[id(func)] = Known(func, facts_of(func), raw_call(func), composite_call(func))
-            if func is _zeros:  # of no memory at all, which no replay can write
-                self.block(reason(rules.UNSUPPORTED_TENSOR, "autograd made a lazy zero tensor", user_site()))
-        _, facts, raw, parts = known
+            known = self._known[id(func)] = Overload.of(func)
+        _, facts, raw, parts, seen, seeds, special = known
         if parts is not None and torch.is_inference_mode_enabled():
             with self:  # they come back here, one by one
                 return self._seen(parts, *args, **kwargs)
-        tensors = tensors_of(args, kwargs)
-        if func is _detach:
-            return self._detached(func, tensors[0])
-        if func is _lift and tensors and not self.ledger.knows(tensors[0]):
-            return self._lifted(tensors[0])
-        event, tokens, placement = self._before(facts, args, kwargs, tensors)
-        if placement is Placement.READ or placement is Placement.SHAPED:
+        if special:
+            if func is DETACH:
+                return self._detached(func, args[0])
+            if not self.ledger.knows(args[0]):
+                return self._lifted(args[0])
+        event, tensors, tokens, placement = self._before(facts, args, kwargs)
+        if placement is not _CAPTURED and placement in _READS:
             return self._seen(self._branch, event, func, args, kwargs)
-        if self.mode is Mode.FOLLOW:
+        if mode is _FOLLOW:
             return self._seen(self._followed, event, func, args, kwargs, tensors)
         try:
-            if self.mode is Mode.OBSERVE or placement is Placement.ANYWHERE:
-                operands, options = seeds_on_host(func, args, kwargs)
-                out = self._seen(raw, *operands, **options)
+            if mode is _OBSERVE or placement is _ANYWHERE:
+                if seeds:
+                    args, kwargs = seeds_on_host(func, args, kwargs)
+                out = self._seen(raw, *args, **kwargs) if seen else raw(*args, **kwargs)
             else:
-                out = self._recorded(event, func, args, kwargs, tensors, placement)
+                out = self._recorded(event, known, args, kwargs, tensors, placement)
         except Exception as error:  # the callable may go on from it, which no recording could
             text = f"{event.operation} raised {type(error).__name__}"
             self.block(reason(rules.OPERATION_RAISES, text, event.site))
@@ -191,18 +174,33 @@ class Tracer(HostTensors, DispatchMode):
         return out
 
     def _before(
-        self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
-    ) -> tuple[Event, list[Token], Placement]:
+        self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Event, list[torch.Tensor], list[Token], Placement]:
         """All that is noted of an operation before it runs."""
         ledger = self.ledger
-        placement = self._place(facts, tensors, args, kwargs)
-        tokens = [ledger.token(tensor) for tensor in tensors]
+        tensors, tokens, operands = operands_of(args, kwargs, ledger.token)
+        if facts.simple and tensors and "device" not in kwargs and self._are_at_home(tensors, tokens):
+            refused = self.node.refused
+            placement = Placement.ISLAND if refused and self.index in refused else _CAPTURED
+        else:
+            placement = self._place(facts, tensors, args, kwargs)
+            self._note_devices(tensors)
         site = self._sites.here()
-        event = Event(placement._value_, facts.name, operands_of(args, kwargs, tokens), (), "none", site)
+        event = Event(placement._value_, facts.name, operands, (), "none", site)
         if len(ledger.external_sites) < len(ledger.externals):
             ledger.note_readers(facts.name, site)
-        self._note(facts, args, kwargs, tensors)
-        return event, tokens, placement
+        if facts.seeded and not without_dropout(facts, args, kwargs):
+            self._note_generator(kwargs)
+        if facts.written:
+            self._note_writes(written_operands(facts, args, kwargs), counted=facts.mutable)
+        return event, tensors, tokens, placement
+
+    def _are_at_home(self, tensors: list[torch.Tensor], tokens: list[Token]) -> bool:
+        """Whether all operands are on the device whose operations are captured, and nothing has to be noted."""
+        if self._on_host:
+            return all([token.on_host for token in tokens])
+        index = self._index
+        return index >= 0 and all([tensor.get_device() == index and tensor.is_cuda for tensor in tensors])
 
     def _detached(self, func: Any, tensor: torch.Tensor) -> Any:
         """An alias is no event: autograd makes some of its own, and not the same ones under hooks."""
@@ -237,21 +235,17 @@ class Tracer(HostTensors, DispatchMode):
             tensor.dim() == 0 and self.ledger.origin(tensor) in self._constants for tensor in on_host
         )
 
-    def _note(
-        self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
-    ) -> None:
-        """Keep what concerns the whole call: devices, generators, writes to inputs and constants."""
+    def _note_devices(self, tensors: list[torch.Tensor]) -> None:
         for tensor in tensors:
-            if not tensor.is_cpu and tensor.get_device() != self._index:  # most often there is one device
+            if not tensor.is_cpu:
                 self.devices.add(tensor.device)
                 self._index = tensor.get_device()
-        if facts.seeded and not without_dropout(facts, args, kwargs):
-            self.node.pure = False
-            generator = kwargs.get("generator")
-            if isinstance(generator, torch.Generator):
-                self.generators[id(generator)] = generator
-        if facts.written:
-            self._note_writes(written_operands(facts, args, kwargs), counted=facts.mutable)
+
+    def _note_generator(self, kwargs: dict[str, Any]) -> None:
+        self.node.pure = False
+        generator = kwargs.get("generator")
+        if isinstance(generator, torch.Generator):
+            self.generators[id(generator)] = generator
 
     def _note_writes(self, written: list[torch.Tensor], *, counted: bool = True) -> None:
         for tensor in written:
@@ -277,7 +271,8 @@ class Tracer(HostTensors, DispatchMode):
         self, event: Event, facts: Facts, tensors: list[torch.Tensor], tokens: list[Token], out: Any
     ) -> None:
         """All that is noted of an operation once it has run."""
-        self._check_metadata(event, tensors, tokens)
+        if facts.reshapes:
+            self._check_metadata(event, tensors, tokens)
         made = self.ledger.made
         if type(out) is torch.Tensor:
             event.shape = "one"
@@ -302,19 +297,19 @@ class Tracer(HostTensors, DispatchMode):
     def _recorded(
         self,
         event: Event,
-        func: Any,
+        known: Overload,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         tensors: list[torch.Tensor],
         placement: Placement,
     ) -> Any:
-        tape = self.tape
+        tape, func = self.tape, known.func
         assert tape is not None
-        if placement is Placement.CAPTURED:
+        if placement is _CAPTURED:
             try:
                 if not self._on_host:
                     func, args = without_copies(tape.capture, func, args, self._device)
-                if tape.executes:  # a replay runs the kernel's own Python code again, which needs no watching
+                if tape.executes or not known.seen:  # a replay that executes runs the kernel's Python code again
                     return tape.capture(func, args, kwargs)
                 return self._seen(tape.capture, func, args, kwargs)
             except MemoryShortageError as error:
