@@ -56,21 +56,25 @@ _READS = (Placement.READ, Placement.SHAPED)
 
 
 class Tracer(HostTensors, DispatchMode):
-    """Dispatch mode for one run of the callable; the arguments are those of :class:`.cursor.Cursor`."""
+    """Dispatch mode for one run of the callable; the arguments are those of :class:`.cursor.Cursor`.
+
+    Attributes:
+        profiler: What watches the callable's code, if it has to be spared the recorder's own.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         DispatchMode.__init__(self)
         HostTensors.__init__(self, *args, **kwargs)
         self._index = -1
         self._known: dict[int, Overload] = {}
-        self._profiler: Any = None
+        self.profiler: Any = None
         self._vectorless = False
         self._thread = get_ident()
 
     def __enter__(self) -> Any:
         """Enter the mode, on the thread that the callable runs on."""
-        if self._profiler is None:
-            self._profiler, self._thread = our_profiler(), get_ident()
+        if self.profiler is None:
+            self.profiler, self._thread = our_profiler(), get_ident()
         return super().__enter__()
 
     @property
@@ -95,7 +99,7 @@ class Tracer(HostTensors, DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        profiler = self._profiler
+        profiler = self.profiler
         if profiler is not None:  # first of all: it is told of every call of a function
             if sys.getprofile() is profiler:
                 sys.setprofile(None)
@@ -118,7 +122,7 @@ class Tracer(HostTensors, DispatchMode):
 
     def _seen(self, call: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Run what may be code of the user's in sight of the profiler; see :mod:`..signature.executed`."""
-        profiler = self._profiler
+        profiler = self.profiler
         if profiler is None or sys.getprofile() is not None:
             return call(*args, **kwargs)
         sys.setprofile(profiler)

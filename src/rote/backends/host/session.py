@@ -38,7 +38,9 @@ from .states import State, Step, after
 from .storages import Block, Storages
 from .tape import Tape
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_Tensor = torch.Tensor
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+_OPEN = State.OPEN
 
 
 class HostSession:
@@ -92,7 +94,7 @@ class HostSession:
                 that writes no operand may be tried again.
             InternalError: No segment is open.
         """
-        if self._state is not State.OPEN:
+        if self._state is not _OPEN:
             self._state = after(self._state, Step.RUN)
         if type(func) is not OpOverload:
             check_operation(func)
@@ -100,7 +102,8 @@ class HostSession:
         if facts.ignored:
             return func(*args, **kwargs)
         operands = tensors_in(kwargs.values(), tensors_in(args, [])) if kwargs else tensors_in(args, [])
-        bare = not self._watched(operands)
+        # Whether no mode and no subclass would see or change a look at these tensors.
+        bare = not (self._functions() or self._dispatches()) and _PLAIN.issuperset(map(type, operands))
         if bare:
             check_call(facts, func, args, kwargs, operands)
         else:
@@ -128,15 +131,9 @@ class HostSession:
         operands: list[torch.Tensor],
         out: Any,
     ) -> None:
-        for tensor in (out,) if type(out) is torch.Tensor else tensors_in((out,), []):
+        for tensor in (out,) if type(out) is _Tensor else tensors_in((out,), []):
             check_tensor(facts.op, "returns", tensor)
         self._tape.record(facts, args, kwargs, operands, out)
-
-    def _watched(self, operands: list[torch.Tensor]) -> bool:
-        """Whether a mode or a subclass would see or change a look at these tensors."""
-        if self._functions() or self._dispatches():
-            return True
-        return any([type(each) not in _PLAIN for each in operands])
 
     def _unseen(self, call: Callable[..., None], *args: Any) -> None:
         """Look at tensors in a way that no mode and no subclass sees or changes."""

@@ -33,6 +33,7 @@ from .operations import Catalog, Facts, walk, with_tensors
 from .storages import Block, Storages
 from .variants import Variant
 
+_Tensor = torch.Tensor
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor, several times an operation
 
 
@@ -109,12 +110,14 @@ class Tape:
             return
         if facts.name == "lift_fresh" and self._lift(facts, args[0]):
             return
+        key_of = self._storages.key
         stored = [tensor.untyped_storage() for tensor in operands]
-        made, results = self._made(stored, out)
+        keys = [key_of(storage) for storage in stored]
+        made, results = self._made(keys, out)
         if not (made or facts.writes or facts.silent):
             return
-        forms = [self._forms.of(tensor) for tensor in operands]
-        frozen, options = with_tensors(args, kwargs, self._held(operands, stored, forms))
+        forms, held = self._held(operands, stored, keys)
+        frozen, options = with_tensors(args, kwargs, held)
         if facts.makes_memory and not fills_memory():
             return
         if facts.writes or facts.unsaid_writes:
@@ -138,21 +141,31 @@ class Tape:
         self._append(Entry(facts, (), {}, made, *_modes(), _is_plain(made), literal=tensor.clone()))
         return True
 
-    def _made(
-        self, given: Sequence[torch.UntypedStorage], out: Any
-    ) -> tuple[tuple[Product, ...], list[torch.Tensor]]:
-        """The result's tensors in storages that nobody had before; those are watched from now on."""
-        found = [((), out)] if type(out) is torch.Tensor else list(walk(out))
-        storages, key_of = self._storages, self._storages.key
+    def _made(self, given: Sequence[int], out: Any) -> tuple[tuple[Product, ...], list[torch.Tensor]]:
+        """The result's tensors in storages that nobody had before; those are watched from now on.
+
+        Args:
+            given: Addresses of the operands' storages.
+            out: What the operation returned.
+        """
+        storages = self._storages
+        living = storages.living()
+        if type(out) is _Tensor:
+            storage = out.untyped_storage()
+            key = storages.key(storage)
+            if key in living or key in given:
+                return (), []
+            place = _tuple(Place, (storages.add(storage, key), self._forms.of(out), out.storage_offset()))
+            return (_tuple(Product, ((), place)),), [out]
         made: dict[int, Block] = {}
         products: list[Product] = []
         results: list[torch.Tensor] = []
-        for path, tensor in found:
+        for path, tensor in walk(out):
             storage = tensor.untyped_storage()
-            key = key_of(storage)
+            key = storages.key(storage)
             block = made.get(key)
             if block is None:
-                if storages.at(key) is not None or key in [key_of(each) for each in given]:
+                if key in living or key in given:
                     continue
                 block = made[key] = storages.add(storage, key)
             products.append(_tuple(Product, (path, _place(block, storage, self._forms.of(tensor), tensor))))
@@ -160,20 +173,23 @@ class Tape:
         return tuple(products), results
 
     def _held(
-        self, tensors: Sequence[torch.Tensor], stored: Sequence[torch.UntypedStorage], forms: Sequence[Form]
-    ) -> list[Place | torch.Tensor]:
-        """Operands as they are written down."""
-        storages = self._storages
+        self, tensors: Sequence[torch.Tensor], stored: Sequence[torch.UntypedStorage], keys: Sequence[int]
+    ) -> tuple[list[Form], list[Place | torch.Tensor]]:
+        """What operands look like, and operands as they are written down."""
+        form_of, living = self._forms.of, self._storages.living()
+        forms: list[Form] = []
         held: list[Place | torch.Tensor] = []
-        for tensor, storage, form in zip(tensors, stored, forms, strict=True):
-            block = storages.at(storages.key(storage))
+        for tensor, storage, key in zip(tensors, stored, keys, strict=True):
+            form = form_of(tensor)
+            forms.append(form)
+            block = living.get(key)
             held.append(
-                self._alias(tensor, storage, form) if block is None else _place(block, storage, form, tensor)
+                self._alias(tensor, key, form) if block is None else _place(block, storage, form, tensor)
             )
-        return held
+        return forms, held
 
-    def _alias(self, tensor: torch.Tensor, storage: torch.UntypedStorage, form: Form) -> torch.Tensor:
-        key = (self._storages.key(storage), form, tensor.storage_offset())
+    def _alias(self, tensor: torch.Tensor, address: int, form: Form) -> torch.Tensor:
+        key = (address, form, tensor.storage_offset())
         alias = self._aliases.get(key)
         if alias is None:
             alias = self._aliases[key] = self._keep(tensor)
