@@ -40,6 +40,7 @@ from .cursor import Mode
 from .events import Event, operands_of, results_of
 from .host_tensors import HostTensors
 from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
+from .looks import Look
 from .operands import is_view, without_dropout
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .overloads import DETACH, Overload
@@ -202,7 +203,10 @@ class Tracer(HostTensors, DispatchMode):
     def _are_at_home(self, tensors: list[torch.Tensor], tokens: list[Token]) -> bool:
         """Whether all operands are on the device whose operations are captured, and nothing has to be noted."""
         if self._on_host:
-            return all([token.on_host for token in tokens])
+            for token in tokens:
+                if not token.look.on_host:
+                    return False
+            return True
         index = self._index
         return index >= 0 and all([tensor.get_device() == index and tensor.is_cuda for tensor in tensors])
 
@@ -280,7 +284,7 @@ class Tracer(HostTensors, DispatchMode):
         made = self.ledger.made
         if type(out) is torch.Tensor:
             event.shape = "one"
-            event.results = (self._result(event, out, tensors),)
+            event.results = (self._result(event, out, tensors, self._expected_look(tokens)),)
         else:
             event.shape, parts = results_of(out)
             event.results = tuple([self._result(event, part, tensors) for part in parts])
@@ -352,14 +356,27 @@ class Tracer(HostTensors, DispatchMode):
         self.tape, self.mode = None, Mode.OBSERVE
         return self._seen(func, *args, **kwargs)
 
-    def _result(self, event: Event, part: Any, tensors: list[torch.Tensor]) -> Any:
+    def _expected_look(self, tokens: list[Token]) -> Look | None:
+        """What an earlier call had here, or what the first operand is like, as after most operations."""
+        events = self.node.events
+        if self.index < len(events):
+            was = events[self.index].results
+            if was and type(was[0]) is Token:
+                return was[0].look
+        return tokens[0].look if tokens else None
+
+    def _result(
+        self, event: Event, part: Any, tensors: list[torch.Tensor], like: Look | None = None
+    ) -> Any:
         """A token; the position of the operand that the result is; or None where there is nothing to hold."""
         if not isinstance(part, torch.Tensor):
             return None
         for position, tensor in enumerate(tensors):
             if tensor is part:
                 return position
-        return None if part.is_meta else self.ledger.result(part, event.operation, event.site)
+        if part.is_meta:
+            return None
+        return self.ledger.result(part, event.operation, event.site, like=like)
 
     # ------------------------------------------------------------------ branches
 

@@ -317,6 +317,18 @@ def resolve_lazily() -> None:
         _exclude(key, False)
 
 
+_is_excluded: Any = getattr(torch._C, "_dispatch_tls_is_dispatch_key_excluded", None)
+"""Seen in torch 2.11 and 2.13."""
+
+TELLS_LAZY = len(_LAZY) == 3 and _is_excluded is not None
+"""Whether it can be told, and changed, that handlers take lazy tensors for others (:func:`leaves_lazy`)."""
+
+
+def leaves_lazy() -> bool:
+    """Whether lazy tensors count as others at this moment: :func:`resolve_lazily` was not called."""
+    return not TELLS_LAZY or _is_excluded(_LAZY[1])
+
+
 _GLOBAL_HOOKS = (
     *[("torch.nn.modules.module", f"_global_{kind}_hooks")
       for kind in ("forward", "forward_pre", "backward", "backward_pre")],

@@ -125,7 +125,7 @@ class Catalog:
             variant = self._variants[number] = find_variant(facts.op)
         if variant is None or len(results) != len(variant.outs):
             return None
-        kind = (number, *kind_of(args, kwargs, forms))
+        kind = kind_of(number, args, kwargs, forms)
         fitting = self._fitting.get(kind)
         if fitting is None:
             if len(self._fitting) >= MAX_KINDS:  # numbers that change with every recording make new kinds
@@ -154,7 +154,14 @@ def with_tensors(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Operands with others in place of the tensors that :func:`tensors_in` finds, and lists for tuples."""
     rest = iter(tensors)
-    changed = tuple([next(rest) if type(each) is _Tensor else _changed(each, rest) for each in args])
+    changed = tuple(
+        [
+            next(rest) if type(each) is _Tensor
+            else each if type(each) in PLAIN_VALUES
+            else _changed(each, rest)
+            for each in args
+        ]
+    )  # fmt: skip
     return changed, {name: _changed(each, rest) for name, each in kwargs.items()} if kwargs else kwargs
 
 

@@ -27,14 +27,18 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from ..aliases import OWNING, Aliases
-from .compat import fills_memory
+from .compat import OpOverload, fills_memory
 from .forms import Form
 from .operations import Catalog, Facts, walk, with_tensors
+from .refusals import check_tensor
 from .storages import Block, Storages
 from .variants import Variant
 
 _Tensor = torch.Tensor
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor, several times an operation
+
+Looked = tuple[list[torch.UntypedStorage], list[int], list[Form]]
+"""Storages of operands, their addresses, and what the operands look like."""
 
 
 class Place(NamedTuple):
@@ -88,6 +92,40 @@ class Tape:
         self._forms = catalog.forms
         self._keep = aliases.keep
         self._aliases: dict[tuple[Any, ...], torch.Tensor] = {}
+        self._last: dict[int, Form] = {}  # by address of a storage, the form of the last tensor on it
+
+    def look_at(self, func: OpOverload, operands: Sequence[torch.Tensor]) -> Looked:
+        """Look at the operands of an operation.
+
+        Raises:
+            CaptureError: One of them has no plain memory on the CPU.
+        """
+        key_of, last = self._storages.key, self._last
+        stored: list[torch.UntypedStorage] = []
+        keys: list[int] = []
+        forms: list[Form] = []
+        for tensor in operands:
+            try:
+                storage = tensor.untyped_storage()
+            except NotImplementedError:
+                check_tensor(func, "takes", tensor)
+                raise
+            key = key_of(storage)
+            form = last[key] = self._form(func, "takes", tensor, last.get(key))
+            stored.append(storage)
+            keys.append(key)
+            forms.append(form)
+        return stored, keys, forms
+
+    def _form(self, func: OpOverload, verb: str, tensor: torch.Tensor, like: Form | None) -> Form:
+        """What a tensor looks like, perhaps like another one; it is refused if it has no plain memory."""
+        try:
+            if like is not None and (like.check(tensor) or like.knows(tensor)):
+                return like
+        except RuntimeError:  # it has no sizes
+            pass
+        check_tensor(func, verb, tensor)
+        return self._forms.of(tensor)
 
     def record(
         self,
@@ -95,6 +133,7 @@ class Tape:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         operands: Sequence[torch.Tensor],
+        looked: Looked,
         out: Any,
     ) -> None:
         """Write down an operation that has just run.
@@ -104,31 +143,37 @@ class Tape:
             args: Its positional operands.
             kwargs: Its keyword operands.
             operands: The tensors in both, in order.
+            looked: What :meth:`look_at` saw of them before.
             out: What it returned.
+
+        Raises:
+            CaptureError: A result has no plain memory on the CPU.
         """
+        like = looked[2][0] if operands else None  # as after most operations
+        returned = (((), out),) if type(out) is _Tensor else tuple(walk(out))
+        results = [(path, part, self._form(facts.op, "returns", part, like)) for path, part in returned]
         if facts.metadata_only:
             return
         if facts.name == "lift_fresh" and self._lift(facts, args[0]):
             return
-        key_of = self._storages.key
-        stored = [tensor.untyped_storage() for tensor in operands]
-        keys = [key_of(storage) for storage in stored]
-        made, results = self._made(keys, out)
+        if facts.writes or facts.unsaid_writes:  # which may give an operand other memory
+            looked = self.look_at(facts.op, operands)
+        made, parts = self._made(looked[1], results)
         if not (made or facts.writes or facts.silent):
             return
-        forms, held = self._held(operands, stored, keys)
-        frozen, options = with_tensors(args, kwargs, held)
+        frozen, options = with_tensors(args, kwargs, self._held(operands, looked))
         if facts.makes_memory and not fills_memory():
             return
         if facts.writes or facts.unsaid_writes:
             _note_writes(facts, frozen, options)
-        variant, plain = None, _is_plain(made)
+        plain = _is_plain(made)
+        variant = None
         if plain and facts.functional:
-            variant = self._catalog.variant(facts, args, kwargs, forms, results)
-        self._append(_tuple(Entry, (facts, frozen, options, made, *_modes(), plain, variant, None)))
-
-    def _append(self, entry: Entry) -> None:
-        self.entries.append(entry)
+            variant = self._catalog.variant(facts, args, kwargs, looked[2], parts)
+        grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        self.entries.append(
+            _tuple(Entry, (facts, frozen, options, made, grad, inference, plain, variant, None))
+        )
         self._storages.tick()
 
     def _lift(self, facts: Facts, tensor: torch.Tensor) -> bool:
@@ -138,29 +183,28 @@ class Tape:
             return False
         block = self._storages.add(storage, self._storages.key(storage))
         made = (Product((), _place(block, storage, self._forms.of(tensor), tensor)),)
-        self._append(Entry(facts, (), {}, made, *_modes(), _is_plain(made), literal=tensor.clone()))
+        modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        self.entries.append(Entry(facts, (), {}, made, *modes, _is_plain(made), literal=tensor.clone()))
+        self._storages.tick()
         return True
 
-    def _made(self, given: Sequence[int], out: Any) -> tuple[tuple[Product, ...], list[torch.Tensor]]:
-        """The result's tensors in storages that nobody had before; those are watched from now on.
+    def _made(
+        self, given: Sequence[int], results: Sequence[tuple[tuple[int, ...], torch.Tensor, Form]]
+    ) -> tuple[tuple[Product, ...], list[torch.Tensor]]:
+        """Where the results lie that are in storages that nobody had before, and these results.
+
+        Their storages are watched from now on.
 
         Args:
             given: Addresses of the operands' storages.
-            out: What the operation returned.
+            results: The tensors that the operation returned, each with its path and its form.
         """
-        storages = self._storages
+        storages, last = self._storages, self._last
         living = storages.living()
-        if type(out) is _Tensor:
-            storage = out.untyped_storage()
-            key = storages.key(storage)
-            if key in living or key in given:
-                return (), []
-            place = _tuple(Place, (storages.add(storage, key), self._forms.of(out), out.storage_offset()))
-            return (_tuple(Product, ((), place)),), [out]
         made: dict[int, Block] = {}
         products: list[Product] = []
-        results: list[torch.Tensor] = []
-        for path, tensor in walk(out):
+        parts: list[torch.Tensor] = []
+        for path, tensor, form in results:
             storage = tensor.untyped_storage()
             key = storages.key(storage)
             block = made.get(key)
@@ -168,25 +212,21 @@ class Tape:
                 if key in living or key in given:
                     continue
                 block = made[key] = storages.add(storage, key)
-            products.append(_tuple(Product, (path, _place(block, storage, self._forms.of(tensor), tensor))))
-            results.append(tensor)
-        return tuple(products), results
+                last[key] = form
+            products.append(_tuple(Product, (path, _place(block, storage, form, tensor))))
+            parts.append(tensor)
+        return tuple(products), parts
 
-    def _held(
-        self, tensors: Sequence[torch.Tensor], stored: Sequence[torch.UntypedStorage], keys: Sequence[int]
-    ) -> tuple[list[Form], list[Place | torch.Tensor]]:
-        """What operands look like, and operands as they are written down."""
-        form_of, living = self._forms.of, self._storages.living()
-        forms: list[Form] = []
+    def _held(self, tensors: Sequence[torch.Tensor], looked: Looked) -> list[Place | torch.Tensor]:
+        """Operands as they are written down."""
+        living = self._storages.living()
         held: list[Place | torch.Tensor] = []
-        for tensor, storage, key in zip(tensors, stored, keys, strict=True):
-            form = form_of(tensor)
-            forms.append(form)
+        for tensor, storage, key, form in zip(tensors, *looked, strict=True):
             block = living.get(key)
             held.append(
                 self._alias(tensor, key, form) if block is None else _place(block, storage, form, tensor)
             )
-        return forms, held
+        return held
 
     def _alias(self, tensor: torch.Tensor, address: int, form: Form) -> torch.Tensor:
         key = (address, form, tensor.storage_offset())
@@ -219,10 +259,6 @@ def _is_plain(products: Sequence[Product]) -> bool:
     if not all([place.form.plain for _, place in products]):
         return False
     return len({place.block for _, place in products}) == len(products)
-
-
-def _modes() -> tuple[bool, bool]:
-    return torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
 
 def _note_writes(facts: Facts, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
