@@ -43,14 +43,12 @@ from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
 from .looks import Look
 from .operands import is_view, without_dropout
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
-from .overloads import DETACH, Overload
+from .overloads import DECOMPOSITIONS, DETACH, Overload, without_vectors
 from .seeds import seeds_on_host
 from .stores import filled_in, without_copies
 from .tape import RestartError, SegmentTape, kept_call
 
 _zeros = getattr(torch.ops.aten._efficientzerotensor, "default", None)
-_DECOMPOSITIONS = {torch.ops.aten._linalg_svd.default: False, torch.ops.aten._linalg_eigh.default: "L"}
-"""With what stands before the operand that asks for vectors, which a call leaves out like any default."""
 _FOLLOW, _OBSERVE = Mode.FOLLOW, Mode.OBSERVE  # to look a member up takes ten times as long, in Python 3.11
 _CAPTURED, _ANYWHERE = Placement.CAPTURED, Placement.ANYWHERE
 _READS = (Placement.READ, Placement.SHAPED)
@@ -136,8 +134,8 @@ class Tracer(HostTensors, DispatchMode):
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._suspended:
             return self._seen(func, *args, **kwargs)
-        if self._vectorless and func in _DECOMPOSITIONS:
-            args = _without_vectors(func, args)
+        if self._vectorless and func in DECOMPOSITIONS:
+            args = without_vectors(func, args)
         mode = self.mode
         if self.blockers and mode is _OBSERVE:  # nothing of this call will be kept
             if isinstance(func, torch._ops.OpOverload):
@@ -201,12 +199,9 @@ class Tracer(HostTensors, DispatchMode):
         return event, tensors, tokens, placement
 
     def _are_at_home(self, tensors: list[torch.Tensor], tokens: list[Token]) -> bool:
-        """Whether all operands are on the device whose operations are captured, and nothing has to be noted."""
+        """Whether all operands are on the device whose operations are captured, known as the call's."""
         if self._on_host:
-            for token in tokens:
-                if not token.look.on_host:
-                    return False
-            return True
+            return all([token.look.on_host for token in tokens])
         index = self._index
         return index >= 0 and all([tensor.get_device() == index and tensor.is_cuda for tensor in tensors])
 
@@ -317,7 +312,9 @@ class Tracer(HostTensors, DispatchMode):
             try:
                 if not self._on_host:
                     func, args = without_copies(tape.capture, func, args, self._device)
-                if tape.executes or not known.seen:  # a replay that executes runs the kernel's Python code again
+                if (
+                    tape.executes or not known.seen
+                ):  # a replay that executes runs the kernel's Python code again
                     return tape.capture(func, args, kwargs)
                 return self._seen(tape.capture, func, args, kwargs)
             except MemoryShortageError as error:
@@ -356,18 +353,7 @@ class Tracer(HostTensors, DispatchMode):
         self.tape, self.mode = None, Mode.OBSERVE
         return self._seen(func, *args, **kwargs)
 
-    def _expected_look(self, tokens: list[Token]) -> Look | None:
-        """What an earlier call had here, or what the first operand is like, as after most operations."""
-        events = self.node.events
-        if self.index < len(events):
-            was = events[self.index].results
-            if was and type(was[0]) is Token:
-                return was[0].look
-        return tokens[0].look if tokens else None
-
-    def _result(
-        self, event: Event, part: Any, tensors: list[torch.Tensor], like: Look | None = None
-    ) -> Any:
+    def _result(self, event: Event, part: Any, tensors: list[torch.Tensor], like: Look | None = None) -> Any:
         """A token; the position of the operand that the result is; or None where there is nothing to hold."""
         if not isinstance(part, torch.Tensor):
             return None
@@ -404,12 +390,3 @@ class Tracer(HostTensors, DispatchMode):
                 self.block(why)
         elif self.node.excess is None:
             self.node.excess = rate_read_reason(running, site)
-
-
-def _without_vectors(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The operands of a decomposition for its values alone, unless a gradient needs the rest."""
-    matrix, *rest = args
-    fails = matrix.is_cuda and func is torch.ops.aten._linalg_eigh.default  # in cuSOLVER (CUDA 13)
-    if fails or (torch.is_grad_enabled() and matrix.requires_grad):
-        return args
-    return (matrix, rest[0] if rest else _DECOMPOSITIONS[func], False)

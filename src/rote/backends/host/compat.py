@@ -22,13 +22,6 @@ from torch._ops import OpOverload as OpOverload
 
 from ...base.errors import CaptureError
 
-
-
-def _no(tensor: torch.Tensor) -> bool:
-    del tensor
-    return False
-
-
 Call = Callable[..., Any]
 Guard = Callable[[], AbstractContextManager[Any]]
 
@@ -138,8 +131,12 @@ def negative_view(tensor: torch.Tensor) -> torch.Tensor:
     return cast("torch.Tensor", found(tensor))
 
 
-is_zero_tensor = cast("Callable[[torch.Tensor], bool]", getattr(torch.Tensor, "_is_zerotensor", _no))
-"""Whether a tensor is one of forward-mode autograd's zeros without memory. Seen on 2.11 and 2.13."""
+def is_zero_tensor(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is one of forward-mode autograd's zeros without memory. Seen on 2.11 and 2.13."""
+    try:
+        return bool(tensor._is_zerotensor())  # pyright: ignore[reportAttributeAccessIssue]
+    except AttributeError:
+        return False
 
 
 def fills_memory() -> bool:

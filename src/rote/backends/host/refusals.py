@@ -34,9 +34,7 @@ def check_call(facts: Facts, func: OpOverload, args: tuple[Any, ...], kwargs: di
         _refuse(func, f"it moves data between devices (from cpu to {device})")
 
 
-def _check_restricted(
-    facts: Facts, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
+def _check_restricted(facts: Facts, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if facts.host_read:
         _refuse(func, "it reads a tensor's value on the host, which would have to wait for the device")
     if facts.name in INDEXED:

@@ -106,7 +106,9 @@ class HostSession:
         # Whether no mode and no subclass would see or change a look at these tensors.
         bare = not (self._functions() or self._dispatches()) and _PLAIN.issuperset(map(type, operands))
         check_call(facts, func, args, kwargs)
-        looked = self._tape.look_at(func, operands) if bare else self._unseen(self._tape.look_at, func, operands)
+        looked = (
+            self._tape.look_at(func, operands) if bare else self._unseen(self._tape.look_at, func, operands)
+        )
         if facts.composite is not None:
             with _Parts(self):
                 return facts.composite(*args, **kwargs)
