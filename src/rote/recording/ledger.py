@@ -146,7 +146,7 @@ class Ledger:
             origin = self.add_external(tensor)
         look = self._last.get(handle)
         try:
-            if look is None or not (look.check(tensor) or look.knows(tensor)):
+            if look is None or tensor.is_nested or not (look.check(tensor) or look.knows(tensor)):
                 look = self._last[handle] = self._looks.of(tensor)
         except RuntimeError as error:  # it has memory, but no shape
             raise UnsupportedTensorError("nested") from error
@@ -195,7 +195,7 @@ class Ledger:
             origin = (NEW, number)
             self._follow(storage, handle, origin, "cpu" if tensor.is_cpu else tensor.device.type)
         try:
-            if like is None or not (like.check(tensor) or like.knows(tensor)):
+            if like is None or tensor.is_nested or not (like.check(tensor) or like.knows(tensor)):
                 like = self._looks.of(tensor)
         except RuntimeError as error:
             raise UnsupportedTensorError("nested") from error

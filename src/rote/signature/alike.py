@@ -6,6 +6,9 @@ hand: the result of an element-wise operation like its operand, an operand like 
 description carries a check of all of it at once (what ``torch.compile`` guards inputs with), and is only made
 anew for a tensor that fails it.
 
+No check may see a nested tensor: it has no sizes, and the error that says so is lost between C++ and Python,
+which ends the process. Who checks asks ``tensor.is_nested`` before.
+
 The checks see of a tensor what the dispatcher sees. In the handler of a mode that is all but whether it is
 lazily conjugated, negated or zero; whoever cares calls :func:`.compat.resolve_lazily` first.
 """
@@ -32,7 +35,7 @@ class Alike:
 
     Attributes:
         check: Says whether a tensor is like the last one that was found to be. If it says no, another one
-            of the checks may say yes. It raises RuntimeError for tensors without sizes.
+            of the checks may say yes.
     """
 
     __slots__ = ("_checks", "check")
@@ -42,11 +45,7 @@ class Alike:
         self._checks: list[Callable[..., bool]] = []
 
     def knows(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor has the description of one that was added. If not, it may have it all the same.
-
-        Raises:
-            RuntimeError: The tensor has no sizes.
-        """
+        """Whether a tensor has the description of one that was added. If not, it may have it all the same."""
         for check in self._checks:
             if check(tensor):
                 self.check = check

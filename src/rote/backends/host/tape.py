@@ -119,11 +119,8 @@ class Tape:
 
     def _form(self, func: OpOverload, verb: str, tensor: torch.Tensor, like: Form | None) -> Form:
         """What a tensor looks like, perhaps like another one; it is refused if it has no plain memory."""
-        try:
-            if like is not None and (like.check(tensor) or like.knows(tensor)):
-                return like
-        except RuntimeError:  # it has no sizes
-            pass
+        if like is not None and not tensor.is_nested and (like.check(tensor) or like.knows(tensor)):
+            return like
         check_tensor(func, verb, tensor)
         return self._forms.of(tensor)
 
