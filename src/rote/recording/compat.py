@@ -188,6 +188,8 @@ _python_kernels: Any = getattr(torch.library, "_impls", None)
 """The kernels registered from Python, as ``namespace/operation/key``. Seen in torch 2.11 and 2.13."""
 _OWN_KERNELS = frozenset({"aten/_foreach_mm/CUDA", "aten/linalg_lu_solve.out/MPS"})
 """Those that PyTorch registers for operations of its own, in 2.13."""
+_ELSEWHERE = ("/Meta", "/FuncTorchBatched")
+"""Kernels for shapes, and for ``vmap``, which no traced call is in."""
 
 
 def replaced_kernels() -> bool:
@@ -204,7 +206,7 @@ def _are_replaced(count: int) -> bool:
     del count
     return any(
         [
-            key.startswith("aten/") and not key.endswith("/Meta") and key not in _OWN_KERNELS
+            key.startswith("aten/") and not key.endswith(_ELSEWHERE) and key not in _OWN_KERNELS
             for key in _python_kernels
         ]
     )
