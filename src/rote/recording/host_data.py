@@ -7,6 +7,10 @@ Data from plain Python values are constants of the path (they are compared betwe
 came from is under guard). A numpy array that outlives the call is read again at every replay; ``from_numpy``
 itself is seen by the tracer. An array made inside the call cannot be made again without Python, so such a
 call stays eager. Operations that read tensors as these do are in :mod:`.composites`.
+
+All other functions pass through. Those in C lead straight to the tracer, and the profiler that watches the
+callable on Python 3.11 need not be told of what PyTorch calls on the way, unless the user's code may be called
+there: for the value of an operand, or to save one for a backward.
 """
 
 from __future__ import annotations
