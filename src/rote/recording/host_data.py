@@ -9,7 +9,7 @@ itself is seen by the tracer. An array made inside the call cannot be made again
 call stays eager. Operations that read tensors as these do are in :mod:`.composites`.
 
 All other functions pass through. Those in C lead straight to the tracer, and the profiler that watches the
-callable on Python 3.11 need not be told of what PyTorch calls on the way, unless the user's code may be called
+callable on Python 3.11 need not be told what PyTorch calls on the way, unless code of the user may be called
 there: for the value of an operand, or to save one for a backward.
 """
 
