@@ -111,15 +111,17 @@ class Tape:
                 check_tensor(func, "takes", tensor)
                 raise
             key = key_of(storage)
-            form = last[key] = self._form(func, "takes", tensor, last.get(key))
+            like = last.get(key)
+            if like is None or tensor.is_nested or not (like.check(tensor) or like.knows(tensor)):
+                like = last[key] = self._form(func, "takes", tensor)
             stored.append(storage)
             keys.append(key)
-            forms.append(form)
+            forms.append(like)
         return stored, keys, forms
 
-    def _form(self, func: OpOverload, verb: str, tensor: torch.Tensor, like: Form | None) -> Form:
-        """What a tensor looks like, perhaps like another one; it is refused if it has no plain memory."""
-        if like is not None and not tensor.is_nested and (like.check(tensor) or like.knows(tensor)):
+    def _form(self, func: OpOverload, verb: str, tensor: torch.Tensor, like: Form | None = None) -> Form:
+        """What a tensor looks like, which is guessed; it is refused if it has no plain memory."""
+        if like is not None and not tensor.is_nested and like.check(tensor):
             return like
         check_tensor(func, verb, tensor)
         return self._forms.of(tensor)
