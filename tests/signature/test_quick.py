@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from rote.recording.compat import swap_tensors
-from rote.signature import epoch, quick
+from rote.signature import compat, epoch, quick
 from rote.signature.compat import dict_version, numbers_watched_dicts, plain_functions
 from rote.signature.executed import ExecutedCode
 from rote.signature.guards import Guard
@@ -320,6 +320,12 @@ def test_every_change_alone(name, many, monkeypatch):
         assert plain.holds()
     if name in NOTICED:
         assert not plain.holds()
+
+
+def test_numbers_that_stay_when_an_attribute_is_set():
+    """As those of Python 3.13.0 do."""
+    assert not compat._notices_attributes(lambda attributes: len(attributes))
+    assert compat._notices_attributes(lambda attributes: hash(tuple(attributes.items())))
 
 
 @pytest.mark.skipif(dict_version() is None, reason="this PyTorch does not number the states of dicts")

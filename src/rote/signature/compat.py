@@ -188,7 +188,8 @@ def dict_version() -> Callable[[dict[Any, Any]], int] | None:
     """A function that numbers the states of a dict: a dict with the same number has not changed; or None.
 
     Before Python 3.12 dicts have such numbers themselves (PEP 509); since then PyTorch watches the dicts that
-    it was asked about. In both an *empty* dict may be filled unnoticed, by ``update`` from another dict.
+    it was asked about. In both an *empty* dict may be filled unnoticed, by ``update`` from another dict. None
+    in Python 3.13.0, where a dict of attributes is changed unnoticed, if the attribute is set on the object.
     """
     if _dict_version is None:
         return None
@@ -201,7 +202,26 @@ def dict_version() -> Callable[[dict[Any, Any]], int] | None:
         if _dict_version(probe) in seen:
             return None
         seen.append(_dict_version(probe))
-    return _dict_version
+    return _dict_version if _notices_attributes(_dict_version) else None
+
+
+def _notices_attributes(version: Callable[[dict[Any, Any]], int]) -> bool:
+    """Whether a dict of attributes gets a new number when one is set on the object, by warm code too."""
+    owner: Any = type("Probe", (), {})()
+    owner.value = None
+    attributes = vars(owner)
+    number = version(attributes)
+    for value in range(_WARM):
+        owner.value = value
+        following = version(attributes)
+        if following == number:
+            return False
+        number = following
+    return True
+
+
+_WARM = 64
+"""After so many runs Python has made an instruction anew for what it met."""
 
 
 @cache
