@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from tests.differential.harness import check, drive, full
+from tests.differential.harness import attempt, check, drive, full
 from torch import nn
 
 import rote
@@ -249,3 +249,22 @@ def test_views_that_are_made_and_looked_at_in_each_call():
     for i in range(8):
         assert torch.equal(g(full(i)), full(i) * 2)
     assert g.report().replayed == 6
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_validation_of_distributions(before):
+    distribution = torch.distributions.Distribution
+
+    def scenario(wrap):
+        distribution.set_default_validate_args(before)
+        g = wrap(lambda x: torch.distributions.Normal(x, x).log_prob(x))
+        for i in range(10):
+            if i == 6:
+                distribution.set_default_validate_args(not before)
+            yield attempt(g, full(-1.0 if i in (5, 7, 8) else 1.0 + i))
+
+    was = distribution._validate_args
+    try:
+        check(scenario)
+    finally:
+        distribution.set_default_validate_args(was)

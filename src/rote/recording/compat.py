@@ -62,6 +62,42 @@ def apply_of(function: type[torch.autograd.Function]) -> Callable[..., Any]:
     return super(torch.autograd.Function, function).apply  # pyright: ignore[reportAttributeAccessIssue]
 
 
+_functorch: Any = getattr(torch._C, "_functorch", None)
+_hide_transforms: Any = getattr(torch._C, "_DisableFuncTorch", None)
+_WRAPPING = ("Grad", "Jvp")
+"""Seen in torch 2.11 and 2.13, as are the names that :func:`below_transforms` uses."""
+
+Wrap = Callable[[torch.Tensor], torch.Tensor]
+
+
+@contextmanager
+def below_transforms() -> Generator[Wrap]:
+    """A context that running ``torch.func`` transforms do not see; yields how they wrap host data.
+
+    Host data are met above the dispatcher, and so above the transforms, which would give tensors that have no
+    memory of their own.
+    """
+    if _functorch is None or _hide_transforms is None or _functorch.peek_interpreter_stack() is None:
+        yield _same
+        return
+    levels = [each.level() for each in _functorch.get_interpreter_stack() if each.key().name in _WRAPPING]
+
+    def wrap(tensor: torch.Tensor) -> torch.Tensor:
+        for level in levels:
+            tensor = _functorch._wrap_for_grad(tensor, level)
+        return tensor
+
+    with _hide_transforms():
+        yield wrap
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor at whose values ``torch.func`` takes a gradient; outside of it the tensor itself."""
+    while _functorch is not None and _functorch.is_gradtrackingtensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor
+
+
 _unflatten: Any = getattr(getattr(torch._C, "_nn", None), "unflatten_dense_tensors", None)
 """Seen in torch 2.11 and 2.13."""
 

@@ -32,7 +32,7 @@ from ..hazards import rules
 from ..hazards.rules import reason
 from ..partition.boundaries import Placement, place, rule_of
 from ..partition.facts import Facts, facts_of, written_operands
-from ..signature.compat import resolve_lazily
+from ..signature.compat import is_lazy_zero, resolve_lazily
 from ..signature.executed import our_profiler
 from ..signature.modes import DispatchMode
 from . import events as ev
@@ -47,7 +47,6 @@ from .seeds import seeds_on_host
 from .stores import filled_in, without_copies
 from .tape import RestartError, SegmentTape, kept_call
 
-_zeros = torch.ops.aten._efficientzerotensor.default
 _detach = torch.ops.aten.detach.default
 _lift = torch.ops.aten.lift_fresh.default
 _zeros = getattr(torch.ops.aten._efficientzerotensor, "default", None)
@@ -80,8 +79,7 @@ class Tracer(HostTensors, DispatchMode):
         self._index = -1
         self._known: dict[int, Known] = {}
         self._profiler: Any = None
-        self._vectorless = False
-        self._thread = get_ident()
+        self._thread, self._vectorless, self._lazy_zeros = get_ident(), False, False
 
     def __enter__(self) -> Any:
         """Enter the mode, on the thread that the callable runs on."""
@@ -158,16 +156,18 @@ class Tracer(HostTensors, DispatchMode):
         if known is None:
             if not isinstance(func, torch._ops.OpOverload):
                 return self._higher_order(func, args, kwargs)
-            if func is _zeros:  # forward-mode AD: a tensor without memory, which nothing can be copied into
-                raise UnsupportedTensorError("forward-mode zero")
+            if func is _zeros:  # forward-mode AD: no memory, so nothing that a replay would have to make
+                self._lazy_zeros = True
+                return self._seen(func, *args, **kwargs)
             known = self._known[id(func)] = Known(func, facts_of(func), raw_call(func), composite_call(func))
-            if func is _zeros:  # of no memory at all, which no replay can write
-                self.block(reason(rules.UNSUPPORTED_TENSOR, "autograd made a lazy zero tensor", user_site()))
         _, facts, raw, parts = known
-        if parts is not None and torch.is_inference_mode_enabled():
+        tensors = tensors_of(args, kwargs)
+        zero = self._lazy_zeros and any(map(is_lazy_zero, tensors))
+        if parts is not None and (zero or torch.is_inference_mode_enabled()):
             with self:  # they come back here, one by one
                 return self._seen(parts, *args, **kwargs)
-        tensors = tensors_of(args, kwargs)
+        if zero:
+            raise UnsupportedTensorError("forward-mode zero")
         if func is _detach:
             return self._detached(func, tensors[0])
         if func is _lift and tensors and not self.ledger.knows(tensors[0]):

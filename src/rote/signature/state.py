@@ -33,7 +33,7 @@ import torch
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
 from .classes import MODULE_INTERNALS, UNSET, Class, class_of, own
-from .compat import global_hooks, has_memory, plain_functions
+from .compat import class_switches, global_hooks, has_memory, plain_functions
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
 from .marks import BY_IDENTITY, Content, Present, base_of, mark, pointer_of
@@ -124,6 +124,10 @@ class StateWalk:
         for name, hooks in global_hooks():
             self._note(LENGTH, hooks, None, Content(len(hooks)), -1, name)
             self._note(ORDER, hooks, None, Content(tuple(hooks)), -1, f"{name} (order)")
+        for owner, name in class_switches():
+            if self._reads is None or name in self._reads.names:
+                table = self._executed.holders.setdefault(id(owner), [vars(owner)])[0]
+                self._note(ITEM, table, name, table[name], -1, f"{owner.__name__}.{name}")
         for namespace, name in self._executed.reads():
             label = f"{namespace.get('__name__', '')}.{name}"
             if name in namespace:
