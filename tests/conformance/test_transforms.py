@@ -1,4 +1,4 @@
-"""Transforms of ``torch.func`` inside a call: host data among them, forward mode, and what they ask of shapes."""
+"""Transforms of ``torch.func`` in a call: host data among them, forward mode, what they ask of shapes."""
 
 from __future__ import annotations
 

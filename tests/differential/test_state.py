@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import io
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -268,3 +270,66 @@ def test_validation_of_distributions(before):
         check(scenario)
     finally:
         distribution.set_default_validate_args(was)
+
+
+class Scripted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+        self.scale = 1.0
+        self.table = [1.0, 2.0]
+        self.names = {"a": 1.0}
+        self.register_buffer("offset", torch.zeros(4))
+
+    def forward(self, x):
+        return self.inner(x) * self.scale + self.table[0] + self.names["a"] + self.offset
+
+
+@pytest.fixture
+def quiet():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*torch.jit.* is deprecated")
+        yield
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.eval(),
+        lambda m: setattr(m, "scale", 5.0),
+        lambda m: setattr(m, "table", [5.0, 2.0]),
+        lambda m: setattr(m, "names", {"a": 5.0}),
+        lambda m: setattr(m, "offset", torch.ones(4)),
+        lambda m: setattr(
+            m.get_submodule("inner.0"), "weight", nn.Parameter(torch.ones(4, 4), requires_grad=False)
+        ),
+        lambda m: setattr(m.get_submodule("inner.0").weight, "data", torch.ones(4, 4)),
+    ],
+)
+@pytest.mark.parametrize("how", ["scripted", "loaded", "inside"])
+@pytest.mark.usefixtures("quiet")
+def test_attributes_of_a_scripted_module(change, how):
+    def scenario(wrap):
+        m = torch.jit.script(Scripted().requires_grad_(False))
+        if how == "loaded":
+            file = io.BytesIO()
+            torch.jit.save(m, file)
+            m = torch.jit.load(io.BytesIO(file.getvalue()))
+        g = wrap(m if how != "inside" else nn.Sequential(m, nn.ReLU()))
+        yield from drive(g, change=lambda: change(m))
+
+    check(scenario)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_scripted_module_that_is_left_alone_is_replayed():
+    g = rote.graph(torch.jit.script(Scripted().requires_grad_(False)))
+    try:
+        for i in range(6):
+            g(full(i))
+        assert g.report().replayed == 4
+        g.__wrapped__.table = [5.0, 2.0]
+        g(full(1))
+        assert "table was 'list(1.0, 2.0)' and is 'list(5.0, 2.0)'" in g.explain()
+    finally:
+        g.reset()

@@ -341,6 +341,17 @@ def resolve_lazily() -> None:
         _exclude(key, False)
 
 
+def scripted_names(module: Any) -> list[str]:
+    """The attributes that a module of TorchScript keeps in C++ (seen in torch 2.11 and 2.13)."""
+    known = getattr(getattr(module, "_concrete_type", None), "get_attributes", None)
+    return list(known()) if known is not None and hasattr(module, "_c") else []
+
+
+def scripted_value(module: Any, name: str) -> Any:
+    """What lies in one of :func:`scripted_names`; containers are copies."""
+    return module._c.getattr(name)
+
+
 _CLASS_SWITCHES = (("torch.distributions.distribution", "Distribution", "_validate_args"),)
 """Attributes of PyTorch's classes that a function of PyTorch sets (seen in torch 2.11 and 2.13)."""
 

@@ -15,6 +15,7 @@ from .classes import UNSET
 from .compat import has_memory
 from .iterators import Position
 from .marks import Content, Present, TensorMark, mark
+from .scripted import scripted
 from .snapshot import (
     ANSWER,
     ATTRIBUTE,
@@ -26,6 +27,7 @@ from .snapshot import (
     MEMBERS,
     ORDER,
     PRESENT,
+    SCRIPTED,
     VARIABLE,
     Entry,
     Snapshot,
@@ -227,4 +229,5 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     VARIABLE: lambda entry: entry.container.get(UNSET),
     PRESENT: lambda entry: entry.value.now(entry.container),
     ANSWER: lambda entry: Content(ANSWERS[entry.key](entry.container)),
+    SCRIPTED: lambda entry: scripted(entry.container, entry.key),
 }

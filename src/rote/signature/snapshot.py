@@ -10,9 +10,9 @@ from .compat import plain_functions
 from .omission import LeftOut
 from .training import Training
 
-ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT, ANSWER = (
+ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT, ANSWER, SCRIPTED = (
     "item", "attribute", "cell", "length", "bulk", "order", "variable", "members", "defined", "present",
-    "answer",
+    "answer", "scripted",
 )  # fmt: skip
 
 
@@ -57,6 +57,10 @@ class Snapshot:
             node, label = self._nodes[node]
             labels.append(label)
         return "".join(reversed(labels))
+
+    def is_root(self, node: int) -> bool:
+        """Whether a place is one of the roots that need no name."""
+        return node >= 0 and self.path(node) == ""
 
     def gradient_leaves(self) -> list[tuple[str, torch.Tensor]]:
         """The tensors that may get a gradient, or have one from before they were frozen, with their names."""

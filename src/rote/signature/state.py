@@ -32,14 +32,15 @@ import torch
 
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
-from .classes import MODULE_INTERNALS, UNSET, Class, class_of, own
-from .compat import class_switches, global_hooks, has_memory, plain_functions
+from .classes import DESCRIPTORS, MADE_WITH_A_CLASS, MODULE_INTERNALS, UNSET, Class, class_of, own
+from .compat import class_switches, global_hooks, has_memory, plain_functions, scripted_names
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
 from .marks import BY_IDENTITY, Content, Present, base_of, mark, pointer_of
 from .omission import MetReaderError, Omission
 from .owners import is_user, module_of
 from .reads import Reads
+from .scripted import scripted
 from .snapshot import (  # fmt: skip
     ANSWER,
     ATTRIBUTE,
@@ -51,6 +52,7 @@ from .snapshot import (  # fmt: skip
     MEMBERS,
     ORDER,
     PRESENT,
+    SCRIPTED,
     VARIABLE,
     Entry,
     Snapshot,
@@ -68,8 +70,6 @@ _PLAIN_TYPES = frozenset(_PLAIN)
 _KEPT_TYPES = _PLAIN_TYPES | {Content, Present}  # kept as they are
 _UNNAMED = frozenset({"", "__defaults__", "__kwdefaults__", "func", "args", "keywords"})  # by parameters
 _SUBSCRIPT = re.compile(r"\[.*?\]")
-_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
-_MADE_WITH_A_CLASS = ("__dict__", "__weakref__", "__new__", "__class_getitem__")
 
 
 class StateWalk:
@@ -278,7 +278,7 @@ class StateWalk:
 
     def _meet_method(self, cls: type, name: str, value: Any, node: int) -> None:
         """Look at a part of a class that is no slot: its own are made with it, others it was given."""
-        if getattr(value, "__objclass__", None) is not cls and name not in _MADE_WITH_A_CLASS:
+        if getattr(value, "__objclass__", None) is not cls and name not in MADE_WITH_A_CLASS:
             self._meet(value, self.snapshot.node(node, f".{name}"))
 
     def _expand_dict(self, value: Mapping[Any, Any], node: int) -> None:
@@ -321,7 +321,7 @@ class StateWalk:
                 content = cell.cell_contents
             except ValueError:  # the cell is still empty
                 continue
-            suffix = name if _root(self.snapshot, node) else f".{name}"
+            suffix = name if self.snapshot.is_root(node) else f".{name}"
             self._note(CELL, cell, None, content, node, suffix)
         for label in ("__defaults__", "__kwdefaults__"):
             if getattr(value, label):
@@ -345,6 +345,8 @@ class StateWalk:
             self.snapshot.training.meet(value)
             skipped = MODULE_INTERNALS if isinstance(value, torch.nn.Module) else frozenset[str]()
             self._expand_attributes(attributes, node, skipped, owner)
+        if isinstance(value, torch.jit.ScriptModule):
+            self._expand_scripted(value, node)
         for name in of_class.slots:
             found = own(value, name)  # one that is not set may be set later
             if owner is None or omission is None or not omission.takes(owner, owner, name, found):
@@ -352,6 +354,12 @@ class StateWalk:
         for cls in of_class.users:
             if id(cls) not in self._seen:
                 self._descend(cls, self.snapshot.node(-1, cls.__qualname__))
+
+    def _expand_scripted(self, value: torch.jit.ScriptModule, node: int) -> None:
+        for name in scripted_names(value):
+            self._note(SCRIPTED, value, name, scripted(value, name), node, f".{name}")
+        for name, module in value.named_children():
+            self._descend(module, self.snapshot.node(node, f".{name}"))
 
     def _expand_attributes(
         self,
@@ -384,7 +392,7 @@ class StateWalk:
         # Not LENGTH: that says that all members are noted, and of methods only those that ran are.
         self._note(MEMBERS, namespace, None, Content(len(namespace)), node, " (number of attributes)")
         for name, value in list(namespace.items()):
-            if self._omission is not None and (name.startswith("__") or isinstance(value, _DESCRIPTORS)):
+            if self._omission is not None and (name.startswith("__") or isinstance(value, DESCRIPTORS)):
                 self._meet_method(cls, name, value, node)
             if isinstance(value, types.FunctionType):
                 if value.__code__ in self._executed.globals:
@@ -392,9 +400,5 @@ class StateWalk:
             elif isinstance(value, type):
                 if value.__qualname__ == f"{cls.__qualname__}.{name}":  # defined inside
                     self._note(ITEM, namespace, name, value, node, f".{name}")
-            elif not name.startswith(("__", "_abc_")) and not isinstance(value, _DESCRIPTORS):
+            elif not name.startswith(("__", "_abc_")) and not isinstance(value, DESCRIPTORS):
                 self._note(ITEM, namespace, name, value, node, f".{name}")
-
-
-def _root(snapshot: Snapshot, node: int) -> bool:
-    return node >= 0 and snapshot.path(node) == ""
