@@ -38,10 +38,11 @@ from ..signature.modes import DispatchMode
 from . import events as ev
 from .compat import composite_call, raw_call
 from .cursor import Mode
+from .edges import Raised, caught
 from .events import Event, operands_of, results_of, tensors_of
 from .host_tensors import HostTensors
 from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
-from .operands import is_view, without_dropout
+from .operands import DECOMPOSITIONS, is_view, without_dropout, without_vectors
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .seeds import seeds_on_host
 from .stores import filled_in, without_copies
@@ -50,8 +51,6 @@ from .tape import RestartError, SegmentTape, kept_call
 _detach = torch.ops.aten.detach.default
 _lift = torch.ops.aten.lift_fresh.default
 _zeros = getattr(torch.ops.aten._efficientzerotensor, "default", None)
-_DECOMPOSITIONS = {torch.ops.aten._linalg_svd.default: False, torch.ops.aten._linalg_eigh.default: "L"}
-"""With what stands before the operand that asks for vectors, which a call leaves out like any default."""
 
 
 class Known(NamedTuple):
@@ -146,8 +145,8 @@ class Tracer(HostTensors, DispatchMode):
                 sys.setprofile(None)
 
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._vectorless and func in _DECOMPOSITIONS:
-            args = _without_vectors(func, args)
+        if self._vectorless and func in DECOMPOSITIONS:
+            args = without_vectors(func, args)
         if self.blockers and self.mode is Mode.OBSERVE:  # nothing of this call will be kept
             if isinstance(func, torch._ops.OpOverload):
                 self._note_writes(written_operands(facts_of(func), args, kwargs))
@@ -367,13 +366,20 @@ class Tracer(HostTensors, DispatchMode):
     def _branch(self, event: Event, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if event.kind == ev.READ and self.mode is not Mode.FOLLOW:
             self._note_optimizer(args[0], event.site)
+        checks = facts_of(func).checks
+        read = caught(func) if checks else func
 
         def run() -> Any:
-            return func(*args, **kwargs)
+            return read(*args, **kwargs)
 
-        return self.branch(
-            event, run, lambda: kept_call(func, args, kwargs, self.aliases), shaped=event.kind == ev.SHAPED
-        )
+        def keep() -> Any:
+            return kept_call(read, args, kwargs, self.aliases)
+
+        rule = rules.REFUSED if checks else None
+        out = self.branch(event, run, keep, shaped=event.kind == ev.SHAPED, rule=rule)
+        if isinstance(out, Raised):
+            raise out.again()
+        return out
 
     def _note_optimizer(self, tensor: torch.Tensor, site: Site) -> None:
         """An optimizer reads on the host: a count it keeps blocks; a learning rate may have many values."""
@@ -388,12 +394,3 @@ class Tracer(HostTensors, DispatchMode):
                 self.block(why)
         elif self.node.excess is None:
             self.node.excess = rate_read_reason(running, site)
-
-
-def _without_vectors(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The operands of a decomposition for its values alone, unless a gradient needs the rest."""
-    matrix, *rest = args
-    fails = matrix.is_cuda and func is torch.ops.aten._linalg_eigh.default  # in cuSOLVER (CUDA 13)
-    if fails or (torch.is_grad_enabled() and matrix.requires_grad):
-        return args
-    return (matrix, rest[0] if rest else _DECOMPOSITIONS[func], False)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .compat import plain_functions
+from .compat import has_memory, plain_functions
 from .omission import LeftOut
 from .training import Training
 
@@ -49,6 +49,12 @@ class Snapshot:
         """Add a place in the tree of names; returns its number."""
         self._nodes.append((parent, label))
         return len(self._nodes) - 1
+
+    def note_tensor(self, entry: Entry, tensor: torch.Tensor) -> None:
+        """Add a tensor that was found, by its storage if it has one."""
+        if has_memory(tensor):
+            handle = tensor.untyped_storage()._cdata
+            self.tensors.setdefault(handle, []).append((entry, tensor))
 
     def path(self, node: int) -> str:
         """The name of a place, as a user would write it."""

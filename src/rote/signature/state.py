@@ -33,7 +33,7 @@ import torch
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
 from .classes import DESCRIPTORS, MADE_WITH_A_CLASS, MODULE_INTERNALS, UNSET, Class, class_of, own
-from .compat import class_switches, global_hooks, has_memory, plain_functions, scripted_names
+from .compat import class_switches, global_hooks, plain_functions, scripted_names
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
 from .marks import BY_IDENTITY, Content, Present, base_of, mark, pointer_of
@@ -167,7 +167,7 @@ class StateWalk:
             entry = entry._replace(value=self._of_use(entry.value, container, node))
         entries[address] = entry
         if isinstance(value, torch.Tensor):
-            self._note_tensor(entry, value)
+            self.snapshot.note_tensor(entry, value)
             if vars(value):
                 self._expand_attributes(vars(value), node)
         elif isinstance(value, numpy.ndarray):
@@ -191,11 +191,6 @@ class StateWalk:
         name = _SUBSCRIPT.sub("", self.snapshot.path(node)).rpartition(".")[2]
         mentioned = name in self._names or name in _UNNAMED
         return mentioned or any(name in code.co_freevars for code in self._executed.globals)
-
-    def _note_tensor(self, entry: Entry, tensor: torch.Tensor) -> None:
-        if has_memory(tensor):
-            handle = tensor.untyped_storage()._cdata
-            self.snapshot.tensors.setdefault(handle, []).append((entry, tensor))
 
     def _descend(self, value: Any, node: int) -> None:
         if id(value) in self._seen or type(value) in _PLAIN_TYPES or isinstance(value, torch.Tensor):
