@@ -31,8 +31,8 @@ INDEX = (
 )
 
 CHECKED = (
-    "Each way in which it fails is a path, from its second time on. torch.linalg.cholesky_ex, inv_ex, solve_ex "
-    "return a status on the device instead."
+    "Each way in which it fails is a path, from its second time on. torch.linalg.cholesky_ex, inv_ex and "
+    "solve_ex return a status on the device instead."
 )
 
 
