@@ -8,7 +8,9 @@ usually is.
 So while a recorded call runs, each parameter is, below the Python object that everybody knows, another
 tensor: an alias on the same memory, with the same version counter, which is a leaf with a node of its own.
 Afterwards the parameter is what it was, and the caller's graphs, older and later ones, end in one node: what
-``torch.autograd.grad(loss, parameters)`` goes by. Making the caller new nodes instead loses the gradients of
+``torch.autograd.grad(loss, parameters)`` goes by. They stand for their parameters once more while a backward
+runs code of a ``torch.autograd.Function``, which may ask for gradients of parameters that it saved, as adjoint
+methods do: those are the leaves of the recorded graph. Making the caller new nodes instead loses the gradients of
 the older graphs there.
 
 It is not done for parameters with hooks, which belong to the tensor that is set aside, nor in distributed
@@ -56,6 +58,20 @@ class StandIns:
                 for parameter in parameters:
                     if _is_plain(parameter):
                         stack.enter_context(self._placed(parameter))
+            yield
+
+    @contextmanager
+    def placed_again(self, parameters: Iterable[torch.Tensor]) -> Generator[None]:
+        """Run Python code of a recorded graph's backward, which may go by the nodes that the graph ends in.
+
+        Args:
+            parameters: Those that leaves of the graph stand for; others stay what they are.
+        """
+        with ExitStack() as stack:
+            for parameter in parameters:
+                known = self._aliases.get(id(parameter))
+                if known is not None and known[0]() is parameter and _fits(known[1], parameter):
+                    stack.enter_context(self._placed(parameter))
             yield
 
     @contextmanager
