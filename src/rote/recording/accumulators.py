@@ -10,7 +10,7 @@ tensor: an alias on the same memory, with the same version counter, which is a l
 Afterwards the parameter is what it was, and the caller's graphs, older and later ones, end in one node: what
 ``torch.autograd.grad(loss, parameters)`` goes by. They stand for their parameters once more while a backward
 runs code of a ``torch.autograd.Function``, which may ask for gradients of parameters that it saved, as adjoint
-methods do: those are the leaves of the recorded graph. Making the caller new nodes instead loses the gradients of
+methods do: those are leaves of the recorded graph. Making the caller new nodes instead loses the gradients of
 the older graphs there.
 
 It is not done for parameters with hooks, which belong to the tensor that is set aside, nor in distributed
@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from .compat import swap_tensors
+from .compat import swap_tensors, unseen_functions
 
 
 class StandIns:
@@ -70,8 +70,8 @@ class StandIns:
         with ExitStack() as stack:
             for parameter in parameters:
                 known = self._aliases.get(id(parameter))
-                if known is not None and known[0]() is parameter and _fits(known[1], parameter):
-                    stack.enter_context(self._placed(parameter))
+                if known is not None and known[0]() is parameter:
+                    stack.enter_context(_swapped(parameter, known[1]))
             yield
 
     @contextmanager
@@ -120,6 +120,24 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 def _fits(alias: torch.Tensor, parameter: torch.Tensor) -> bool:
     return alias.requires_grad and alias.data_ptr() == parameter.data_ptr() and alias.shape == parameter.shape
+
+
+@contextmanager
+def _swapped(parameter: torch.Tensor, alias: torch.Tensor) -> Generator[None]:
+    """The parameter is the alias meanwhile; no part of what may be traced."""
+    with unseen_functions():
+        before = parameter.grad
+        placed = _fits(alias, parameter) and swap_tensors(parameter, alias)
+        if placed:
+            parameter.grad = before
+    try:
+        yield
+    finally:
+        if placed:
+            with unseen_functions():
+                swap_tensors(parameter, alias)
+                _carry(alias, parameter, before)
+                alias.grad = None
 
 
 def _carry(alias: torch.Tensor, parameter: torch.Tensor, gradient: torch.Tensor | None) -> None:
