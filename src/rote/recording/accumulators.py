@@ -9,9 +9,9 @@ So while a recorded call runs, each parameter is, below the Python object that e
 tensor: an alias on the same memory, with the same version counter, which is a leaf with a node of its own.
 Afterwards the parameter is what it was, and the caller's graphs, older and later ones, end in one node: what
 ``torch.autograd.grad(loss, parameters)`` goes by. They stand for their parameters once more while a backward
-runs code of a ``torch.autograd.Function``, which may ask for gradients of parameters that it saved, as adjoint
-methods do: those are leaves of the recorded graph. Making the caller new nodes instead loses the gradients of
-the older graphs there.
+runs code of a ``torch.autograd.Function``: that may ask for gradients of parameters which it saved (adjoint
+methods do), and those are leaves of the recorded graph. Making the caller new nodes instead loses the
+gradients of the older graphs there.
 
 It is not done for parameters with hooks, which belong to the tensor that is set aside, nor in distributed
 training, whose reducers hook the nodes. There a backward that cannot be captured runs eagerly. What does not
