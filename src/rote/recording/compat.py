@@ -11,7 +11,7 @@ import torch
 from torch.autograd import grad_mode
 from torch.utils import _python_dispatch
 
-from ..signature.compat import plain_functions
+from ..signature.compat import is_wrapped, plain_functions
 
 _use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
 """Seen in torch 2.11 and 2.13."""
@@ -94,6 +94,13 @@ def below_transforms() -> Generator[Wrap]:
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor at whose values ``torch.func`` takes a gradient; outside of it the tensor itself."""
     while _functorch is not None and _functorch.is_gradtrackingtensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def innermost(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that ``torch.func`` transforms have wrapped, whatever they are; a tensor itself otherwise."""
+    while _functorch is not None and is_wrapped(tensor):
         tensor = _functorch.get_unwrapped(tensor)
     return tensor
 
