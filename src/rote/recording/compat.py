@@ -99,7 +99,7 @@ def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def innermost(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor that ``torch.func`` transforms have wrapped, whatever they are; a tensor itself otherwise."""
+    """The tensor below all that transforms of ``torch.func`` have wrapped around it."""
     while _functorch is not None and is_wrapped(tensor):
         tensor = _functorch.get_unwrapped(tensor)
     return tensor
