@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import enum
 import io
 import types
 import warnings
@@ -331,5 +332,22 @@ def test_a_scripted_module_that_is_left_alone_is_replayed():
         g.__wrapped__.table = [5.0, 2.0]
         g(full(1))
         assert "table was 'list(1.0, 2.0)' and is 'list(5.0, 2.0)'" in g.explain()
+    finally:
+        g.reset()
+
+
+def test_a_member_of_an_enumeration_is_named():
+    class Mode(enum.Enum):
+        IDLE = 0
+        MOVE = 1
+
+    held = types.SimpleNamespace(mode=Mode.IDLE)
+    g = rote.graph(lambda x: x if held.mode is Mode.IDLE else x * 2)
+    try:
+        for i in range(4):
+            g(full(i))
+        held.mode = Mode.MOVE
+        g(full(5))
+        assert "held.mode was <Mode.IDLE: 0> and is <Mode.MOVE: 1>" in g.explain()
     finally:
         g.reset()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy
@@ -191,6 +192,8 @@ def show(value: Any) -> str:
     if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):
         text = repr(value)
         return text if len(text) <= 60 else text[:57] + "..."
+    if isinstance(value, Enum):
+        return repr(value)
     return f"a {type(value).__name__} (id {id(value):#x})"
 
 
