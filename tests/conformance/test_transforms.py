@@ -12,7 +12,7 @@ import torch
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 
 import rote
-from rote.testing import compare
+from rote.testing import assert_same, compare
 
 TABLE = numpy.array([1.0, 2.0, 3.0, 4.0], dtype=numpy.float32)
 
@@ -99,4 +99,31 @@ def test_tangents_of_constants(device):
         hessian(lambda a: torch.sin(a) @ torch.outer(table, table) @ torch.tanh(a)),
     ):
         g = replays(function, device)
-        assert "island" not in g.explain()
+        assert "same" not in g.explain()  # is_same_size and _has_same_storage_numel read no memory
+
+
+@pytest.mark.parametrize("forward", [jvp, None])
+def test_zeros_that_a_graph_saves(device, forward):
+    layer = torch.nn.Linear(4, 4, device=device)
+
+    def pushed(a):
+        if forward is None:
+            return jacfwd(layer)(a) @ a
+        return jvp(lambda z: layer(torch.where(z > 0, z, z.softmax(-1))), (a,), (torch.ones_like(a),))[1]
+
+    def gradients(fn, x):
+        result = fn(x)
+        result.sum().backward()
+        found = [result.detach(), x.grad, *[parameter.grad for parameter in layer.parameters()]]
+        layer.zero_grad()
+        return found
+
+    g = rote.graph(lambda x: vmap(pushed)(torch.stack([x, x * 2])) * x)
+    try:
+        for _ in range(7):
+            x = torch.randn(4, device=device)
+            mine = gradients(g, x.clone().requires_grad_())
+            assert_same(mine, gradients(g.__wrapped__, x.requires_grad_()))
+        assert g.report().replayed == 5, g.explain()
+    finally:
+        g.reset()

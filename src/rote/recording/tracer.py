@@ -162,6 +162,8 @@ class Tracer(HostTensors, DispatchMode):
         _, facts, raw, parts = known
         tensors = tensors_of(args, kwargs)
         zero = self._lazy_zeros and any(map(is_lazy_zero, tensors))
+        if zero and func.is_view:  # a zero again
+            return self._seen(func, *args, **kwargs)
         if parts is not None and (zero or torch.is_inference_mode_enabled()):
             with self:  # they come back here, one by one
                 return self._seen(parts, *args, **kwargs)
