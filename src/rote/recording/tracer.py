@@ -32,27 +32,25 @@ from ..hazards import rules
 from ..hazards.rules import reason
 from ..partition.boundaries import Placement, place, rule_of
 from ..partition.facts import Facts, facts_of, written_operands
-from ..signature.compat import resolve_lazily
+from ..signature.compat import is_lazy_zero, resolve_lazily
 from ..signature.executed import our_profiler
 from ..signature.modes import DispatchMode
 from . import events as ev
 from .compat import composite_call, raw_call
 from .cursor import Mode
+from .edges import Raised, caught
 from .events import Event, operands_of, results_of, tensors_of
 from .host_tensors import HostTensors
 from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
-from .operands import is_view, without_dropout
+from .operands import DECOMPOSITIONS, is_view, without_dropout, without_vectors
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .seeds import seeds_on_host
 from .stores import filled_in, without_copies
 from .tape import RestartError, SegmentTape, kept_call
 
-_zeros = torch.ops.aten._efficientzerotensor.default
 _detach = torch.ops.aten.detach.default
 _lift = torch.ops.aten.lift_fresh.default
 _zeros = getattr(torch.ops.aten._efficientzerotensor, "default", None)
-_DECOMPOSITIONS = {torch.ops.aten._linalg_svd.default: False, torch.ops.aten._linalg_eigh.default: "L"}
-"""With what stands before the operand that asks for vectors, which a call leaves out like any default."""
 
 
 class Known(NamedTuple):
@@ -80,8 +78,7 @@ class Tracer(HostTensors, DispatchMode):
         self._index = -1
         self._known: dict[int, Known] = {}
         self._profiler: Any = None
-        self._vectorless = False
-        self._thread = get_ident()
+        self._thread, self._vectorless, self._lazy_zeros = get_ident(), False, False
 
     def __enter__(self) -> Any:
         """Enter the mode, on the thread that the callable runs on."""
@@ -148,8 +145,8 @@ class Tracer(HostTensors, DispatchMode):
                 sys.setprofile(None)
 
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._vectorless and func in _DECOMPOSITIONS:
-            args = _without_vectors(func, args)
+        if self._vectorless and func in DECOMPOSITIONS:
+            args = without_vectors(func, args)
         if self.blockers and self.mode is Mode.OBSERVE:  # nothing of this call will be kept
             if isinstance(func, torch._ops.OpOverload):
                 self._note_writes(written_operands(facts_of(func), args, kwargs))
@@ -158,16 +155,20 @@ class Tracer(HostTensors, DispatchMode):
         if known is None:
             if not isinstance(func, torch._ops.OpOverload):
                 return self._higher_order(func, args, kwargs)
-            if func is _zeros:  # forward-mode AD: a tensor without memory, which nothing can be copied into
-                raise UnsupportedTensorError("forward-mode zero")
+            if func is _zeros:  # forward-mode AD: no memory, so nothing that a replay would have to make
+                self._lazy_zeros = True
+                return self._seen(func, *args, **kwargs)
             known = self._known[id(func)] = Known(func, facts_of(func), raw_call(func), composite_call(func))
-            if func is _zeros:  # of no memory at all, which no replay can write
-                self.block(reason(rules.UNSUPPORTED_TENSOR, "autograd made a lazy zero tensor", user_site()))
         _, facts, raw, parts = known
-        if parts is not None and torch.is_inference_mode_enabled():
+        tensors = tensors_of(args, kwargs)
+        zero = self._lazy_zeros and any(map(is_lazy_zero, tensors))
+        if zero and func.is_view:  # a zero again
+            return self._seen(func, *args, **kwargs)
+        if parts is not None and (zero or torch.is_inference_mode_enabled()):
             with self:  # they come back here, one by one
                 return self._seen(parts, *args, **kwargs)
-        tensors = tensors_of(args, kwargs)
+        if zero:
+            raise UnsupportedTensorError("forward-mode zero")
         if func is _detach:
             return self._detached(func, tensors[0])
         if func is _lift and tensors and not self.ledger.knows(tensors[0]):
@@ -367,13 +368,20 @@ class Tracer(HostTensors, DispatchMode):
     def _branch(self, event: Event, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if event.kind == ev.READ and self.mode is not Mode.FOLLOW:
             self._note_optimizer(args[0], event.site)
+        checks = facts_of(func).checks
+        read = caught(func) if checks else func
 
         def run() -> Any:
-            return func(*args, **kwargs)
+            return read(*args, **kwargs)
 
-        return self.branch(
-            event, run, lambda: kept_call(func, args, kwargs, self.aliases), shaped=event.kind == ev.SHAPED
-        )
+        def keep() -> Any:
+            return kept_call(read, args, kwargs, self.aliases)
+
+        rule = rules.REFUSED if checks else None
+        out = self.branch(event, run, keep, shaped=event.kind == ev.SHAPED, rule=rule)
+        if isinstance(out, Raised):
+            raise out.again()
+        return out
 
     def _note_optimizer(self, tensor: torch.Tensor, site: Site) -> None:
         """An optimizer reads on the host: a count it keeps blocks; a learning rate may have many values."""
@@ -388,12 +396,3 @@ class Tracer(HostTensors, DispatchMode):
                 self.block(why)
         elif self.node.excess is None:
             self.node.excess = rate_read_reason(running, site)
-
-
-def _without_vectors(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The operands of a decomposition for its values alone, unless a gradient needs the rest."""
-    matrix, *rest = args
-    fails = matrix.is_cuda and func is torch.ops.aten._linalg_eigh.default  # in cuSOLVER (CUDA 13)
-    if fails or (torch.is_grad_enabled() and matrix.requires_grad):
-        return args
-    return (matrix, rest[0] if rest else _DECOMPOSITIONS[func], False)

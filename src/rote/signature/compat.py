@@ -83,6 +83,10 @@ is_wrapped: Callable[[torch.Tensor], bool] = _wrapped if _wrapped is not None el
 may be kept after the transform."""
 
 
+is_lazy_zero: Callable[[torch.Tensor], bool] = getattr(torch.Tensor, "_is_zerotensor", lambda tensor: False)
+"""Whether a tensor is a zero of forward-mode differentiation, without memory. Seen in torch 2.11 and 2.13."""
+
+
 def has_memory(tensor: torch.Tensor) -> bool:
     """Whether a tensor has a storage with an address, at least an empty one."""
     strided = tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin)
@@ -335,6 +339,27 @@ def resolve_lazily() -> None:
     """
     for key in _LAZY:
         _exclude(key, False)
+
+
+def scripted_names(module: Any) -> list[str]:
+    """The attributes that a module of TorchScript keeps in C++ (seen in torch 2.11 and 2.13)."""
+    known = getattr(getattr(module, "_concrete_type", None), "get_attributes", None)
+    return list(known()) if known is not None and hasattr(module, "_c") else []
+
+
+def scripted_value(module: Any, name: str) -> Any:
+    """What lies in one of :func:`scripted_names`; containers are copies."""
+    return module._c.getattr(name)
+
+
+_CLASS_SWITCHES = (("torch.distributions.distribution", "Distribution", "_validate_args"),)
+"""Attributes of PyTorch's classes that a function of PyTorch sets (seen in torch 2.11 and 2.13)."""
+
+
+def class_switches() -> list[tuple[type, str]]:
+    """Classes of PyTorch with an attribute that a call may read, and a public function sets."""
+    found = [(getattr(sys.modules.get(module), owner, None), name) for module, owner, name in _CLASS_SWITCHES]
+    return [(owner, name) for owner, name in found if isinstance(owner, type) and name in vars(owner)]
 
 
 _GLOBAL_HOOKS = (
