@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from rote.recording.compat import swap_tensors
-from rote.signature import compat, epoch, quick
+from rote.signature import compat, dicts, epoch, held, quick
 from rote.signature.compat import dict_version, numbers_watched_dicts, plain_functions
 from rote.signature.executed import ExecutedCode
 from rote.signature.guards import Guard
@@ -80,11 +80,22 @@ def make_world():
             return x * self.scale
 
     layer, count, loose = Layer(), 70000, torch.ones(4)
-    listed = [torch.ones(2), nn.Parameter(torch.zeros(2))]
+    listed, nested = [torch.ones(2), nn.Parameter(torch.zeros(2))], [70000]
+
+    def shift(x, by=70000):
+        return x + by
 
     def fn(x, *, bias=1.0):
         bias = os.environ.get("ROTE_TEST_BIAS", bias)
-        return layer(x) * count + loose.sum() + sum(map(torch.sum, listed)) + GLOBAL + bias + MODE.get()
+        return (
+            layer(x) * count
+            + loose.sum()
+            + sum(map(torch.sum, listed))
+            + GLOBAL
+            + bias
+            + MODE.get()
+            + shift(nested[0])
+        )
 
     def set_count(value):
         nonlocal count
@@ -94,8 +105,8 @@ def make_world():
         nonlocal loose
         loose = value
 
-    return types.SimpleNamespace(fn=fn, layer=layer, Layer=Layer, listed=listed, set_count=set_count,
-                                 set_loose=set_loose, loose=lambda: loose)  # fmt: skip
+    return types.SimpleNamespace(fn=fn, layer=layer, Layer=Layer, listed=listed, nested=nested, shift=shift,
+                                 set_count=set_count, set_loose=set_loose, loose=lambda: loose)  # fmt: skip
 
 
 def set_global(value):
@@ -105,6 +116,12 @@ def set_global(value):
 
 def rebind(tensor, value):
     tensor.data = value
+
+
+def grow_and_shrink(members):
+    length = len(members)
+    members.extend([None] * 99)
+    del members[length:]
 
 
 class Name(str):
@@ -242,12 +259,24 @@ CHANGES = {
     "child": lambda w: w.layer.add_module("inner", nn.Linear(3, 3)),
     "tensor in a list": lambda w: w.listed.__setitem__(0, torch.ones(2)),
     "memory in a list": lambda w: rebind(w.listed[1], torch.zeros(2)),
+    "list grown and shrunk": lambda w: grow_and_shrink(w.layer.flags),
+    "list with room": lambda w: grow_and_shrink(w.listed),
+    "list turned round": lambda w: w.layer.flags.reverse(),
+    "list empty": lambda w: w.layer.flags.clear(),
+    "list filled": lambda w: w.layer.flags.__setitem__(slice(None), [1, 2]),
+    "list item equal": lambda w: w.nested.__setitem__(0, int("70000")),
+    "list item nearly equal": lambda w: w.nested.__setitem__(0, int("70001")),
+    "default": lambda w: setattr(w.shift, "__defaults__", (3,)),
+    "default equal": lambda w: setattr(w.shift, "__defaults__", (int("70000"),)),
+    "default gone": lambda w: setattr(w.shift, "__defaults__", None),
 }  # fmt: skip
 
 
 NOTICED = (
     "names", "name of another type", "True for 1 in a set", "frozen", "mixed", "mixed again", "classes",
     "no longer empty", "environment", "attribute", "flag", "list item", "slot", "cell", "context variable",
+    "list turned round", "list empty", "list item nearly equal", "default", "default gone", "empty filled",
+    "hook",
 )  # fmt: skip
 
 
@@ -270,17 +299,28 @@ def _restored():
 
 UNCHANGED = ("nothing", "attribute equal", "cell equal", "parameter in place", "other global")
 
+AT_ONCE = {(dicts, "MANY"): 0, (dicts, "SETTLED"): 1}
+"""Every dict is watched from the second look on, where PyTorch watches dicts."""
+
 WAYS = {
-    "asked": {"MANY": 1 << 30},
-    "read": {"MANY": 0},
+    "asked": {(quick, "MANY"): 1 << 30},
+    "read": {(quick, "MANY"): 0},
     "without versions": {
-        "dict_version": lambda: None,
-        "metadata_check": lambda tensors: None,
-        "MANY": 1 << 30,
+        (dicts, "dict_version"): lambda: None,
+        (quick, "metadata_check"): lambda tensors: None,
+        (quick, "MANY"): 1 << 30,
     },
-    "read, without versions": {"dict_version": lambda: None, "MANY": 0},
-    "read, versions asked": {"find_version": lambda: None},
-    "asked, versions read": {"MANY": 1 << 30, "find_lengths": dict, "find_cell": lambda: None},
+    "read, without versions": {(dicts, "dict_version"): lambda: None, (quick, "MANY"): 0},
+    "read, versions asked": {(dicts, "find_version"): lambda: None},
+    "asked, versions read": {
+        (quick, "MANY"): 1 << 30,
+        (dicts, "find_lengths"): dict,
+        (held, "find_cell"): lambda: None,
+        (held, "find_items"): lambda: None,
+        (held, "find_defaults"): lambda: None,
+    },
+    "read and watched": AT_ONCE,
+    "asked and watched": {**AT_ONCE, (quick, "MANY"): 1 << 30, (dicts, "find_version"): lambda: None},
 }
 """How tensors and dicts are looked at."""
 
@@ -293,26 +333,28 @@ def test_the_quick_guard_agrees_with_the_plain_one(way, names, grad, asked):
     MODE.set(1)
     os.environ.pop("ROTE_TEST_BIAS", None)
     with pytest.MonkeyPatch.context() as patch, torch.set_grad_enabled(grad):
-        for name, value in WAYS[way].items():
-            patch.setattr(quick, name, value)
+        for (module, name), value in WAYS[way].items():
+            patch.setattr(module, name, value)
         world = make_world()
         plain, checked = make_guard(world), QuickGuard(make_guard(world))
         assert not asked or checked.holds()
         for name in names:
             # no integers require gradients, and what is frozen is not added to
-            with contextlib.suppress(RuntimeError, AttributeError), plain_functions():
+            with contextlib.suppress(RuntimeError, AttributeError, IndexError), plain_functions():
                 CHANGES[name](world)
             assert checked.holds() == plain.holds(), name
             assert checked.holds() == plain.holds(), f"the second time after {name}"
 
 
-@pytest.mark.parametrize("many", [1 << 30, 0])
+@pytest.mark.parametrize("way", ["asked", "read", "read and watched"])
 @pytest.mark.parametrize("name", sorted(CHANGES))
-def test_every_change_alone(name, many, monkeypatch):
-    monkeypatch.setattr(quick, "MANY", many)
+def test_every_change_alone(name, way, monkeypatch):
+    for (module, what), value in WAYS[way].items():
+        monkeypatch.setattr(module, what, value)
     world = make_world()
     plain, checked = make_guard(world), QuickGuard(make_guard(world))
-    assert checked.holds() and checked.holds()
+    for _ in range(5):
+        assert checked.holds()
     with plain_functions():
         CHANGES[name](world)
     assert checked.holds() == plain.holds()

@@ -11,7 +11,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cache
-from types import CellType
+from types import CellType, FunctionType
 from typing import Any
 
 import numpy
@@ -54,10 +54,10 @@ def find_owners() -> Owners | None:
 def find_lengths() -> dict[type, int]:
     """For each type of container whose length is found, the word of its object that it is."""
     found: dict[type, int] = {}
-    for kind in (dict, OrderedDict, list) if sizes_of_objects() is not None else ():
+    for kind in (dict, OrderedDict, list, set) if sizes_of_objects() is not None else ():
         samples: list[Any] = [kind([(n, n) for n in range(length)]) for length in (1, 2, 37, 105)]
         for sample in samples:  # or the number of changes would be the length as well
-            del sample[0]
+            sample.remove((0, 0)) if kind is set else sample.__delitem__(0)
         heads = [read(id(sample), kind.__basicsize__ // BYTES) for sample in samples]
         place = _place(heads, [[len(sample)] for sample in samples])
         if place is not None:
@@ -77,11 +77,52 @@ def find_cell() -> int | None:
 
 
 @cache
+def find_defaults() -> int | None:
+    """The word of a function that is the address of its defaults; None where that is not found."""
+    if sizes_of_objects() is None:
+        return None
+    functions = [_with_default(object()) for _ in range(4)]
+    heads = [read(id(function), FunctionType.__basicsize__ // BYTES) for function in functions]
+    return _place(heads, [[id(function.__defaults__)] for function in functions])
+
+
+def _with_default(value: object) -> FunctionType:
+    def function(held: object = value) -> object:
+        return held
+
+    assert isinstance(function, FunctionType)
+    return function
+
+
+@cache
+def find_items() -> int | None:
+    """The word of a list that is the address of its members' addresses; None where that is not found.
+
+    Of a list's words after the first two (references and type) all others are numbers of members, so what is
+    too large for that is an address, and may be followed.
+    """
+    if sizes_of_objects() is None:
+        return None
+    samples = [[object() for _ in range(length)] for length in (3, 17, 40)]
+    heads = [read(id(sample), list.__basicsize__ // BYTES) for sample in samples]
+    large = {place for head in heads for place, found in enumerate(head) if place > 1 and found >> 20}
+    if len(large) != 1:
+        return None
+    place = large.pop()
+    ids = [[id(each) for each in sample] for sample in samples]
+    found = [head[place] for head in heads]
+    if any(address % BYTES or address < 1 << 20 for address in found):
+        return None
+    return place if [read(*each) for each in zip(found, (3, 17, 40), strict=True)] == ids else None
+
+
+@cache
 def find_version() -> int | None:
     """The word of a dict that is another number after every change to it; None where there is none.
 
     Such a number (PEP 509) is what PyTorch reads before Python 3.12 (:func:`.compat.dict_version`). It is
-    kept up in 3.12; in 3.13 not every store to an attribute changes it.
+    kept up in 3.12; in 3.13 not every store to an attribute changes it. :func:`state_of` says what of it
+    concerns the dict.
     """
     if sizes_of_objects() is None or sys.version_info >= (3, 13):
         return None
@@ -91,6 +132,11 @@ def find_version() -> int | None:
         sample: dict[Any, Any] = {"a": 1, "b": 2}
         found &= set(_changed(id(sample), size, lambda sample=sample, change=change: change(sample)))
     return found.pop() if len(found) == 1 else None
+
+
+def state_of(version: int) -> int:
+    """The state of a dict, of its version: in 3.12 the last eight bits say who watches it."""
+    return version >> 8 if sys.version_info >= (3, 12) else version
 
 
 # ------------------------------------------------------------------ every kind of change
