@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from rote.recording.compat import swap_tensors
-from rote.signature import compat, dicts, epoch, held, quick
+from rote.signature import compat, dicts, epoch, held, quick, sets
 from rote.signature.compat import dict_version, numbers_watched_dicts, plain_functions
 from rote.signature.executed import ExecutedCode
 from rote.signature.guards import Guard
@@ -318,6 +318,7 @@ WAYS = {
         (held, "find_cell"): lambda: None,
         (held, "find_items"): lambda: None,
         (held, "find_defaults"): lambda: None,
+        (sets, "find_table"): lambda: None,
     },
     "read and watched": AT_ONCE,
     "asked and watched": {**AT_ONCE, (quick, "MANY"): 1 << 30, (dicts, "find_version"): lambda: None},

@@ -63,11 +63,6 @@ class Held:
         self._members.append((id(container), key))
         return True
 
-    @property
-    def deep(self) -> bool:
-        """Whether there is a second stage."""
-        return bool(self._members)
-
     def stages(self, identities: Sequence[int]) -> tuple[Stage, Stage]:
         """The words of cells, functions and lists, and those of the members of lists.
 

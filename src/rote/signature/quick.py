@@ -36,7 +36,7 @@ from .layout import find_layout
 from .marks import Content, TensorMark
 from .sets import Sets
 from .slots import now_in, read, same
-from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, PRESENT, Entry
+from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, PRESENT, VARIABLE, Entry
 from .source import Source
 from .words import EVERYTHING, FEW, NEVER, NOTHING, Stage, Words, is_readable, joined
 
@@ -85,6 +85,8 @@ class QuickGuard:
         self._owners: list[Any] = []
         self._names: list[str] = []
         self._attributes: list[Any] = []
+        self._variables: list[Any] = []
+        self._variable_values: list[Any] = []
         self._slow: list[Entry] = []
         self._sets = Sets()
         self._held = held = Held()
@@ -119,7 +121,7 @@ class QuickGuard:
             (self._cells, QuickGuard._cells_same),
             (self._tensor_cells, QuickGuard._tensor_cells_same),
             (self._owners, QuickGuard._attributes_same),
-            (self._sets.entries, QuickGuard._sets_same),
+            (self._variables, QuickGuard._variables_same),
             (self._slow, QuickGuard._slow_same),
         )
         self._checks = [check for parts, check in checks if parts]
@@ -145,6 +147,9 @@ class QuickGuard:
             self._owners.append(entry.container)
             self._names.append(entry.key)
             self._attributes.append(value)
+        elif plain and entry.kind == VARIABLE:
+            self._variables.append(entry.container)
+            self._variable_values.append(value)
         else:
             self._slow.append(entry)
 
@@ -177,7 +182,7 @@ class QuickGuard:
             and is_readable(layout, tensor)
         ]
         self._words = Words(layout, read) if layout is not None else None
-        self._depth = self._depth or (3 if self._words is not None else 1 + self._held.deep)
+        self._depth = self._depth or (3 if self._words is not None else 2)
         for tensor in read:
             del found[id(tensor)]
         self._references = [reference for reference, _, _ in found.values()]
@@ -257,12 +262,13 @@ class QuickGuard:
         heads, members = self._held.stages(
             [*[id(values[index]) for index in self._rest_read], *self._slot_ids_read]
         )
-        self._containers = (joined(self._dicts.words, heads), members)[: 1 + self._held.deep]
+        of_sets, in_sets = self._sets.stages()
+        heads, members = joined(heads, of_sets), joined(members, in_sets)
+        self._containers = (joined(self._dicts.words, heads), members)
         first, second, *others = self._words.stages if self._words is not None else (NOTHING, NOTHING)
-        stages = (joined(first, self._containers[0]), joined(second, members), *others)
-        self._stages = stages[: self._depth]
+        self._stages = (joined(first, self._containers[0]), joined(second, members), *others)
         self._is_apart = self._dicts.apart
-        self._is_read = not (self._references or self._dicts.empties or self._checks)
+        self._is_read = not (self._references or self._dicts.empties or self._sets.asked or self._checks)
         few = all([len(where) <= FEW for _, where, _ in self._stages])
         whole = len(self._stages) == self._depth and not self._is_apart
         self._is_short = self._is_read and few and whole
@@ -288,7 +294,7 @@ class QuickGuard:
 
     def _others_same(self) -> bool:
         """Whether what is not read word by word is as it was."""
-        if any(self._dicts.empties):
+        if any(self._dicts.empties) or (self._sets.asked and not self._sets.same()):
             return False
         try:
             for check in self._checks:
@@ -321,8 +327,8 @@ class QuickGuard:
     def _attributes_same(self) -> bool:
         return all(map(is_, map(getattr, self._owners, self._names), self._attributes))
 
-    def _sets_same(self) -> bool:
-        return self._sets.same()
+    def _variables_same(self) -> bool:
+        return all(map(is_, [variable.get(UNSET) for variable in self._variables], self._variable_values))
 
     def _slow_same(self) -> bool:
         return all([same(entry.value, now_in(entry)) for entry in self._slow])
