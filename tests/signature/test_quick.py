@@ -74,6 +74,7 @@ def make_world():
             self.slotted, self.plain = Slotted(5), types.SimpleNamespace(deep={"k": 0})
             self.inner = nn.Linear(3, 3)
             self.tables = collections.defaultdict(list, a=1, b=torch.ones(2))
+            self.bare = collections.defaultdict(list)
             self.maker, self.halves = Maker(a=1, b=torch.ones(2)), Halves([1, 2])
 
         def forward(self, x):
@@ -269,6 +270,11 @@ CHANGES = {
     "default": lambda w: setattr(w.shift, "__defaults__", (3,)),
     "default equal": lambda w: setattr(w.shift, "__defaults__", (int("70000"),)),
     "default gone": lambda w: setattr(w.shift, "__defaults__", None),
+    "factory": lambda w: setattr(w.layer.tables, "default_factory", set),
+    "factory back": lambda w: setattr(w.layer.tables, "default_factory", list),
+    "factory gone": lambda w: setattr(w.layer.bare, "default_factory", None),
+    "bare filled": lambda w: w.layer.bare.update({1: 2}),
+    "bare again": lambda w: w.layer.bare.clear(),
 }  # fmt: skip
 
 
@@ -276,7 +282,7 @@ NOTICED = (
     "names", "name of another type", "True for 1 in a set", "frozen", "mixed", "mixed again", "classes",
     "no longer empty", "environment", "attribute", "flag", "list item", "slot", "cell", "context variable",
     "list turned round", "list empty", "list item nearly equal", "default", "default gone", "empty filled",
-    "hook",
+    "hook", "factory", "factory gone", "bare filled",
 )  # fmt: skip
 
 
@@ -317,7 +323,7 @@ WAYS = {
         (dicts, "find_lengths"): dict,
         (held, "find_cell"): lambda: None,
         (held, "find_items"): lambda: None,
-        (held, "find_defaults"): lambda: None,
+        (held, "find_attributes"): dict,
         (sets, "find_table"): lambda: None,
     },
     "read and watched": AT_ONCE,

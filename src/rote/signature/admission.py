@@ -62,7 +62,10 @@ class Admission:
         return _is_known(call.spec)
 
     def write(self) -> None:
-        """Write everything but the comparison with tensors outside."""
+        """Write the arguments, and whether work may be given to the device now.
+
+        The switches are not among it (:meth:`write_switches`), nor is the comparison with tensors outside.
+        """
         self._modes()
         args, kwargs = self._call.spec[3]
         self._unpack(args, "args", given=True)
@@ -70,7 +73,7 @@ class Admission:
         self._values()
         self._unwrap()
         self._tensors()
-        self._surroundings(self._call.key[3])
+        self._place(self._call.key[3][4])
 
     def tensors(self) -> list[int]:
         """Positions of the tensors that are no parameters."""
@@ -205,13 +208,9 @@ class Admission:
 
     # ------------------------------------------------------------------ surroundings
 
-    def _surroundings(self, ambient: Ambient) -> None:
-        """What :func:`.ambient.read_ambient` reads."""
-        source = self._source
-        _, inference, _, _, device, _, anomaly, switches = ambient
-        constant = source.constant
-        source.refuse(f"{constant(torch.is_inference_mode_enabled)}() is not {inference}")
-        source.refuse(f"{constant(torch.is_anomaly_enabled)}() is not {anomaly}")
+    def _place(self, device: int) -> None:
+        """Of what :func:`.ambient.read_ambient` reads: the device."""
+        source, constant = self._source, self._source.constant
         if device >= 0:
             source.refuse(f"{constant(current_device)}() != {device}")
             # A launch would spoil a capture. The default stream is never captured, and to ask takes 0.4 us.
@@ -219,6 +218,13 @@ class Admission:
             source.refuse(f"stream and {constant(is_capturing)}()")
         else:
             source.refuse(f"{constant(torch.cuda.is_initialized)}()")
+
+    def write_switches(self) -> None:
+        """Of what :func:`.ambient.read_ambient` reads: the rest."""
+        source, constant, ambient = self._source, self._source.constant, self._call.key[3]
+        _, inference, _, _, _, _, anomaly, switches = ambient
+        source.refuse(f"{constant(torch.is_inference_mode_enabled)}() is not {inference}")
+        source.refuse(f"{constant(torch.is_anomaly_enabled)}() is not {anomaly}")
         check = state_check() if ambient == read_ambient() else None
         if check is not None:  # it looks at more than it has to; where it says no each is asked
             source.line(f"if not {constant(check)}():")

@@ -31,7 +31,7 @@ from .guards import Guard
 from .layout import find_lengths, find_version, state_of
 from .words import NEVER, Stage, joined, places, stage, words_at
 
-_EMPTY_TESTED = (dict, OrderedDict, list, set)
+_EMPTY_TESTED = (dict, OrderedDict, defaultdict, list, set)
 """Types whose truth value is whether they have a member."""
 
 _NUMBERED = (dict, defaultdict)
@@ -191,8 +191,9 @@ class Dicts:
 
     def _watch(self) -> None:
         """Let PyTorch number the changes of the containers from now on."""
-        for container in (*self._found, *self._tables) if self._version_of is not None else ():
-            self._version_of(container)
+        if self._version_of is not None:
+            for container in (*self._found, *self._tables):
+                self._version_of(container)
 
 
 def _behind(container: Any) -> Any:

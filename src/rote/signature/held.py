@@ -1,4 +1,4 @@
-"""What lies in closures' cells, in lists, and in the defaults of functions, known by its address.
+"""What lies in closures' cells, in lists, and in defaults of functions and the like, known by its address.
 
 A cell and a function are a few words in memory, one of which is the address of what they hold. A list is its
 length and the address of its members' addresses. So whether a slot of them holds what it held is a question
@@ -14,10 +14,10 @@ are looked for in memory that is still there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import CellType, FunctionType
+from types import CellType
 from typing import Any
 
-from .layout import find_cell, find_defaults, find_items, find_lengths
+from .layout import find_attributes, find_cell, find_items, find_lengths
 from .words import Stage, expecting, places, word
 
 
@@ -25,7 +25,7 @@ class Held:
     """Slots that are read word by word."""
 
     def __init__(self) -> None:
-        self._cell, self._defaults = find_cell(), find_defaults()
+        self._cell, self._attributes = find_cell(), find_attributes()
         self._items, self._length = find_items(), find_lengths().get(list)
         self._places: list[int] = []
         self._ids: list[int] = []
@@ -41,10 +41,11 @@ class Held:
         return True
 
     def take_attribute(self, owner: Any, name: str, value: Any) -> bool:
-        """Take on an attribute, if it is the defaults of a function; without any its word is zero."""
-        if self._defaults is None or name != "__defaults__" or type(owner) is not FunctionType:
+        """Take on an attribute, if it can be read. A function without defaults has a word of zero."""
+        place = self._attributes.get((type(owner), name))
+        if place is None or (value is None and name != "__defaults__"):
             return False
-        self._places += places(id(owner), [self._defaults])
+        self._places += places(id(owner), [place])
         self._ids.append(id(value) if value is not None else 0)
         return True
 

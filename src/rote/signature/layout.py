@@ -8,9 +8,9 @@ kind of change to a tensor (:data:`CHANGES`) has to show in the places found. Ot
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
@@ -54,8 +54,9 @@ def find_owners() -> Owners | None:
 def find_lengths() -> dict[type, int]:
     """For each type of container whose length is found, the word of its object that it is."""
     found: dict[type, int] = {}
-    for kind in (dict, OrderedDict, list, set) if sizes_of_objects() is not None else ():
-        samples: list[Any] = [kind([(n, n) for n in range(length)]) for length in (1, 2, 37, 105)]
+    for kind in (dict, OrderedDict, defaultdict, list, set) if sizes_of_objects() is not None else ():
+        make: Any = partial(defaultdict, None) if kind is defaultdict else kind
+        samples: list[Any] = [make([(n, n) for n in range(length)]) for length in (1, 2, 37, 105)]
         for sample in samples:  # or the number of changes would be the length as well
             sample.remove((0, 0)) if kind is set else sample.__delitem__(0)
         heads = [read(id(sample), kind.__basicsize__ // BYTES) for sample in samples]
@@ -77,21 +78,30 @@ def find_cell() -> int | None:
 
 
 @cache
-def find_defaults() -> int | None:
-    """The word of a function that is the address of its defaults; None where that is not found."""
-    if sizes_of_objects() is None:
-        return None
-    functions = [_with_default(object()) for _ in range(4)]
-    heads = [read(id(function), FunctionType.__basicsize__ // BYTES) for function in functions]
-    return _place(heads, [[id(function.__defaults__)] for function in functions])
+def find_attributes() -> dict[tuple[type, str], int]:
+    """The words of objects that are the addresses of attributes: those that are found."""
+    found: dict[tuple[type, str], int] = {}
+    for (kind, name), make in _WITH.items() if sizes_of_objects() is not None else ():
+        samples = [make(lambda: None) for _ in range(4)]
+        heads = [read(id(sample), kind.__basicsize__ // BYTES) for sample in samples]
+        place = _place(heads, [[id(getattr(sample, name))] for sample in samples])
+        if place is not None:
+            found[kind, name] = place
+    return found
 
 
-def _with_default(value: object) -> FunctionType:
-    def function(held: object = value) -> object:
+def _with_default(value: Any) -> Any:
+    def function(held: Any) -> Any:
         return held
 
-    assert isinstance(function, FunctionType)
+    function.__defaults__ = (value,)
     return function
+
+
+_WITH: dict[tuple[type, str], Callable[[Any], Any]] = {
+    (FunctionType, "__defaults__"): _with_default,
+    (defaultdict, "default_factory"): defaultdict,
+}
 
 
 @cache
