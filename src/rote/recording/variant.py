@@ -199,10 +199,12 @@ class Variant:
 
     def gradients_stand(self) -> bool:
         """Whether the gradient slots are known to be as the last replay left them, and nobody's else."""
-        return self._gradient_words is not None and self._gradient_words.same()
+        words = self._gradient_words
+        return words is not None and words.same()
 
     def withdraw_gradients(self) -> bool:
         """Before a replay: False if somebody still holds a gradient in memory that it is about to write."""
+        self._gradient_words = None  # they are those of gradients that may be gone now
         return self.copies_gradients or all([effect.withdraw() for effect in self.effects])
 
     def show_gradients(self, effects: list[GradientEffect]) -> None:

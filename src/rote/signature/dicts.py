@@ -37,7 +37,7 @@ _EMPTY_TESTED = (dict, OrderedDict, defaultdict, list, set)
 _NUMBERED = (dict, defaultdict)
 """Types of which a version says everything; of an ordered one it does not say the order."""
 
-MANY = 256
+MANY = 128
 """Containers that can be watched from which they are."""
 
 SETTLED = 8
