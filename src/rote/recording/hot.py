@@ -219,7 +219,7 @@ class _Writer:
         source.refuse(f"{entry}.lessons != {constant(self._entry.lessons)} or {entry}.dead")
         source.refuse(f"{name}.replays >= {name}.due")  # to be measured
         if variant.keeps_graph or variant.root.backward is not None or variant.root.edges:
-            source.refuse(f"{name}.busy")
+            source.refuse(f"{constant(variant.occupancy)}.taken")
         if variant.keeps_gradients:
             source.line(f"stands = {name}.gradients_stand()")
             source.refuse(f"not stands and not {name}.gradients_hold()")
@@ -247,15 +247,15 @@ class _Writer:
 
     def _sharing(self) -> None:
         """No argument that is copied shares memory with state, where that matters."""
-        variant, leaves = self._variant, self._admission.leaves
+        variant, source = self._variant, self._source
         if not variant.depends_on_sharing:
             return
         in_place = {member for spot in variant.spots for member in spot.members}
-        state, reaches = self._source.constant(variant.handles()), self._source.constant(variant.reaches)
+        state, reaches = source.constant(variant.handles()), source.constant(variant.reaches)
         for position in self._admission.tensors():
             if position not in in_place:
-                handle = f"{leaves[position]}.untyped_storage()._cdata"
-                self._source.refuse(f"{handle} in {state} and {reaches}({handle})")
+                handle = self._admission.handle(position)
+                source.refuse(f"{handle} in {state} and {reaches}({handle})")
 
     def _asks_late(self) -> bool:
         """Whether the launch comes before some of the questions, for it does no harm where the answer is no.

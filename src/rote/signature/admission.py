@@ -52,6 +52,7 @@ class Admission:
         self._call = call
         self._sorts = sorts
         self._containers = 0
+        self._handles: set[str] = set()
         self.stream: int = call.key[3][4]
 
     @staticmethod
@@ -78,6 +79,14 @@ class Admission:
     def tensors(self) -> list[int]:
         """Positions of the tensors that are no parameters."""
         return [position for position, kind in enumerate(self._call.kinds) if kind is TENSOR]
+
+    def handle(self, position: int) -> str:
+        """The variable that holds the storage's handle of a tensor, written when it is first asked for."""
+        name = self.leaves[position]
+        if name not in self._handles:
+            self._handles.add(name)
+            self._source.line(f"on{name} = {name}.untyped_storage()._cdata")
+        return f"on{name}"
 
     def _modes(self) -> None:
         """Nobody else interprets operations; asked first, or they would see how arguments are looked at."""
@@ -203,8 +212,8 @@ class Admission:
         if known:
             source.refuse(differs)
             return
-        handles = ", ".join([f"{name}.untyped_storage()._cdata" for name in names])
-        source.refuse(f"len({{{handles}}}) != {len(names)} and {differs}")
+        handles = [self.handle(position) for position in positions]
+        source.refuse(f"len({{{', '.join(handles)}}}) != {len(names)} and {differs}")
 
     # ------------------------------------------------------------------ surroundings
 
