@@ -462,6 +462,47 @@ def test_a_dict_that_is_watched_has_a_new_number_after_a_change():
     assert numbers_watched_dicts() == (sys.version_info >= (3, 12))  # before, all dicts share the numbers
 
 
+@pytest.mark.skipif(not numbers_watched_dicts(), reason="dicts are not watched")
+def test_dicts_that_keep_still_are_watched(monkeypatch):
+    """Then nothing of them is read; and if others have ended the epoch, they are read and found the same."""
+    monkeypatch.setattr(dicts, "MANY", 0)
+    world = make_world()
+    guard = make_guard(world)
+    checked = QuickGuard(guard)
+    for _ in range(dicts.SETTLED + 3):
+        assert checked.holds()
+    monkeypatch.setattr(guard, "holds", lambda: pytest.fail("the plain guard was asked"))
+    found, seen = checked._dicts, checked._dicts._seen
+    assert seen is not None and len(seen.changing[1]) > 5
+    found._seen = seen._replace(changing=(pytest.fail, *seen.changing[1:]))
+    assert checked.holds() and checked.values_hold()
+    found._seen = seen
+    other = {"a": 1}
+    dict_version()(other)
+    other["a"] = 2
+    assert checked.holds()
+    found._seen = seen._replace(changing=(pytest.fail, *seen.changing[1:]))
+    assert checked.holds()
+    found._seen = seen
+    monkeypatch.undo()
+    world.layer.inner.register_forward_hook(print)
+    assert not checked.holds()
+
+
+@pytest.mark.skipif(find_version() is None, reason="dicts have no versions")
+def test_who_watches_a_dict_is_no_change_of_it(monkeypatch):
+    """In Python 3.12 that stands in the word of its version."""
+    world = make_world()
+    checked = QuickGuard(make_guard(world))
+    assert checked.holds()
+    for watched in (world.layer.__dict__, world.layer.sizes, world.layer.inner.__dict__):
+        dict_version()(watched)
+    assert checked.holds() and checked.holds()
+    assert not checked._dicts._busy
+    monkeypatch.setattr(checked._guard, "holds", lambda: pytest.fail("the plain guard was asked"))
+    assert checked.holds()
+
+
 def test_it_goes_without_a_collection():
     world = make_world()
     checked = QuickGuard(make_guard(world))
