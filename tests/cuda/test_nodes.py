@@ -198,13 +198,15 @@ def test_more_places_than_instances():
     assert all(y.tolist() == [2.0 * n] * 3 for y, n in held)
 
 
-def test_a_graph_of_many_operations_has_one_instance():
-    g = warmed(lambda x: [x := x + 1 for _ in range(nodes.SMALL + 1)][-1], on(3))
+@pytest.mark.parametrize(("length", "instances"), [(100, 4), (250, 2), (400, 1)])
+def test_the_more_nodes_the_fewer_instances(length, instances):
+    g = warmed(lambda x: [x := x + 1 for _ in range(length)][-1], on(3))
     (graph,) = copying(g)
-    for n in range(5):
-        x = on(3, fill=n)
-        assert g(x).tolist() == [n + nodes.SMALL + 1.0] * 3
-        assert len(graph.known) == len(graph._instances) == 1
+    places = [on(3, fill=n) for n in range(6)]
+    for _ in range(3):
+        for n, x in enumerate(places):
+            assert g(x).tolist() == [n + length] * 3
+    assert len(graph.known) == len(graph._instances) == instances
 
 
 def test_no_memory_for_another_instance(monkeypatch):

@@ -72,9 +72,8 @@ against 20.8."""
 MOST_INSTANCES = 4
 """How often a small graph is instantiated, for so many places of arguments and results in turn."""
 
-SMALL = 160
-"""Operations up to which a graph is small: four instances of it take at most 4 MB of the host's memory
-and 2 MB of the device's."""
+MOST_NODES = 640
+"""Of all instances of a graph together: about 4 MB of the host's memory and 2 MB of the device's."""
 
 
 class CopyNode:
@@ -143,7 +142,6 @@ class CopyingGraph:
         template: Handle of a graph that others hold, but must not instantiate any more: it is changed.
         inputs: Tensors of the recording to be filled before it runs.
         outputs: Tensors of the recording to be copied when it has run.
-        most: How often it is instantiated at most.
 
     Raises:
         DriverError: The driver refused.
@@ -155,21 +153,17 @@ class CopyingGraph:
     """
 
     def __init__(
-        self,
-        api: Driver,
-        template: int,
-        inputs: Sequence[torch.Tensor],
-        outputs: Sequence[torch.Tensor],
-        most: int = 1,
+        self, api: Driver, template: int, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     ) -> None:
         self._api = api
         self._template = c_void_p(template)
-        self._most = most
         self.inputs = tuple([CopyNode(tensor, "source") for tensor in inputs])
         self.outputs = tuple([CopyNode(tensor, "target") for tensor in outputs])
         self.known: dict[tuple[int, ...], Launch] = {}
         self._copies = (*self.inputs, *self.outputs)
         self._add_copies()
+        nodes = max(1, api.count(self._template))
+        self._most = max(1, min(MOST_INSTANCES, MOST_NODES // nodes))
         self._instances: list[Instance] = []  # the one that was aimed last is the last
         self._free = [self._instantiate()]
 
@@ -267,7 +261,6 @@ def launcher(
     outputs: Sequence[torch.Tensor],
     *,
     kept: bool,
-    small: bool,
 ) -> CopyingGraph | PlainGraph | None:
     """What launches a graph, with copies if it can have them; None if only PyTorch can.
 
@@ -279,7 +272,6 @@ def launcher(
         inputs: Tensors to be filled first.
         outputs: Tensors to be copied last.
         kept: PyTorch has kept what was captured, and nobody is going to instantiate that again.
-        small: It may have several instances.
     """
     api = driver()
     inputs = inputs if len(inputs) <= MOST_INPUTS else ()
@@ -288,8 +280,7 @@ def launcher(
             return None
         if kept and (inputs or outputs):
             with suppress(DriverError):
-                most = MOST_INSTANCES if small else 1
-                return CopyingGraph(api, int(graph.raw_cuda_graph()), inputs, outputs, most)
+                return CopyingGraph(api, int(graph.raw_cuda_graph()), inputs, outputs)
         return PlainGraph(api, int(graph.raw_cuda_graph_exec()))
     except (DriverError, RuntimeError):  # the latter from PyTorch, if it has no memory to try it
         return None
@@ -301,7 +292,7 @@ def _works(api: Driver, device: torch.device) -> bool:
     template = api.new_graph()
     try:
         middle = torch.zeros(64, device=device)
-        graph = CopyingGraph(api, template.value or 0, [middle], [middle], 2)
+        graph = CopyingGraph(api, template.value or 0, [middle], [middle])
         try:
             return all([_copies_right(graph, middle, value) for value in (1.0, 2.0, 3.0)])
         finally:

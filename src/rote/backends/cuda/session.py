@@ -46,7 +46,7 @@ from ..base import CopyingSegment
 from ..shortage import is_shortage
 from .compat import stop_routing
 from .driver import driver
-from .nodes import MOST_OPERATIONS, SMALL, CopyingGraph, PlainGraph, launcher
+from .nodes import MOST_OPERATIONS, CopyingGraph, PlainGraph, launcher
 from .pool import Pool
 
 if TYPE_CHECKING:
@@ -98,8 +98,7 @@ class CudaSegment:
         if self._launcher is None:
             kept, self._kept = self._kept, False  # from now on it is not what was captured
             self._wanted = wanted
-            small = self._operations <= SMALL
-            self._launcher = launcher(self._graph, self._device, inputs, outputs, kept=kept, small=small)
+            self._launcher = launcher(self._graph, self._device, inputs, outputs, kept=kept)
         return self._launcher if wanted == self._wanted else None
 
     def release(self) -> None:
