@@ -322,6 +322,35 @@ def test_a_graph_with_copies_is_not_launched_into_somebody_elses_capture():
     assert g(on(3, fill=4)).tolist() == [8.0] * 3
 
 
+def test_another_instance_is_made_beside_a_capture_on_another_thread():
+    """The capture's mode is that in which no thread may do what could spoil it."""
+    g = warmed(lambda x: x * 2, on(3))
+    places = [on(3, fill=n) for n in range(3)]
+    y, found = on(3, fill=5), []
+    kept = [on(3) for _ in range(8)]
+    del kept  # results find memory without asking the device for it
+
+    def work():
+        with torch.cuda.stream(torch.cuda.default_stream()):
+            found.extend([g(x) for x in places])
+
+    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    (copies,) = copying(g)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        graph.capture_begin(capture_error_mode="global")
+        z = y + 1
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        graph.capture_end()
+        graph.replay()
+    torch.cuda.synchronize()
+    assert z.tolist() == [6.0] * 3
+    assert [mine.tolist() for mine in found] == [[2.0 * n] * 3 for n in range(3)]
+    assert len(copies._instances) > 1
+
+
 def test_released_graphs_are_gone():
     g = warmed(lambda x: x * 2, on(3))
     (graph,) = copying(g)
