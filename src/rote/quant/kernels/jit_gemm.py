@@ -176,17 +176,16 @@ def _sums(
     if not TMA:
         w_rows = tl.where(columns < N, columns, 0)  # rows outside are calculated and dropped
         w_at += (first * UNROLL) * step + w_rows[:, None] * BYTES + tl.arange(0, BYTES)[None, :]
-        x_rows = tl.where(rows < M, rows, 0).to(tl.int64)
-        x_at += x_rows[:, None] * K + first * (UNROLL * 128) + inner[None, :]
+        x_at += rows.to(tl.int64)[:, None] * K + first * (UNROLL * 128) + inner[None, :]
     acc = tl.zeros((BN, BM), dtype=tl.float32 if FLOAT else tl.int32)
     for index in tl.range(first, last, num_stages=STAGES):
         block = index * UNROLL
         if TMA:
             v = x.load([row, block * 128])
         elif EVEN_K:
-            v = tl.load(x_at)
+            v = tl.load(x_at, mask=(rows < M)[:, None], other=0)
         else:
-            v = tl.load(x_at, mask=inner[None, :] < K - block * 128, other=0)
+            v = tl.load(x_at, mask=(rows < M)[:, None] & (inner[None, :] < K - block * 128), other=0)
         codes = _block(weight, w_at, 0, block, step, column, N, K, BITS, EVEN_K, ASM, TMA)
         if UNROLL >= 2:
             second = _block(weight, w_at, 1, block, step, column, N, K, BITS, EVEN_K, ASM, TMA)
@@ -261,6 +260,17 @@ def _tile(
         _write(
             acc, out, x_scale, x_zero, x_sum, factor, w_zero, w_sum, matrices, bias, rows, columns, inside,
             M, N, K, FEATURES, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN,
+        )  # fmt: skip
+    elif BM <= 8 and BITS == 4 and TURN == 0:
+        # Sums are below 2^26, so the five highest bits have room to count parts. Whoever adds the last one to a
+        # number sees that, and writes it: nothing is waited for or read again.
+        sums = work + rows.to(tl.int64)[None, :] * N + columns[:, None]
+        acc += 1 << 27
+        acc += tl.atomic_add(sums, acc, mask=inside, sem="relaxed")
+        here = ((acc + (1 << 26)).to(tl.uint32, bitcast=True) >> 27) == parts.to(tl.uint32)
+        _write(
+            acc - (parts << 27), out, x_scale, x_zero, x_sum, factor, w_zero, w_sum, matrices, bias, rows,
+            columns, inside & here, M, N, K, FEATURES, X_SCALE, X_ZERO, W_ZERO, BIAS, RAW, TURN,
         )  # fmt: skip
     else:
         sums = work + rows.to(tl.int64)[None, :] * N + columns[:, None]
