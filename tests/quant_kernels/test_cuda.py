@@ -92,6 +92,9 @@ CUTS = [
     (Cut(1, 4, 3), 800, 2048, "asymmetric", torch.bfloat16),
     (Cut(2, 8, 1), 800, 2048, "symmetric", torch.bfloat16),
     (Cut(1, 8, 1), 300, 16384, "static", torch.bfloat16),
+    *((Cut(1, 8, 1, held=True), tokens, 16384, "asymmetric", torch.bfloat16) for tokens in (1, 51, 800)),
+    (Cut(1, 8, 1, held=True), 300, 16384, "symmetric", torch.bfloat16),
+    (Cut(1, 8, 1, held=True), 300, 8192, "asymmetric", torch.bfloat16),
 ]  # fmt: skip
 
 
