@@ -31,6 +31,11 @@ def test_sums(bits: int, tile: Tile, m: int, k: int, n: int):
     assert torch.equal(found, (x.double() @ codes.double().T).to(torch.int32))
 
 
+@pytest.mark.parametrize("parts", [16, 31, 32, 33, 64])
+def test_sums_of_many_parts(parts: int):
+    test_sums(4, Tile(8, 32, split=parts), 3, 384, 40)
+
+
 @pytest.mark.parametrize("zeros", ["both", "activations", "weights", "none"])
 @pytest.mark.parametrize("tile", [*TILES[:2], TILES[4]], ids=str)
 def test_outputs(zeros: str, tile: Tile):

@@ -17,8 +17,8 @@ from .table import Tile, bucket, choose
 MOST_WEIGHTS = 3
 """Weights that one launch multiplies the same rows with."""
 
-WIDE = 1 << 16
-"""Sums of fewer columns leave room to count the parts of a split, which is done for up to 8 rows."""
+WIDE, MANY_PARTS = 1 << 16, 32
+"""Sums of fewer columns leave room to count so many parts of a split, which is done for up to 8 rows."""
 
 
 class Factor(NamedTuple):
@@ -105,7 +105,7 @@ def launch(
     turn = 0 if first.turn is None else first.turn.shape[-1]
     if turn > tile.bn:
         tile = replace(tile, bn=turn)
-    if columns >= WIDE:
+    if columns >= WIDE or tile.split > MANY_PARTS:
         tile = replace(tile, bm=max(16, tile.bm))
     described = tile.tma and single and _describable(x, first.codes)
     waiting = 0 if not asm else 1 if described and tile.pdl else tile.waiting
