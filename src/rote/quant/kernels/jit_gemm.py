@@ -17,9 +17,8 @@ returns what there was, so whoever adds the last part to a number writes it, and
 rows lose by it what the longer additions cost.) ``work`` (sums, then a counter for each tile) must hold
 zeros; the kernel of the activations writes them.
 
-In tiles of few rows, those outside are masked. Reading the first one instead, of which nothing would be kept,
-has all programs ask for the same lines of L2, which took a third of the time of 51 rows. (In large tiles a
-mask takes 5 %.)
+In tiles of few rows, those outside are masked: reading the first one for each of them, of which nothing was
+kept, took up to a third of the time of 51 rows. (In large tiles the mask takes 5 %.)
 
 With ``PDL`` the launch may start before its predecessor is done. Only weights are touched before the wait:
 they are fetched into L2, which hides the transform of few rows behind the traffic that this kernel waits for
@@ -34,7 +33,8 @@ leaves the threads' time to unpacking, and registers for a second program; it pa
 
 What was tried and is slower on an H200: the transform of one row in every program of its product, instead of
 a launch before it; blocks of the summed dimension in different warps, instead of a split; larger tiles than
-128 by 128, which leave a multiprocessor one program that nothing covers while it waits.
+128 by 128, which leave a multiprocessor one program that nothing covers while it waits; equal shares of all
+steps for each program, whose sums meet in memory; other first steps for other programs.
 
 The interpreter knows no inline assembler and no bfloat16 arithmetic; ``ASM`` is off there.
 """
