@@ -214,6 +214,7 @@ def candidates(kind: str, m: int, n: int, k: int, units: int) -> Iterator[Tile]:
         return
     rows = {1: (8, 16), 16: (16,)}.get(bucket(m), (32, 64))
     shapes = [(64, 4, 1, 4), (64, 6, 1, 4), (64, 4, 2, 4), (128, 4, 1, 4), (128, 6, 1, 4), (128, 3, 2, 4)]
+    shapes += [(64, 3, 4, 4)]
     shapes += [(64, 8, 1, 4)] if m <= 8 else [(128, 4, 1, 8), (256, 4, 1, 8)]  # wide tiles read x less often
     for bm in rows:
         for bn, stages, unroll, warps in shapes:
@@ -240,6 +241,8 @@ def cut_candidates(m: int, width: int, units: int) -> Iterator[Cut]:
     """Cuts of transforms worth trying."""
     if m <= 64:
         yield from (Cut(tokens, warps) for tokens in (16, 32) for warps in (4, 8))
+    if width >= 4096:
+        yield Cut(1, 8, 1, held=True)
     for tokens in (1, 2, 4, 8):
         for warps in (4, 8, 16):
             each = tokens * width // (32 * warps)  # numbers of a thread
@@ -252,7 +255,7 @@ def tune_cuts(out: Path, deadline: float, result: dict[str, Any]) -> None:
     cuts = result.setdefault("cuts", {})
     units = torch.cuda.get_device_properties(0).multi_processor_count
     for m in (800, 51, 16, 1, 256, 2048):
-        for k in (16384, 2048, 1024, 4096):
+        for k in (16384, 2048, 1024, 4096, 8192):
             layer = Layer.random(128, k)
             x = layer.rows(m)
             wanted = ops.quantize_torch(x, None, layer.change.stages, k, 8, False, 1.0, None, None)[0]
@@ -324,7 +327,7 @@ def tune_one(
     for tile in candidates(kind, m, layer.n, layer.k, units):
         attempt(tile)
     for tile in sorted(times, key=times.__getitem__)[:4]:
-        for ahead in (0,) if tile.tma else (0, 2, 4, 8):
+        for ahead in (0,) if tile.tma else (0, 1, 2, 4, 8):
             attempt(replace(tile, pdl=True, ahead=ahead))
     if not times:
         return None

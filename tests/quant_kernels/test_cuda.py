@@ -33,6 +33,7 @@ SUMS = [
     *((4, None, size) for size in SIZES), *((4, tile, SIZES[1]) for tile in TILES),
     *((4, tile, SIZES[2]) for tile in TILES[:1]), *((4, tile, SIZES[3]) for tile in (*TILES[3:5], TILES[-3])),
     *((4, tile, SIZES[4]) for tile in TAILS),
+    *((4, Tile(8, 64, split=parts), SIZES[1]) for parts in (31, 32, 33)),
     *((8, tile, SIZES[3]) for tile in (None, TILES[0], TILES[6], TILES[-3])),
 ]  # fmt: skip
 
@@ -92,6 +93,9 @@ CUTS = [
     (Cut(1, 4, 3), 800, 2048, "asymmetric", torch.bfloat16),
     (Cut(2, 8, 1), 800, 2048, "symmetric", torch.bfloat16),
     (Cut(1, 8, 1), 300, 16384, "static", torch.bfloat16),
+    *((Cut(1, 8, 1, held=True), tokens, 16384, "asymmetric", torch.bfloat16) for tokens in (1, 51, 800)),
+    (Cut(1, 8, 1, held=True), 300, 16384, "symmetric", torch.bfloat16),
+    (Cut(1, 8, 1, held=True), 300, 8192, "asymmetric", torch.bfloat16),
 ]  # fmt: skip
 
 

@@ -17,6 +17,9 @@ from .table import Tile, bucket, choose
 MOST_WEIGHTS = 3
 """Weights that one launch multiplies the same rows with."""
 
+WIDE, MANY_PARTS = 1 << 16, 32
+"""Sums of fewer columns leave room to count so many parts of a split, which is done for up to 8 rows."""
+
 
 class Factor(NamedTuple):
     """A weight, and where its product goes.
@@ -102,6 +105,8 @@ def launch(
     turn = 0 if first.turn is None else first.turn.shape[-1]
     if turn > tile.bn:
         tile = replace(tile, bn=turn)
+    if columns >= WIDE or tile.split > MANY_PARTS:
+        tile = replace(tile, bm=max(16, tile.bm))
     described = tile.tma and single and _describable(x, first.codes)
     waiting = 0 if not asm else 1 if described and tile.pdl else tile.waiting
     constants = (

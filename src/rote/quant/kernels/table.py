@@ -83,11 +83,14 @@ class Cut:
         warps: Warps of a program.
         programs: Programs for each multiprocessor, which take whole rows in turn; 0 spreads a row over
             programs, a block of channels for each, in as many launches as there are steps.
+        held: Take rows one at a time with what all share held (see
+            :mod:`~rote.quant.kernels.jit_held`); what that cannot do is cut up by its sizes.
     """
 
     tokens: int
     warps: int = 4
     programs: int = 0
+    held: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """As it is stored."""
