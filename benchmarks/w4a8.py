@@ -3,6 +3,7 @@
     python -m benchmarks.w4a8 --tune --out table.json      tile sizes for this GPU, for the package's tables
     python -m benchmarks.w4a8 --tune cuts --out table.json      those of transforms alone; the rest is kept
     python -m benchmarks.w4a8 --out results.json           the comparison
+    python -m benchmarks.w4a8 --ways W8A8 --ways _int_mm --out results.json      some ways of it, beside bf16
 
 Every number is of CUDA-graph replays, since at these sizes eager calls measure Python. A cold number comes
 from a graph whose calls go round over so many copies of the weight that none is left in L2 when its turn
@@ -349,8 +350,8 @@ def tune_one(
 # --- Comparison --------------------------------------------------------------------------------------------
 
 
-def compare(out: Path, deadline: float, peers: bool) -> dict[str, Any]:
-    """Time all ways for all shapes and numbers of rows."""
+def compare(out: Path, deadline: float, peers: bool, wanted: list[str]) -> dict[str, Any]:
+    """Time ways for all shapes and numbers of rows: all, or those that have a wanted word in their names."""
     result: dict[str, Any] = {"device": device_name(torch.device("cuda")), "versions": versions(), "rows": []}
     result["machine"] = machine_state()
     for n, k in WIDE + EXPERT:
@@ -373,8 +374,12 @@ def compare(out: Path, deadline: float, peers: bool) -> dict[str, Any]:
                 "rote W4A8, product alone": (layer.product(x), len(layer.codes)),
                 "rote transform alone": (layer.transform(x), 1),
                 "rote W8A8": (eight.call(x, eight.change), len(eight.codes)),
+                "rote W8A8, product alone": (eight.product(x), len(eight.codes)),
                 "torch._int_mm alone": (int_mm(x, whole), len(whole)),
             }
+            if wanted:
+                kept = ("cuBLAS bf16", *wanted)
+                ways = {way: run for way, run in ways.items() if any(word in way for word in kept)}
             rows = time_ways(layer, m, ways)
             result["rows"] += rows
             show(rows)
@@ -485,6 +490,10 @@ def main(arguments: list[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, help="the JSON file to write")
     parser.add_argument("--seconds", type=float, default=220.0, help="when to stop (220)")
+    parser.add_argument(
+        "--ways", action="append", default=[], metavar="WORD",
+        help="only ways with that word in their names, and bf16; may be given several times",
+    )  # fmt: skip
     parser.add_argument("--no-peers", action="store_true", help="leave out other people's layers")
     wishes = parser.parse_args(arguments)
     if not torch.cuda.is_available():
@@ -496,7 +505,8 @@ def main(arguments: list[str] | None = None) -> int:
     if wishes.tune:
         found = tune(wishes.out, deadline, wishes.tune)
     else:
-        found = compare(wishes.out, deadline, not wishes.no_peers)
+        peers = not wishes.no_peers and not wishes.ways
+        found = compare(wishes.out, deadline, peers, wishes.ways)
     write(wishes.out, found)
     return 0
 

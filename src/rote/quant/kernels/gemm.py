@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..packing import BLOCK, stored_bits
-from .jit import gpu, interpreted, module
+from .jit import gpu, interpreted, module, starts_early
 from .jit import launch as jit_launch
 from .table import Tile, bucket, choose
 
@@ -108,7 +108,8 @@ def launch(
     if columns >= WIDE or tile.split > MANY_PARTS:
         tile = replace(tile, bm=max(16, tile.bm))
     described = tile.tma and single and _describable(x, first.codes)
-    waiting = 0 if not asm else 1 if described and tile.pdl else tile.waiting
+    early = asm and starts_early(x.device.index)
+    waiting = 0 if not early else 1 if described and tile.pdl else tile.waiting
     constants = (
         stored_bits(first.codes), x.dtype != torch.int8, scale is not None,
         zero is not None and zero.numel() > 0, first.zero is not None, first.bias is not None,

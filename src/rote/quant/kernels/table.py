@@ -172,6 +172,7 @@ def rule(units: int, kind: str, m: int, n: int, k: int) -> Tile:
         and 2 * split * m * n <= ADDITIONS
     ):
         split *= 2
-    # With few rows, weights are fetched while the rows are transformed, if that takes long: some, as all are
-    # in its way.
-    return replace(base, split=split, pdl=m <= 16 and not kind.endswith("static"), ahead=4)
+    if kind.endswith("static"):  # the transform is too short for anything but a launch behind it
+        return replace(base, split=split, pdl=True, ahead=0)
+    # With few rows, weights are fetched while the rows are transformed: some, as all are in its way.
+    return replace(base, split=split, pdl=m <= 16, ahead=4)
