@@ -3,6 +3,7 @@
     python -m benchmarks.w4a8 --tune --out table.json      tile sizes for this GPU, for the package's tables
     python -m benchmarks.w4a8 --tune cuts --out table.json      those of transforms alone; the rest is kept
     python -m benchmarks.w4a8 --out results.json           the comparison
+    python -m benchmarks.w4a8 --ways W8A8 --ways _int_mm --out results.json      some ways of it, beside bf16
 
 Every number is of CUDA-graph replays, since at these sizes eager calls measure Python. A cold number comes
 from a graph whose calls go round over so many copies of the weight that none is left in L2 when its turn
@@ -214,6 +215,7 @@ def candidates(kind: str, m: int, n: int, k: int, units: int) -> Iterator[Tile]:
         return
     rows = {1: (8, 16), 16: (16,)}.get(bucket(m), (32, 64))
     shapes = [(64, 4, 1, 4), (64, 6, 1, 4), (64, 4, 2, 4), (128, 4, 1, 4), (128, 6, 1, 4), (128, 3, 2, 4)]
+    shapes += [(64, 3, 4, 4)]
     shapes += [(64, 8, 1, 4)] if m <= 8 else [(128, 4, 1, 8), (256, 4, 1, 8)]  # wide tiles read x less often
     for bm in rows:
         for bn, stages, unroll, warps in shapes:
@@ -240,6 +242,8 @@ def cut_candidates(m: int, width: int, units: int) -> Iterator[Cut]:
     """Cuts of transforms worth trying."""
     if m <= 64:
         yield from (Cut(tokens, warps) for tokens in (16, 32) for warps in (4, 8))
+    if width >= 4096:
+        yield Cut(1, 8, 1, held=True)
     for tokens in (1, 2, 4, 8):
         for warps in (4, 8, 16):
             each = tokens * width // (32 * warps)  # numbers of a thread
@@ -252,7 +256,7 @@ def tune_cuts(out: Path, deadline: float, result: dict[str, Any]) -> None:
     cuts = result.setdefault("cuts", {})
     units = torch.cuda.get_device_properties(0).multi_processor_count
     for m in (800, 51, 16, 1, 256, 2048):
-        for k in (16384, 2048, 1024, 4096):
+        for k in (16384, 2048, 1024, 4096, 8192):
             layer = Layer.random(128, k)
             x = layer.rows(m)
             wanted = ops.quantize_torch(x, None, layer.change.stages, k, 8, False, 1.0, None, None)[0]
@@ -324,7 +328,7 @@ def tune_one(
     for tile in candidates(kind, m, layer.n, layer.k, units):
         attempt(tile)
     for tile in sorted(times, key=times.__getitem__)[:4]:
-        for ahead in (0,) if tile.tma else (0, 2, 4, 8):
+        for ahead in (0,) if tile.tma else (0, 1, 2, 4, 8):
             attempt(replace(tile, pdl=True, ahead=ahead))
     if not times:
         return None
@@ -346,8 +350,8 @@ def tune_one(
 # --- Comparison --------------------------------------------------------------------------------------------
 
 
-def compare(out: Path, deadline: float, peers: bool) -> dict[str, Any]:
-    """Time all ways for all shapes and numbers of rows."""
+def compare(out: Path, deadline: float, peers: bool, wanted: list[str]) -> dict[str, Any]:
+    """Time ways for all shapes and numbers of rows: all, or those that have a wanted word in their names."""
     result: dict[str, Any] = {"device": device_name(torch.device("cuda")), "versions": versions(), "rows": []}
     result["machine"] = machine_state()
     for n, k in WIDE + EXPERT:
@@ -370,8 +374,12 @@ def compare(out: Path, deadline: float, peers: bool) -> dict[str, Any]:
                 "rote W4A8, product alone": (layer.product(x), len(layer.codes)),
                 "rote transform alone": (layer.transform(x), 1),
                 "rote W8A8": (eight.call(x, eight.change), len(eight.codes)),
+                "rote W8A8, product alone": (eight.product(x), len(eight.codes)),
                 "torch._int_mm alone": (int_mm(x, whole), len(whole)),
             }
+            if wanted:
+                kept = ("cuBLAS bf16", *wanted)
+                ways = {way: run for way, run in ways.items() if any(word in way for word in kept)}
             rows = time_ways(layer, m, ways)
             result["rows"] += rows
             show(rows)
@@ -482,6 +490,10 @@ def main(arguments: list[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, help="the JSON file to write")
     parser.add_argument("--seconds", type=float, default=220.0, help="when to stop (220)")
+    parser.add_argument(
+        "--ways", action="append", default=[], metavar="WORD",
+        help="only ways with that word in their names, and bf16; may be given several times",
+    )  # fmt: skip
     parser.add_argument("--no-peers", action="store_true", help="leave out other people's layers")
     wishes = parser.parse_args(arguments)
     if not torch.cuda.is_available():
@@ -493,7 +505,8 @@ def main(arguments: list[str] | None = None) -> int:
     if wishes.tune:
         found = tune(wishes.out, deadline, wishes.tune)
     else:
-        found = compare(wishes.out, deadline, not wishes.no_peers)
+        peers = not wishes.no_peers and not wishes.ways
+        found = compare(wishes.out, deadline, peers, wishes.ways)
     write(wishes.out, found)
     return 0
 

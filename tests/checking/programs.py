@@ -947,3 +947,18 @@ def indexed_in_inference_mode():
         return y[1:].clone(), y[y > 0]  # RT111
 
     return fn, torch.randn(4, 4)
+
+
+@on_real_tensors
+def host_data_in_transforms():
+    def energy(a):
+        table = torch.tensor([1.0, 2.0, 3.0], device=a.device)  # RT124
+        return (a**3 * table).sum()
+
+    def fn(x):
+        curvature = torch.func.hessian(energy)(x[0])
+        slopes = torch.func.vmap(torch.func.grad(energy))(x)
+        pushed = torch.func.jvp(energy, (x[0],), (x[1],))[1]
+        return curvature, slopes, pushed, torch.func.jacfwd(torch.sin)(x[0])
+
+    return fn, torch.randn(2, 3)

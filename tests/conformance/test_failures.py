@@ -305,3 +305,63 @@ def test_an_operator_over_python_functions(device):
             g(torch.ones(3, device=device))
     finally:
         torch._dynamo.reset()  # it has noted that it must not compile this
+
+
+def matrices(device, failing):
+    """Positive definite, but for some."""
+    generator = torch.Generator().manual_seed(0)
+    for call in range(14):
+        root = torch.randn(3, 3, generator=generator)
+        yield (root @ root.T + (torch.eye(3) if call not in failing else -9 * torch.eye(3))).to(device)
+
+
+@pytest.mark.parametrize("failing", [(1, 2), (6, 9), (3, 4, 5, 8)])
+def test_a_factorization_whose_failure_the_callable_catches(device, failing):
+    def factor(x):
+        y = x * 2
+        try:
+            return torch.linalg.cholesky(y)
+        except torch.linalg.LinAlgError as error:
+            return torch.linalg.eigh(y + 1).eigenvalues.sum() + len(str(error)), y
+
+    g = compare(factor, [(x,) for x in matrices(device, failing)])
+    assert g.report().replayed >= 8, g.explain()
+
+
+def test_a_factorization_whose_failure_the_callable_catches_beside_state(device):
+    def made():
+        total = torch.zeros((), device=device)
+
+        def factor(x):
+            total.add_(1)
+            try:
+                y = torch.linalg.inv(x)
+            except RuntimeError:
+                y = x
+                total.mul_(2)
+            total.add_(y.sum())
+            return y + torch.rand(1, device=device)
+
+        return factor, lambda: total
+
+    (fn, state), (plain, other) = made(), made()
+    calls = [(x if i % 4 != 3 else torch.zeros_like(x),) for i, x in enumerate(matrices(device, ()))]
+    g = compare(fn, calls, plain=plain, states=(state, other))
+    assert g.report().replayed >= 8, g.explain()
+
+
+def test_a_factorization_whose_failure_escapes(device):
+    layer = nn.Linear(3, 3, device=device)
+
+    def step(x):
+        layer.zero_grad()
+        loss = torch.linalg.cholesky(x + 0 * layer(x)).sum()
+        loss.backward()
+        return loss.detach()
+
+    def state():
+        return [None if each.grad is None else each.grad.clone() for each in layer.parameters()]
+
+    g = compare(step, [(x,) for x in matrices(device, (5, 8, 9))], states=(state, state))
+    assert g.report().replayed >= 6, g.explain()
+    assert [each.code for each in g.report().recordings[0].islands] == ["RT131"]

@@ -13,7 +13,7 @@ import torch
 
 import rote
 from rote.backends.cuda import nodes
-from rote.backends.cuda.driver import driver
+from rote.backends.cuda.driver import DriverError, driver
 from rote.recording.entry import Entry
 
 pytestmark = [
@@ -51,8 +51,7 @@ def test_they_are_used():
     x, y = on(3, fill=2), on(3, fill=3)
     total, product = g(x, y)
     assert total.tolist() == [5.0] * 3 and product.tolist() == [6.0] * 3
-    assert [copy.address for copy in graph.inputs] == [x.data_ptr(), y.data_ptr()]
-    assert [copy.address for copy in graph.outputs] == [total.data_ptr(), product.data_ptr()]
+    assert tuple([tensor.data_ptr() for tensor in (x, y, total, product)]) in graph.known
 
 
 @pytest.mark.parametrize("count", [0, 1, nodes.MOST_INPUTS, nodes.MOST_INPUTS + 1, 12])
@@ -170,8 +169,63 @@ def test_static_memory_as_an_argument():
     static = next(iter(g._keys.entries.values())).variants[0].inputs.groups[0].static[0]
     static.fill_(7)
     (graph,) = copying(g)
-    assert graph.inputs[0].move(static.data_ptr())
+    assert graph.aim((static.data_ptr(), on(3).data_ptr())) is None
     assert g(static).tolist() == [14.0] * 3
+
+
+def test_addresses_that_come_in_turn_are_not_set_anew(monkeypatch):
+    total = on(3, fill=0)
+    g = warmed(lambda x: total.add_(x).sum(), on(3))
+    places = [on(3) for _ in range(nodes.MOST_INSTANCES)]
+    for x in places:
+        g(x)
+    (graph,) = copying(g)
+    assert len(graph.known) == nodes.MOST_INSTANCES
+    monkeypatch.setattr(graph, "aim", lambda _: pytest.fail("an address was set"))
+    total.zero_()
+    for n in range(20):
+        places[n % 3].fill_(n)
+        assert g(places[n % 3]).item() == total.sum().item()
+    assert total.tolist() == [190.0] * 3
+
+
+def test_more_places_than_instances():
+    g = warmed(lambda x: x.flip(0) * 2, on(3))
+    places = [on(3, fill=n) for n in range(3 * nodes.MOST_INSTANCES)]
+    held = [(g(places[n % len(places)]), n % len(places)) for n in range(4 * len(places))]
+    (graph,) = copying(g)
+    assert len(graph._instances) == len(graph.known) == nodes.MOST_INSTANCES
+    assert all(y.tolist() == [2.0 * n] * 3 for y, n in held)
+
+
+@pytest.mark.parametrize(("length", "instances"), [(100, 4), (250, 2), (400, 1)])
+def test_the_more_nodes_the_fewer_instances(length, instances):
+    g = warmed(lambda x: [x := x + 1 for _ in range(length)][-1], on(3))
+    (graph,) = copying(g)
+    places = [on(3, fill=n) for n in range(6)]
+    for _ in range(3):
+        for n, x in enumerate(places):
+            assert g(x).tolist() == [n + length] * 3
+    assert len(graph.known) == len(graph._instances) == instances
+
+
+def test_no_memory_for_another_instance(monkeypatch):
+    warmed(lambda x: x + 1, on(3))
+    api, made = driver(), []
+
+    def instantiate(graph, real=api.instantiate):
+        made.append(graph)
+        if len(made) > 1:
+            raise DriverError("2")
+        return real(graph)
+
+    monkeypatch.setattr(api, "instantiate", instantiate)
+    g = warmed(lambda x: x * 2, on(3))
+    for n in range(9):
+        x = on(3, fill=n)
+        assert g(x).tolist() == [2.0 * n] * 3
+    (graph,) = copying(g)
+    assert len(graph._instances) == 1 and len(made) == 2
 
 
 @pytest.mark.parametrize("name", ["move_copy", "launch"])
@@ -268,13 +322,42 @@ def test_a_graph_with_copies_is_not_launched_into_somebody_elses_capture():
     assert g(on(3, fill=4)).tolist() == [8.0] * 3
 
 
+def test_another_instance_is_made_beside_a_capture_on_another_thread():
+    """The capture's mode is that in which no thread may do what could spoil it."""
+    g = warmed(lambda x: x * 2, on(3))
+    places = [on(3, fill=n) for n in range(3)]
+    y, found = on(3, fill=5), []
+    kept = [on(3) for _ in range(8)]
+    del kept  # results find memory without asking the device for it
+
+    def work():
+        with torch.cuda.stream(torch.cuda.default_stream()):
+            found.extend([g(x) for x in places])
+
+    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    (copies,) = copying(g)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        graph.capture_begin(capture_error_mode="global")
+        z = y + 1
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        graph.capture_end()
+        graph.replay()
+    torch.cuda.synchronize()
+    assert z.tolist() == [6.0] * 3
+    assert [mine.tolist() for mine in found] == [[2.0 * n] * 3 for n in range(3)]
+    assert len(copies._instances) > 1
+
+
 def test_released_graphs_are_gone():
     g = warmed(lambda x: x * 2, on(3))
     (graph,) = copying(g)
     g.reset()
-    assert graph._instance is None and graph.inputs[0].move(16)
+    assert not graph._instances and not graph.known
     with pytest.raises(rote.InternalError):
-        graph.launch(0)
+        graph.aim((16, 32))
 
 
 def test_a_launch_before_all_of_the_guard_is_checked():
@@ -286,7 +369,7 @@ def test_a_launch_before_all_of_the_guard_is_checked():
         for _ in range(CALLS):
             g(on(4))
         (variant,) = next(iter(g._keys.entries.values())).variants
-        assert variant.starts_early and len(copying(g)) == 1
+        assert variant.early.values and len(copying(g)) == 1
         held = []
         for n in range(6):
             m.factor = float(n % 3)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import functools
 
-from tests.differential.harness import attempt, check, full
+from tests.differential.harness import attempt, check, drive, full
+
+import rote
 
 
 def test_overridden_method_is_called_every_time():
@@ -81,3 +84,21 @@ def test_class_method():
         yield attempt(lambda: C.f(full(1)))
 
     check(scenario)
+
+
+def test_partial_method():
+    class Policy:
+        scale = 1.0
+
+        def act(self, x, k):
+            return x * self.scale * k
+
+        half = functools.partialmethod(act, k=0.5)
+
+    def scenario(wrap):
+        policy = Policy()
+        g = wrap(policy.half)
+        yield from drive(g, change=lambda: setattr(policy, "scale", 3.0))
+
+    check(scenario)
+    assert rote.graph(Policy().half).explain().startswith("partial of ")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import collections
+import enum
+import io
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy
 import pytest
 import torch
-from tests.differential.harness import check, drive, full
+from tests.differential.harness import attempt, check, drive, full
 from torch import nn
 
 import rote
@@ -249,3 +252,102 @@ def test_views_that_are_made_and_looked_at_in_each_call():
     for i in range(8):
         assert torch.equal(g(full(i)), full(i) * 2)
     assert g.report().replayed == 6
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_validation_of_distributions(before):
+    distribution = torch.distributions.Distribution
+
+    def scenario(wrap):
+        distribution.set_default_validate_args(before)
+        g = wrap(lambda x: torch.distributions.Normal(x, x).log_prob(x))
+        for i in range(10):
+            if i == 6:
+                distribution.set_default_validate_args(not before)
+            yield attempt(g, full(-1.0 if i in (5, 7, 8) else 1.0 + i))
+
+    was = distribution._validate_args
+    try:
+        check(scenario)
+    finally:
+        distribution.set_default_validate_args(was)
+
+
+class Scripted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+        self.scale = 1.0
+        self.table = [1.0, 2.0]
+        self.names = {"a": 1.0}
+        self.register_buffer("offset", torch.zeros(4))
+
+    def forward(self, x):
+        return self.inner(x) * self.scale + self.table[0] + self.names["a"] + self.offset
+
+
+@pytest.fixture
+def quiet():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*torch.jit.* is deprecated")
+        yield
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.eval(),
+        lambda m: setattr(m, "scale", 5.0),
+        lambda m: setattr(m, "table", [5.0, 2.0]),
+        lambda m: setattr(m, "names", {"a": 5.0}),
+        lambda m: setattr(m, "offset", torch.ones(4)),
+        lambda m: setattr(
+            list(m.modules())[2], "weight", nn.Parameter(torch.ones(4, 4), requires_grad=False)
+        ),
+        lambda m: setattr(list(m.modules())[2].weight, "data", torch.ones(4, 4)),
+    ],
+)
+@pytest.mark.parametrize("how", ["scripted", "loaded", "inside"])
+@pytest.mark.usefixtures("quiet")
+def test_attributes_of_a_scripted_module(change, how):
+    def scenario(wrap):
+        m = torch.jit.script(Scripted().requires_grad_(False))
+        if how == "loaded":
+            file = io.BytesIO()
+            torch.jit.save(m, file)
+            m = torch.jit.load(io.BytesIO(file.getvalue()))
+        g = wrap(m if how != "inside" else nn.Sequential(m, nn.ReLU()))
+        yield from drive(g, change=lambda: change(m))
+
+    check(scenario)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_scripted_module_that_is_left_alone_is_replayed():
+    g = rote.graph(torch.jit.script(Scripted().requires_grad_(False)))
+    try:
+        for i in range(6):
+            g(full(i))
+        assert g.report().replayed == 4
+        g.__wrapped__.table = [5.0, 2.0]
+        g(full(1))
+        assert "table was 'list(1.0, 2.0)' and is 'list(5.0, 2.0)'" in g.explain()
+    finally:
+        g.reset()
+
+
+def test_a_member_of_an_enumeration_is_named():
+    class Mode(enum.Enum):
+        IDLE = 0
+        MOVE = 1
+
+    held = types.SimpleNamespace(mode=Mode.IDLE)
+    g = rote.graph(lambda x: x if held.mode is Mode.IDLE else x * 2)
+    try:
+        for i in range(4):
+            g(full(i))
+        held.mode = Mode.MOVE
+        g(full(5))
+        assert "held.mode was <Mode.IDLE: 0> and is <Mode.MOVE: 1>" in g.explain()
+    finally:
+        g.reset()

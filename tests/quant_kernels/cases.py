@@ -125,7 +125,8 @@ def apart_of(
 ) -> tuple[Any, ...]:
     """Layers with transforms, static scales and row rotations of their own, as operators take them."""
     width = -(-k // block) * block
-    changes = [transform_of("permute rotate each", k, width, block, smooth=False) for _ in sizes]
+    chain = "permute rotate each"
+    changes = [transform_of(chain, k, width, block, smooth=False, dtype=dtype) for _ in sizes]
     grids = [grid_of("channels", width) for _ in sizes]
     rows = [-(-n // block) * block if rotated else n for n in sizes]
     weights = [weight_of(n, width, 4, zero=False)[1] for n in rows]

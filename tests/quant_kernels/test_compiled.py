@@ -86,6 +86,31 @@ json.dump([compiled(int(width), kind, int(warps)) for width, kind, warps in size
 """
 
 
+TURN = """
+import json, sys
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+from rote.quant.kernels.jit_turns import turn
+
+def compiled(members):
+    types = dict(x="*bf16", out="*i8", work="*i32", M="i32", COUNT="i32", WIDTH="i32", K="i32")
+    for i in range(members):
+        types |= {f"order_{i}": "*i32", f"matrices_{i}": "*bf16", f"divisor_{i}": "*fp32"}
+    values = dict(
+        MEMBERS=members, ORDER=True, CLEAR=True, B=16, BM=32, LOW=-128, HIGH=127, PDL=True,
+    )
+    names = turn.arg_names
+    source = ASTSource(
+        turn,
+        {name: types.get(name, "constexpr") for name in names},
+        constexprs={(i,): values.get(name) for i, name in enumerate(names) if name not in types},
+    )
+    return compile(source, target=GPUTarget("cuda", 90, 32), options=dict(num_warps=4)).asm["ptx"]
+
+json.dump([compiled(int(members)) for members in sys.argv[1:]], sys.stdout)
+"""
+
+
 def assembly(*sizes: str) -> list[str]:
     """PTX of the product with tiles of some sizes."""
     return probed(PROBE, *sizes)
@@ -134,6 +159,15 @@ def test_rows_are_rotated_back_and_weights_are_asked_for_early():
     early, late = text.split("griddepcontrol.wait", 1)
     assert "cp.async.bulk.prefetch.L2" in early and "ld.global" in early
     assert "wgmma" in late and late.count("fma.rn.f32") >= 64
+
+
+def test_short_transforms_read_after_their_predecessor_and_launch_behind_their_codes():
+    for text in probed(TURN, "1", "3"):
+        before, after = text.split("griddepcontrol.wait", 1)
+        assert "ld.global" not in before and "st.global" not in before
+        codes, zeros = after.split("griddepcontrol.launch_dependents", 1)
+        assert "ld.global" in codes and "ld.global" not in zeros
+        assert "st.global" in codes and "st.global" in zeros
 
 
 def test_the_widest_rows_fit_in_shared_memory():

@@ -33,6 +33,7 @@ SUMS = [
     *((4, None, size) for size in SIZES), *((4, tile, SIZES[1]) for tile in TILES),
     *((4, tile, SIZES[2]) for tile in TILES[:1]), *((4, tile, SIZES[3]) for tile in (*TILES[3:5], TILES[-3])),
     *((4, tile, SIZES[4]) for tile in TAILS),
+    *((4, Tile(8, 64, split=parts), SIZES[1]) for parts in (31, 32, 33)),
     *((8, tile, SIZES[3]) for tile in (None, TILES[0], TILES[6], TILES[-3])),
 ]  # fmt: skip
 
@@ -92,6 +93,9 @@ CUTS = [
     (Cut(1, 4, 3), 800, 2048, "asymmetric", torch.bfloat16),
     (Cut(2, 8, 1), 800, 2048, "symmetric", torch.bfloat16),
     (Cut(1, 8, 1), 300, 16384, "static", torch.bfloat16),
+    *((Cut(1, 8, 1, held=True), tokens, 16384, "asymmetric", torch.bfloat16) for tokens in (1, 51, 800)),
+    (Cut(1, 8, 1, held=True), 300, 16384, "symmetric", torch.bfloat16),
+    (Cut(1, 8, 1, held=True), 300, 8192, "asymmetric", torch.bfloat16),
 ]  # fmt: skip
 
 
@@ -182,9 +186,11 @@ def moved(arguments: tuple[Any, ...]) -> list[Any]:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("kept", [torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize(("m", "sizes", "k", "block", "tile"), POLICY, ids=str)
-def test_layers_with_transforms_of_their_own(dtype, m: int, sizes: tuple[int, ...], k, block, tile):
-    arguments = moved(cases.apart_of(sizes, k, block, torch.float32, rotated=True, bias=True))
+def test_layers_with_transforms_of_their_own(dtype, kept, m: int, sizes: tuple[int, ...], k, block, tile):
+    """``kept`` is the type of the matrices."""
+    arguments = moved(cases.apart_of(sizes, k, block, kept, rotated=True, bias=True))
     x = cases.rows_of(m, k, dtype).cuda()
     found, wanted = ops.linears_triton(x, *arguments, tile), ops.linears_torch(x, *arguments)
     grain = 2**-7 if dtype == torch.bfloat16 else 1e-5
@@ -196,6 +202,68 @@ def test_layers_with_transforms_of_their_own(dtype, m: int, sizes: tuple[int, ..
     call = (x, arguments[1], arguments[2], 8, True, arguments[6])
     apart = (ops.rounded_apart_triton(*call) - ops.rounded_apart_torch(*call)).abs()
     assert apart.max() <= 1 and (apart > 0).float().mean() < 1e-3
+
+
+def from_another_stream(x: torch.Tensor) -> torch.Tensor:
+    """Numbers from another stream, while this one does something else."""
+    here, other = torch.cuda.current_stream(), torch.cuda.Stream()
+    other.wait_stream(here)
+    with torch.cuda.stream(other):
+        y = x.flip(0)
+    x.sin()
+    here.wait_stream(other)
+    y.record_stream(here)
+    return y
+
+
+BEFORE = {
+    "nothing": lambda x: x,
+    "kernel": lambda x: x.sin(),
+    "copy": lambda x: torch.empty_like(x).copy_(x),
+    "fill": lambda x: torch.zeros_like(x),
+    "streams": from_another_stream,
+}
+"""What a launch that may start early finds before itself."""
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_launches_that_start_early_wait_for_what_is_before(before: str):
+    arguments = moved(cases.apart_of((2048, 256), 1024, 16, torch.bfloat16, rotated=True, bias=False))
+    x = cases.rows_of(4099, 1024, torch.bfloat16).cuda()
+    tile = Tile(32, 64, pdl=True)
+
+    def run() -> list[torch.Tensor]:
+        return ops.linears_triton(BEFORE[before](x), *arguments, tile)
+
+    ready = BEFORE[before](x)
+    torch.cuda.synchronize()
+    wanted = ops.linears_triton(ready, *arguments, tile)
+    assert all(map(torch.equal, run(), wanted))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = run()
+    for _ in range(3):
+        for y in found:
+            y.zero_()
+        graph.replay()
+        assert all(map(torch.equal, found, wanted))
+    del graph, found
+
+
+def test_weights_that_were_written_just_before_are_read():
+    arguments = moved(cases.apart_of((2048, 256), 1024, 16, torch.bfloat16, rotated=True, bias=False))
+    others = moved(cases.apart_of((2048, 256), 1024, 16, torch.bfloat16, rotated=True, bias=False))
+    x = cases.rows_of(51, 1024, torch.bfloat16).cuda()
+    wanted = ops.linears_triton(x, *others, Tile(32, 64, pdl=True))
+    written = (1, 6, 8, 9, 12)  # stages, scales; codes, scales and row rotations of weights
+    kept = {place: [item.clone() for item in arguments[place]] for place in written}
+    for _ in range(20):
+        for place in written:
+            for item, before, new in zip(arguments[place], kept[place], others[place], strict=True):
+                item.copy_(before)
+                item.copy_(new)
+        found = ops.linears_triton(x, *arguments, Tile(32, 64, pdl=True))
+        assert all(map(torch.equal, found, wanted))
 
 
 @pytest.mark.parametrize(("m", "k"), [(1, 16384), (51, 16384), (800, 2048)])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.quant_kernels import cases
 
-from rote.quant.kernels import Activation, by_torch, ops, transform
+from rote.quant.kernels import Activation, by_torch, held, ops, transform
 from rote.quant.kernels.table import Cut, Tile
 
 pytestmark = [pytest.mark.usefixtures("interpreter"), pytest.mark.slow]
@@ -29,6 +29,11 @@ def test_sums(bits: int, tile: Tile, m: int, k: int, n: int):
     rows = (x, torch.ones(m), torch.empty(0, dtype=torch.int32), x.sum(1, dtype=torch.int32))
     found = ops.product_triton(*rows, *cases.weight_arguments(weight, None), torch.int32, tile)
     assert torch.equal(found, (x.double() @ codes.double().T).to(torch.int32))
+
+
+@pytest.mark.parametrize("parts", [16, 31, 32, 33, 64])
+def test_sums_of_many_parts(parts: int):
+    test_sums(4, Tile(8, 32, split=parts), 3, 384, 40)
 
 
 @pytest.mark.parametrize("zeros", ["both", "activations", "weights", "none"])
@@ -67,6 +72,23 @@ def test_codes_however_rows_are_cut_up(tokens: int, cut: Cut, grid: str):
     assert (work == 0).all()
     wanted = ops.quantize_torch(x, smooth, stages, width, *target)
     cases.assert_same_codes((to.rows, to.scale, to.zero, to.total), wanted)
+
+
+@pytest.mark.parametrize("tokens", [1, 5])
+@pytest.mark.parametrize(("width", "size"), [(2048, 128), (1024, 64)])
+@pytest.mark.parametrize("grid", ["symmetric", "asymmetric"])
+def test_codes_of_rows_taken_one_at_a_time(tokens: int, width: int, size: int, grid: str):
+    """Also by fewer programs than rows; and zeros for the product that follows."""
+    change = cases.transform_of("rotate permute rotate", width, width, size, smooth=False)
+    _, stages, _, *target = cases.transform_arguments(change, cases.grid_of(grid, width))
+    x = cases.rows_of(tokens, width, torch.float16)
+    wanted = ops.quantize_torch(x, None, stages, width, *target)
+    for cut in (Cut(1, 8, 1, held=True), Cut(1, 8, 4, held=True)):
+        to, work = transform.quantizing(x, width, *target), torch.full((1100,), 7, dtype=torch.int32)
+        assert held.suits(x, None, stages[0], stages[2], to)
+        transform.launch(x, None, stages, to, work, True, cut)
+        assert (work == 0).all()
+        cases.assert_same_codes((to.rows, to.scale, to.zero, to.total), wanted)
 
 
 @pytest.mark.parametrize(("tokens", "width", "size"), [(1, 384, 128), (17, 256, 64), (4, 96, 32), (3, 40, 8)])

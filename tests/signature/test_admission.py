@@ -30,7 +30,9 @@ OBJECTS = [object(), object()]
 def check_of(call, *, sorts=True):
     """The compiled check of a call's key: True if it admits."""
     source = Source("check")
-    Admission(source, call, sorts=sorts).write()
+    admission = Admission(source, call, sorts=sorts)
+    admission.write()
+    admission.write_switches()
     source.line("return True")
     found = source.compile()
     return lambda args, kwargs: found(args, kwargs) is not NOT_MINE

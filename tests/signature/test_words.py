@@ -19,14 +19,28 @@ from rote.signature.compat import sizes_of_objects
 from rote.signature.layout import (
     CHANGES,
     DICT_CHANGES,
+    find_attributes,
     find_cell,
+    find_items,
     find_layout,
     find_lengths,
     find_owners,
+    find_table,
     find_version,
     shows_changes,
 )
-from rote.signature.words import NEVER, Layout, Noted, Words, expecting, is_readable, joined, places, word
+from rote.signature.words import (
+    NEVER,
+    Layout,
+    Noted,
+    Words,
+    expecting,
+    is_readable,
+    joined,
+    places,
+    word,
+    words_at,
+)
 
 
 @pytest.fixture
@@ -177,18 +191,29 @@ def test_the_search_is_the_same_in_any_mode(device, layout):
         assert find_layout() == layout
 
 
+FINDERS = (
+    find_layout,
+    find_lengths,
+    find_owners,
+    find_version,
+    find_cell,
+    find_items,
+    find_attributes,
+    find_table,
+)
+
+
 @pytest.fixture
 def fresh():
-    for find in (find_layout, find_lengths, find_owners, find_version, find_cell):
+    for find in FINDERS:
         find.cache_clear()
     yield
-    for find in (find_layout, find_lengths, find_owners, find_version, find_cell):
+    for find in FINDERS:
         find.cache_clear()
 
 
 def nothing_is_read():
-    found = (find_layout(), find_owners(), find_version(), find_cell())
-    return all(each is None for each in found) and find_lengths() == {}
+    return not any(find() for find in FINDERS)
 
 
 def test_without_the_interpreters_lock_nothing_is_read(fresh, monkeypatch):
@@ -221,13 +246,56 @@ def test_objects_that_are_smaller_than_thought(fresh, monkeypatch, fewer):
     assert find_layout() is None
 
 
-@pytest.mark.parametrize("kind", [dict, collections.OrderedDict, list])
+def test_members_of_lists():
+    at = find_items()
+    assert at is not None
+    for length in (1, 2, 50):
+        members = [object() for _ in range(length)]
+        start = word(id(members), at)
+        assert words_at(places(start, range(length))) == [*map(id, members)]
+        members[-1] = None
+        assert words_at(places(start, range(length))) == [*map(id, members)]
+
+
+@pytest.mark.parametrize("length", [0, 1, 4, 5, 20, 100])
+def test_members_of_sets(length):
+    table = find_table()
+    assert table is not None
+
+    def members(found):
+        used, mask, start = [word(id(found), place) for place in table.head]
+        keys = words_at(places(start, range(0, 2 * (mask + 1), 2)))
+        return used, {*keys} - table.nobody
+
+    found = {object() for _ in range(length)}
+    for _ in range(2):
+        assert members(found) == (len(found), {*map(id, found)})
+        if found:
+            found.pop()
+
+
+def test_attributes():
+    places_of = find_attributes()
+    assert {name for _, name in places_of} == {"__defaults__", "default_factory"}
+
+    def function(first=1):
+        return first
+
+    at = places_of[types.FunctionType, "__defaults__"]
+    assert word(id(function), at) == id(function.__defaults__)
+    function.__defaults__ = None
+    assert word(id(function), at) == 0
+    table = collections.defaultdict(list)
+    assert word(id(table), places_of[collections.defaultdict, "default_factory"]) == id(list)
+
+
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict, collections.defaultdict, list])
 def test_whether_containers_are_empty(kind):
     found = [kind() for _ in range(5)]
     lengths = Noted([place for each in found for place in places(id(each), [find_lengths()[kind]])])
     for container in found:
         assert lengths.same()
-        full = kind([(1, 2)])
+        full = [(1, 2)]
         (container.extend if kind is list else container.update)(full)
         assert not lengths.same()
         container.clear()

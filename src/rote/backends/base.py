@@ -62,34 +62,22 @@ SHARED = Sharing()
 """Memory is shared with every other recording of the process."""
 
 
+Launch = Callable[[int], int]
+"""Runs a segment on the current stream, given what :meth:`Backend.enter_call` returned. Anything but 0
+says that the device refused, and nothing has run."""
+
+
 class Copy(Protocol):
-    """One copy between memory of a recording and a caller's tensor, that belongs to a segment.
-
-    Attributes:
-        address: Where the caller's tensor lies; to be compared with where that of the next call lies.
-    """
-
-    address: int
+    """One copy between memory of a recording and a caller's tensor, that belongs to a segment."""
 
     @property
     def make(self) -> Callable[[], torch.Tensor]:
         """Makes a new tensor for the caller, like the recording's."""
         ...
 
-    def move(self, address: int) -> bool:
-        """Set where the caller's tensor lies, for launches to come; True if the device refused."""
-        ...
-
 
 class CopyingSegment(Protocol):
-    """A segment that may copy a caller's tensors in before it runs, and results out when it has run.
-
-    Attributes:
-        launch: Runs it on the current stream, given what :meth:`Backend.enter_call` returned. If it returns
-            anything but 0 the device refused and nothing has run.
-    """
-
-    launch: Callable[[int], int]
+    """A segment that may copy a caller's tensors in before it runs, and results out when it has run."""
 
     @property
     def inputs(self) -> Sequence[Copy]:
@@ -99,6 +87,18 @@ class CopyingSegment(Protocol):
     @property
     def outputs(self) -> Sequence[Copy]:
         """The copies behind: those asked for, or none."""
+        ...
+
+    @property
+    def known(self) -> Mapping[tuple[int, ...], Launch]:
+        """What launches it with the caller's tensors at some addresses: inputs, then outputs."""
+        ...
+
+    def aim(self, addresses: tuple[int, ...]) -> Launch | None:
+        """What launches it with the caller's tensors at other addresses; None if the device refused.
+
+        What others have been given for other addresses may not be used any more; :attr:`known` says which.
+        """
         ...
 
 

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from ..base.location import user_site
 from ..hazards import rules
 from ..hazards.rules import trial as trial_rules
+from ..recording.compat import below_transforms, innermost
 from .compat import PRETENDED, FakeTensor
 from .invented import nested
 from .operands import shown
@@ -101,7 +102,7 @@ class Mask(TorchFunctionMode):
 
     def _lies_there(self, tensor: Any) -> bool:
         """Whether a tensor is on the device, or will be as soon as an operation meets it."""
-        trial = self._trial
+        trial, tensor = self._trial, innermost(tensor)
         if not isinstance(tensor, FakeTensor):
             tensor = trial.standins.adopt(tensor, trial.made)
         return trial.on_device(tensor)
@@ -152,12 +153,16 @@ class Mask(TorchFunctionMode):
             return func(*args, **kwargs, **moved)
         data = self._read(data)
         args, kwargs = (data, *args[1:]), {key: kwargs[key] for key in kwargs if key not in ("data", "obj")}
+        with below_transforms() as wrap:
+            return wrap(self._of_data(func, device, *args, **kwargs))
+
+    def _of_data(self, func: Any, device: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
         target = device if device is not None else to_pretended(default_device())
         if target is None or torch.device(target).type != PRETENDED:
             return self._on_host(func, *args, **kwargs, **({} if device is None else {"device": device}))
         with torch.device("cpu"), self._trial.aside():
             tensor = func(*args, **kwargs)
-        return self._placed(func.__name__, tensor, isinstance(data, numpy.ndarray))
+        return self._placed(func.__name__, tensor, isinstance(args[0], numpy.ndarray))
 
     def _on_host(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """A host tensor of Python data, which belongs to the call and stays on the host."""
@@ -240,6 +245,10 @@ class Mask(TorchFunctionMode):
         """A list, or an array, as an index becomes a tensor below the dispatcher."""
         if not _is_listed(part):
             return part
+        with below_transforms() as wrap:
+            return wrap(self._of_list(part))
+
+    def _of_list(self, part: Any) -> torch.Tensor:
         with torch.device("cpu"), self._trial.aside():
             tensor = torch.tensor(part, dtype=torch.long if not len(part) else None)
         kind = "an array" if isinstance(part, numpy.ndarray) else "a list"

@@ -20,8 +20,8 @@ from ..hazards import rules
 from ..hazards.finding import Severity
 from ..hazards.rules import trial as trial_rules
 from ..partition.facts import Facts, facts_of, written_operands
-from ..recording.compat import composite_call
-from ..signature.compat import resolve_lazily
+from ..recording.compat import composite_call, innermost
+from ..signature.compat import is_lazy_zero, resolve_lazily
 from ..signature.modes import DispatchMode
 from ..signature.snapshot import Snapshot
 from .dynamic import is_mask
@@ -62,7 +62,7 @@ class RealTrial(DispatchMode):
 
     def lies_there(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor stands for one on the device."""
-        return tensor.layout is torch.strided and tensor not in self.hosted
+        return tensor.layout is torch.strided and innermost(tensor) not in self.hosted
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -85,15 +85,14 @@ class RealTrial(DispatchMode):
         except Exception as error:
             self.raised.add(str(func), error)
             raise
-        if not there:
+        if not there and not any(map(is_lazy_zero, tensors_in((out,), {}))):  # which lies nowhere
             self.host(out)
-            return out
         return out
 
     def host(self, out: Any) -> None:
         """Take results to lie on the host."""
         for part in tensors_in(out if isinstance(out, tuple) else (out,), {}):
-            self.hosted.add(part)
+            self.hosted.add(innermost(part))
 
     def _look(
         self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
@@ -185,7 +184,7 @@ class RealMask(TorchFunctionMode):
         if kwargs.get("device") is None and func is not _Tensor.new_tensor:
             trial.host(made)
             return made
-        trial.hosted.discard(made)
+        trial.hosted.discard(innermost(made))
         if made.numel():
             text = f"{func.__name__}() builds a tensor on the host and copies it to the device, which waits"
             rule = rules.HOST_DATA if isinstance(data, numpy.ndarray) else rules.CONSTANT

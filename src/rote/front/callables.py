@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from typing import Any
@@ -20,6 +21,8 @@ def name_of(function: Any) -> str:
     if isinstance(function, torch.nn.Module):
         return type(function).__name__
     owner = getattr(function, "__self__", None)
+    if isinstance(function, functools.partial):  # with an owner, if it is a partialmethod
+        return f"partial of {name_of(function.func)}"
     name = getattr(function, "__qualname__", None) or type(function).__name__
     return f"{type(owner).__name__}.{function.__name__}" if owner is not None else str(name)
 

@@ -129,11 +129,11 @@ class Graphed:
         """
         if torch.compiler.is_compiling():
             return self._function(*args, **kwargs)
-        for path in self._paths.known:
+        if self._paths.others and (path := self._paths.find(args, kwargs)) is not None:
             value = path.call(args, kwargs)
             if value is not NOT_MINE:
                 return self._function(*args, **kwargs) if value is PLAINLY else value
-        if self._paths.others and (path := self._paths.find(args, kwargs)) is not None:
+        for path in self._paths.known:
             value = path.call(args, kwargs)
             if value is not NOT_MINE:
                 return self._function(*args, **kwargs) if value is PLAINLY else value

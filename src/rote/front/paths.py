@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .graphed import Graphed
 
 MOST = 4
-"""Hot paths that are tried before the general path: two shapes or two modes in turn, for example."""
+"""Hot paths that are tried one by one: two shapes or two modes in turn, for example."""
 
 MANY = 512
 """Hot paths that are found by the shapes and plain values of the arguments, where there are more."""
@@ -43,7 +43,8 @@ class Paths:
 
     Attributes:
         known: The hot paths that are tried one by one, the newest first.
-        others: Older ones, by :func:`shapes_of` the arguments: a server that meets a hundred batch sizes.
+        others: Where there are more, paths by :func:`shapes_of` the arguments: a server that meets a hundred
+            batch sizes. They are looked for first, since to try four in vain takes longer than one replay.
         finish: Takes the result of a call that was more than a replay.
     """
 

@@ -54,7 +54,7 @@ def place(
         on_host: The recording captures operations on CPU tensors.
         fills: It stores a number that never changes through a mask, for which nothing is counted.
     """
-    if facts.reads:
+    if facts.reads or (facts.checks and not tensors[0].is_meta):
         return Placement.READ
     target = kwargs.get("device")
     if target is not None or not tensors or tensors[0].is_meta:

@@ -9,6 +9,8 @@ import torch
 
 _aten = torch.ops.aten
 _READS = frozenset({_aten._local_scalar_dense.default, _aten.equal.default, _aten.is_nonzero.default})
+_CHECKS = frozenset({_aten._linalg_check_errors.default})
+_METADATA = frozenset({_aten.is_same_size.default, _aten._has_same_storage_numel.default})
 _INDEXED = frozenset({
     _aten.index.Tensor, _aten.index_put.default, _aten.index_put_.default, _aten._index_put_impl_.default,
     _aten._unsafe_index.Tensor,
@@ -35,9 +37,10 @@ class Facts(NamedTuple):
         seeded: It may draw random numbers.
         dropout: Position of the dropout probability of an attention, which draws none at 0.
         reads: The host reads its value.
+        checks: The host reads its operand, and raises or does nothing.
         indexed: It indexes, and a mask among the indices is counted on the host.
         stores: It writes through an index.
-        hidden: It is no computation (profiler marks).
+        hidden: It is no computation (profiler marks, questions about shapes).
         simple: None of what decides where it runs, but for the devices of its operands.
         reshapes: It may change the shape of an operand.
     """
@@ -50,6 +53,7 @@ class Facts(NamedTuple):
     seeded: bool
     dropout: int | None
     reads: bool
+    checks: bool
     indexed: bool
     stores: bool
     hidden: bool
@@ -69,8 +73,9 @@ def facts_of(func: Any) -> Facts:
     )
     name = func.name()
     dynamic = torch.Tag.dynamic_output_shape in func.tags
-    reads, indexed = func in _READS or _returns_values(schema), func in _INDEXED
-    stores, hidden = "index_put" in name, func.namespace in _IGNORED_NAMESPACES
+    reads = func in _READS or (func not in _METADATA and _returns_values(schema))
+    indexed, stores = func in _INDEXED, "index_put" in name
+    hidden = func.namespace in _IGNORED_NAMESPACES or func in _METADATA
     dropouts = [i for i, argument in enumerate(schema.arguments) if argument.name == "dropout_p"]
     return Facts(
         name=name,
@@ -80,10 +85,11 @@ def facts_of(func: Any) -> Facts:
         training=_TRAINING if undeclared else None,
         dropout=dropouts[0] if dropouts and "attention" in name else None,
         reads=reads,
+        checks=func in _CHECKS,
         indexed=indexed,
         stores=stores,
         hidden=hidden,
-        simple=not (dynamic or reads or indexed or stores or hidden),
+        simple=not (dynamic or reads or func in _CHECKS or indexed or stores or hidden),
         reshapes=schema.is_mutable or func.namespace != "aten",  # others' schemas need not say it
         seeded=torch.Tag.nondeterministic_seeded in func.tags
         or any(argument.name == "generator" for argument in schema.arguments),

@@ -8,8 +8,10 @@ usually is.
 So while a recorded call runs, each parameter is, below the Python object that everybody knows, another
 tensor: an alias on the same memory, with the same version counter, which is a leaf with a node of its own.
 Afterwards the parameter is what it was, and the caller's graphs, older and later ones, end in one node: what
-``torch.autograd.grad(loss, parameters)`` goes by. Making the caller new nodes instead loses the gradients of
-the older graphs there.
+``torch.autograd.grad(loss, parameters)`` goes by. They stand for their parameters once more while a backward
+runs code of a ``torch.autograd.Function``: that may ask for gradients of parameters which it saved (adjoint
+methods do), and those are leaves of the recorded graph. Making the caller new nodes instead loses the
+gradients of the older graphs there.
 
 It is not done for parameters with hooks, which belong to the tensor that is set aside, nor in distributed
 training, whose reducers hook the nodes. There a backward that cannot be captured runs eagerly. What does not
@@ -27,7 +29,7 @@ from typing import Any
 
 import torch
 
-from .compat import swap_tensors
+from .compat import swap_tensors, unseen_functions
 
 
 class StandIns:
@@ -56,6 +58,20 @@ class StandIns:
                 for parameter in parameters:
                     if _is_plain(parameter):
                         stack.enter_context(self._placed(parameter))
+            yield
+
+    @contextmanager
+    def placed_again(self, parameters: Iterable[torch.Tensor]) -> Generator[None]:
+        """Run Python code of a recorded graph's backward, which may go by the nodes that the graph ends in.
+
+        Args:
+            parameters: Those that leaves of the graph stand for; others stay what they are.
+        """
+        with ExitStack() as stack:
+            for parameter in parameters:
+                known = self._aliases.get(id(parameter))
+                if known is not None and known[0]() is parameter:
+                    stack.enter_context(_swapped(parameter, known[1]))
             yield
 
     @contextmanager
@@ -104,6 +120,24 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 def _fits(alias: torch.Tensor, parameter: torch.Tensor) -> bool:
     return alias.requires_grad and alias.data_ptr() == parameter.data_ptr() and alias.shape == parameter.shape
+
+
+@contextmanager
+def _swapped(parameter: torch.Tensor, alias: torch.Tensor) -> Generator[None]:
+    """The parameter is the alias meanwhile; no part of what may be traced."""
+    with unseen_functions():
+        before = parameter.grad
+        placed = _fits(alias, parameter) and swap_tensors(parameter, alias)
+        if placed:
+            parameter.grad = before
+    try:
+        yield
+    finally:
+        if placed:
+            with unseen_functions():
+                swap_tensors(parameter, alias)
+                _carry(alias, parameter, before)
+                alias.grad = None
 
 
 def _carry(alias: torch.Tensor, parameter: torch.Tensor, gradient: torch.Tensor | None) -> None:

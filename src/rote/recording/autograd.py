@@ -16,6 +16,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge
 
 from ..signature.compat import has_memory
+from .accumulators import StandIns
 from .compat import node_age
 from .packing import Gradients, Packing, pack, unpack
 from .seeds import HostSeeds
@@ -111,6 +112,7 @@ class GradientWalk:
         targets: The nodes of the static arguments and leaves that may get a gradient.
         leaves: The static arguments and parameters that those stand for.
         memory: Handles of the storages that replays write; a gradient that lies there is copied.
+        stand_ins: What the graph has instead of parameters.
     """
 
     __name__ = "backward"
@@ -121,7 +123,9 @@ class GradientWalk:
         targets: list[Node],
         leaves: list[torch.Tensor],
         memory: frozenset[int],
+        stand_ins: StandIns,
     ) -> None:
+        self._stand_ins = stand_ins if runs_python(results) else None
         self.results = results
         self.leaves = leaves
         self.memory = memory
@@ -158,7 +162,8 @@ class GradientWalk:
         pairs = [pair for pair in zip(self.results, gradients, strict=True) if pair[1] is not None]
         if not wanted or not pairs:
             return tuple(found)
-        with _without_hooks(self.leaves):
+        placed = self._stand_ins.placed_again(self.leaves) if self._stand_ins is not None else nullcontext()
+        with placed, _without_hooks(self.leaves):
             made = torch.autograd.grad(
                 [result for result, _ in pairs],
                 [self._edges[number] for number in wanted],

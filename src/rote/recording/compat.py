@@ -11,7 +11,7 @@ import torch
 from torch.autograd import grad_mode
 from torch.utils import _python_dispatch
 
-from ..signature.compat import plain_functions
+from ..signature.compat import is_wrapped, plain_functions
 
 _use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
 """Seen in torch 2.11 and 2.13."""
@@ -62,6 +62,49 @@ def apply_of(function: type[torch.autograd.Function]) -> Callable[..., Any]:
     return super(torch.autograd.Function, function).apply  # pyright: ignore[reportAttributeAccessIssue]
 
 
+_functorch: Any = getattr(torch._C, "_functorch", None)
+_hide_transforms: Any = getattr(torch._C, "_DisableFuncTorch", None)
+_WRAPPING = ("Grad", "Jvp")
+"""Seen in torch 2.11 and 2.13, as are the names that :func:`below_transforms` uses."""
+
+Wrap = Callable[[torch.Tensor], torch.Tensor]
+
+
+@contextmanager
+def below_transforms() -> Generator[Wrap]:
+    """A context that running ``torch.func`` transforms do not see; yields how they wrap host data.
+
+    Host data are met above the dispatcher, and so above the transforms, which would give tensors that have no
+    memory of their own.
+    """
+    if _functorch is None or _hide_transforms is None or _functorch.peek_interpreter_stack() is None:
+        yield _same
+        return
+    levels = [each.level() for each in _functorch.get_interpreter_stack() if each.key().name in _WRAPPING]
+
+    def wrap(tensor: torch.Tensor) -> torch.Tensor:
+        for level in levels:
+            tensor = _functorch._wrap_for_grad(tensor, level)
+        return tensor
+
+    with _hide_transforms():
+        yield wrap
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor at whose values ``torch.func`` takes a gradient; outside of it the tensor itself."""
+    while _functorch is not None and _functorch.is_gradtrackingtensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def innermost(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor below all that transforms of ``torch.func`` have wrapped around it."""
+    while _functorch is not None and is_wrapped(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor
+
+
 _unflatten: Any = getattr(getattr(torch._C, "_nn", None), "unflatten_dense_tensors", None)
 """Seen in torch 2.11 and 2.13."""
 
@@ -100,6 +143,12 @@ def swap_tensors(one: torch.Tensor, other: torch.Tensor) -> bool:
     except RuntimeError:  # somebody refers to one of them weakly from C++
         return False
     return True
+
+
+unseen_functions: Callable[[], AbstractContextManager[Any]] = getattr(
+    torch._C, "DisableTorchFunction", nullcontext
+)
+"""Hides what runs inside from function modes. Seen in torch 2.11 and 2.13."""
 
 
 _make_subclass: Any = getattr(torch.Tensor, "_make_subclass", None)

@@ -7,11 +7,11 @@ run of bytes, lies on another device or follows an island is copied as ever.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from ..backends.base import Copy, CopyingSegment
+from ..backends.base import CopyingSegment
 from ..signature.source import Source
 from .compat import copy_all
 from .inputs import StaticInputs
@@ -42,8 +42,10 @@ class Copies:
         self._steps = steps
         self._inputs = inputs
         self._segments: dict[int, CopyingSegment] = {}
-        self._places: dict[str, Copy] = {}
-        self._results: dict[str, tuple[torch.Tensor, Copy]] = {}
+        self._copied: dict[int, list[str]] = {}
+        self._places: set[str] = set()
+        self._results: dict[str, torch.Tensor] = {}
+        self._makers: dict[str, Callable[[], torch.Tensor]] = {}
         self._names: dict[int, str] = {}
         self._choose(
             {name: tensor for name, tensor in inputs.items() if _is_run_of_bytes(tensor, device)},
@@ -59,10 +61,13 @@ class Copies:
             if segment is None:
                 continue
             self._segments[index] = segment  # its copies are those asked for, or none
-            self._places.update(zip(reads, segment.inputs, strict=False))
+            taken = [name for name, _ in zip(reads, segment.inputs, strict=False)]
+            self._places.update(taken)
+            self._copied[index] = taken
             for tensor, copy in zip(writes, segment.outputs, strict=False):
                 name = self._names[id(tensor)] = f"y{len(self._names)}"
-                self._results[name] = (tensor, copy)
+                self._results[name], self._makers[name] = tensor, copy.make
+                taken.append(name)
 
     def result(self, tensor: torch.Tensor) -> str | None:
         """The variable that holds the copy of a tensor of the recording; None if no segment makes one."""
@@ -70,16 +75,16 @@ class Copies:
 
     def prepare(self) -> None:
         """Write: new memory, and where everything lies. If that is refused nothing has happened."""
-        for name, copy in self._places.items():
-            self._aim(name, copy)
-        for name, (_, copy) in self._results.items():
-            self._source.line(f"{name} = {self._source.constant(copy.make)}()")
-            self._aim(name, copy)
-
-    def _aim(self, name: str, copy: Copy) -> None:
-        node = self._source.constant(copy)
-        self._source.line(f"at = {name}.data_ptr()")
-        self._source.refuse(f"at != {node}.address and {node}.move(at)")
+        source, constant = self._source, self._source.constant
+        for name, make in self._makers.items():
+            source.line(f"{name} = {constant(make)}()")
+        for index, names in self._copied.items():
+            segment = self._segments[index]
+            if not names:
+                continue
+            source.line(f"at = ({', '.join([f'{name}.data_ptr()' for name in names])},)")
+            source.line(f"launch{index} = {constant(segment.known)}.get(at) or {constant(segment.aim)}(at)")
+            source.refuse(f"launch{index} is None")
 
     def place(self, inputs: StaticInputs, leaves: list[str]) -> None:
         """Write the copies of the arguments that no segment copies.
@@ -111,14 +116,15 @@ class Copies:
         if segment is None:
             source.line(replay)
             return
-        source.line(f"if {constant(segment)}.launch(stream):")
+        launch = f"launch{index}" if self._copied[index] else constant(segment.known[()])
+        source.line(f"if {launch}(stream):")
         source.indent()
         if index == 0:
-            for name in self._places:
+            for name in sorted(self._places):
                 source.line(f"{constant(self._inputs[name].copy_)}({name})")
         source.line(replay)
         if index == len(self._steps) - 1:
-            for name, (tensor, _) in self._results.items():
+            for name, tensor in self._results.items():
                 source.line(f"{name} = {constant(copy_of)}({constant(tensor)})")
         source.indent(-1)
 

@@ -2,9 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .events import results_of
+
+
+class Raised:
+    """What a check on the host gave when it raised: another edge than if it had not.
+
+    Args:
+        error: The exception.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self._kind, self._arguments = type(error), error.args
+
+    def again(self) -> Exception:
+        """The exception, made anew: one that was raised holds on to frames."""
+        return self._kind(*self._arguments)
+
+    def __eq__(self, other: object) -> bool:
+        mine = (self._kind, self._arguments)
+        return isinstance(other, Raised) and mine == (other._kind, other._arguments)
+
+    def __hash__(self) -> int:
+        return hash((self._kind, self._arguments))
+
+    def __repr__(self) -> str:
+        return repr(self.again())
+
+
+def caught(check: Callable[..., None]) -> Callable[..., Raised | None]:
+    """A check that returns what it raises."""
+
+    def run(*args: Any, **kwargs: Any) -> Raised | None:
+        try:
+            check(*args, **kwargs)
+        except Exception as error:
+            return Raised(error)
+        return None
+
+    return run
 
 
 def edge_of(out: Any, shaped: bool) -> tuple[Any, list[Any]]:

@@ -155,7 +155,7 @@ class Entry:
     def _start_early(self, call: Call, caller: FrameType) -> Variant | None:
         """Let the device begin while a long guard is checked; None if that cannot be, or the guard failed."""
         variant = self.variants[0] if self.variants else None
-        if variant is None or not variant.starts_early or call.borrowed:
+        if variant is None or not variant.early.values or call.borrowed:
             return None
         if not variant.may_start_early() or not variant.fits(call):
             return None
@@ -163,7 +163,7 @@ class Entry:
         self._backend.enter_call()
         self._end_lease(variant, caller)
         start(variant.root, variant.inputs, call)
-        return variant if variant.guard.values_hold() else None
+        return variant if variant.guard.values_hold() else variant.began_in_vain()
 
     # ------------------------------------------------------------------ replay
 

@@ -12,6 +12,7 @@ import torch
 
 from ..base.errors import MisuseError
 from ..hazards import rules
+from ..hazards.rules import Rule
 from . import events as ev
 from .cursor import Cursor, Mode
 from .edges import edge_of, value_of
@@ -78,7 +79,7 @@ class Follower(Cursor):
         self._check_stop()
         return out
 
-    def branch(self, event: Event, run: Any, keep: Any, *, shaped: bool) -> Any:
+    def branch(self, event: Event, run: Any, keep: Any, *, shaped: bool, rule: Rule | None = None) -> Any:
         """The host reads a value or a shape: compare, read, and go along the edge.
 
         Args:
@@ -86,6 +87,7 @@ class Follower(Cursor):
             run: Reads now.
             keep: Makes a function that reads again at a replay.
             shaped: The edge is the shape of the result, not its value.
+            rule: Why it cannot be captured, if that is not what it is for all such reads.
         """
         if self.mode is Mode.FOLLOW:
             return self._follow_branch(event, run, shaped)
@@ -94,7 +96,7 @@ class Follower(Cursor):
         if recording:
             assert self.tape is not None
             read = rules.LIST_READ if event.operation == "tolist" else rules.HOST_READ
-            rule = rules.DYNAMIC_SHAPE if shaped else read
+            rule = rule or (rules.DYNAMIC_SHAPE if shaped else read)
             out = self.tape.branch(event, run, keep(), rule.code, lambda read: edge_of(read, shaped))
         else:
             out = run()

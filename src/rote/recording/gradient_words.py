@@ -1,4 +1,4 @@
-"""Whether anything was done to gradient slots since a replay showed its gradients there, in five questions.
+"""Whether anything was done to gradient slots since a replay showed its gradients there, in three questions.
 
 Asked slot by slot that takes 2 to 3 us: is the gradient there that was shown, are there hooks, and does
 anybody else hold it, as an object, from C++, or through a view? All of that is counts and addresses in memory
@@ -47,8 +47,6 @@ def _stages(
     objects: list[int] = []
     bodies: list[int] = []
     ends: list[int] = []
-    lasts: list[int] = []
-    flags: list[int] = []
     for reference in references:
         parameter = reference()
         if parameter is None or not _is_clean(layout, owners, parameter):
@@ -59,16 +57,15 @@ def _stages(
         ends += places(autograd, [owners.gradient]) if autograd else []
     for effect in effects:
         if effect.shown is not None and effect.storage is not None:
-            shown = effect.shown
+            shown = effect.shown  # alive, and so is the storage, as long as the effect has them
             if not is_readable(layout, shown):
                 return None
-            ends += places(id(shown), [0, layout.body])
-            body = [owners.body, *layout.of_body(shown.dim())]
-            lasts += places(shown._cdata, body)
-            ends += places(effect.storage._cdata, [owners.storage])
+            objects += places(id(shown), [0, layout.body])
+            objects += places(effect.storage._cdata, [owners.storage])
+            bodies += places(shown._cdata, [owners.body, *layout.of_body(shown.dim())])
             autograd = word(shown._cdata, layout.autograd)
-            flags += places(autograd, layout.flags) if autograd else []
-    return objects, bodies, ends, lasts, flags
+            ends += places(autograd, layout.flags) if autograd else []
+    return objects, bodies, ends
 
 
 def _is_clean(layout: Layout, owners: Owners, parameter: torch.Tensor) -> bool:

@@ -28,9 +28,10 @@ from torch.overrides import TorchFunctionMode
 from ..base.location import user_site
 from ..hazards import rules
 from ..hazards.rules import reason
+from ..signature.compat import is_wrapped
 from ..signature.marks import pointer_of
 from . import events as ev
-from .compat import replaced_kernels, saving_is_hooked
+from .compat import below_transforms, replaced_kernels, saving_is_hooked, unwrapped
 from .composites import COMPOSITES, call_composite
 from .cursor import Mode
 from .events import Event, comparable
@@ -151,9 +152,15 @@ class HostDataMode(TorchFunctionMode):
         if isinstance(data, torch.Tensor):
             return func(*args, **kwargs)
         options = (args[position + 1 :], tuple(sorted((k, str(v)) for k, v in kwargs.items() if k != "data")))
-        if isinstance(data, numpy.ndarray):
-            return self._from_array(func, data, args, kwargs)
         contents = _read_tensors(data)
+        with below_transforms() as wrap:
+            if isinstance(data, numpy.ndarray):
+                return wrap(self._from_array(func, data, args, kwargs))
+            return wrap(self._from_values(func, contents, options, args, kwargs))
+
+    def _from_values(
+        self, func: Any, contents: Any, options: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> torch.Tensor:
         tracer = self._tracer
         tensor = tracer.aside(lambda: func(*args, **kwargs))
         detached = tensor.detach() if tensor.requires_grad else tensor
@@ -178,7 +185,9 @@ class HostDataMode(TorchFunctionMode):
 
     def _to_list(self, tensor: torch.Tensor) -> Any:
         tracer = self._tracer
-        if tensor.device.type == "meta" or (tracer.mode is Mode.OBSERVE and tracer.blockers):
+        tensor = unwrapped(tensor)
+        blocked = tracer.mode is Mode.OBSERVE and tracer.blockers
+        if tensor.device.type == "meta" or blocked or is_wrapped(tensor):
             return tensor.tolist()
         event = Event(ev.LIST, "tolist", tracer.ledger.token(tensor), (), "none", user_site())
         alias = tracer.quietly(lambda: tracer.aliases.keep(tensor))

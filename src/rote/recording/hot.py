@@ -146,8 +146,8 @@ class _Writer:
         source.refuse(f"{constant(tracing.get)}()")
         source.refuse(f"{constant(in_bad_fork)}()")
         self._admission.write()
-        if self._call.key[3][0]:
-            source.refuse(f"{constant(saving_is_hooked)}()")
+        if not self._asks_late():
+            self._switches()
         locks = (self._backend.lock,) if self._is_alone() else (lock, self._backend.lock)
         for held in locks:
             source.refuse(f"not {constant(held.acquire)}(False)")
@@ -219,35 +219,56 @@ class _Writer:
         source.refuse(f"{entry}.lessons != {constant(self._entry.lessons)} or {entry}.dead")
         source.refuse(f"{name}.replays >= {name}.due")  # to be measured
         if variant.keeps_graph or variant.root.backward is not None or variant.root.edges:
-            source.refuse(f"{name}.busy")
+            source.refuse(f"{constant(variant.occupancy)}.taken")
         if variant.keeps_gradients:
             source.line(f"stands = {name}.gradients_stand()")
             source.refuse(f"not stands and not {name}.gradients_hold()")
         for spot in variant.spots:
             source.refuse(f"not {constant(spot.holds)}({self._leaves()})")
         self._sharing()
-        if not self._starts_early():
+        if self._starts_early():
+            source.refuse(f"not {constant(self._guard.tensors_hold)}()")
+        else:
             self._guard.write(source)
+        if not self._asks_late():
             return
-        source.refuse(f"not {constant(self._guard.tensors_hold)}()")
         assert self._copies is not None
         self._begin(self._copies)
-        source.refuse(f"not {constant(self._guard.values_hold)}()")
+        self._source.tell(self._variant.began_in_vain)
+        self._switches()
+        if self._starts_early():
+            source.refuse(f"not {constant(self._guard.values_hold)}()")
+
+    def _switches(self) -> None:
+        """Modes and switches that decide what the callable would compute, and hooks on what it would save."""
+        self._admission.write_switches()
+        if self._call.key[3][0]:
+            self._source.refuse(f"{self._source.constant(saving_is_hooked)}()")
 
     def _sharing(self) -> None:
         """No argument that is copied shares memory with state, where that matters."""
-        variant, leaves = self._variant, self._admission.leaves
+        variant, source = self._variant, self._source
         if not variant.depends_on_sharing:
             return
         in_place = {member for spot in variant.spots for member in spot.members}
-        state, reaches = self._source.constant(variant.handles()), self._source.constant(variant.reaches)
+        state, reaches = source.constant(variant.handles()), source.constant(variant.reaches)
         for position in self._admission.tensors():
             if position not in in_place:
-                handle = f"{leaves[position]}.untyped_storage()._cdata"
-                self._source.refuse(f"{handle} in {state} and {reaches}({handle})")
+                handle = self._admission.handle(position)
+                source.refuse(f"{handle} in {state} and {reaches}({handle})")
+
+    def _asks_late(self) -> bool:
+        """Whether the launch comes before some of the questions, for it does no harm where the answer is no.
+
+        Copies of arguments must not be operations that a gradient mode sees.
+        """
+        tensors = [self._call.leaves[position] for position in self._admission.tensors()]
+        bare = not any(tensor.requires_grad for tensor in tensors)
+        return self._variant.early.switches and bare and self._is_plain() and not self._call.borrowed
 
     def _starts_early(self) -> bool:
-        return self._variant.starts_early and self._is_plain() and not self._call.borrowed
+        """Whether the values under guard are among those questions."""
+        return self._variant.early.values and self._asks_late()
 
     def _unless_gradients_stand(self, counts: str, finish: str) -> None:
         """Gradients that somebody changed, or holds, since the last replay are for the general path."""
@@ -299,7 +320,7 @@ class _Writer:
         if copies_back:  # an operation raised: what was written before it stays written, as in eager
             source.line("try:")
             source.indent()
-        if not self._starts_early():
+        if not self._asks_late():
             self._begin(copies)
         counted = [f"{counts}.calls += 1", f"{constant(self._entry)}.calls += 1"]
         for line in [] if self._is_alone() else counted:  # an island may raise

@@ -14,7 +14,7 @@ import torch
 from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore
 
 from ..base.location import Site
-from ..signature.compat import is_wrapped
+from ..signature.compat import is_lazy_zero, is_wrapped
 from .looks import Look, Looks
 
 INPUT, EXTERNAL, NEW = "input", "external", "new"
@@ -125,6 +125,8 @@ class Ledger:
 
     def add_external(self, tensor: torch.Tensor) -> Origin:
         """Register a storage that existed before the call and is no argument."""
+        if is_lazy_zero(tensor):  # one that a graph has saved
+            raise UnsupportedTensorError("forward-mode zero")
         self._forget_gone()
         origin = (EXTERNAL, len(self.externals))
         self.externals.append(tensor)

@@ -10,6 +10,9 @@ from ..partition.facts import Facts
 from .events import Event
 from .ledger import NEW, Token
 
+DECOMPOSITIONS = {torch.ops.aten._linalg_svd.default: False, torch.ops.aten._linalg_eigh.default: "L"}
+"""With what stands before the operand that asks for vectors, which a call leaves out like any default."""
+
 
 def number_of(token: Token) -> int | None:
     """Number of the storage, if the call made it."""
@@ -47,3 +50,12 @@ def without_dropout(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any])
         return False
     value = args[position] if position < len(args) else kwargs.get("dropout_p", 0.0)
     return value == 0.0
+
+
+def without_vectors(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands of a decomposition for its values alone, unless a gradient needs the rest."""
+    matrix, *rest = args
+    fails = matrix.is_cuda and func is torch.ops.aten._linalg_eigh.default  # in cuSOLVER (CUDA 13)
+    if fails or (torch.is_grad_enabled() and matrix.requires_grad):
+        return args
+    return (matrix, rest[0] if rest else DECOMPOSITIONS[func], False)

@@ -19,7 +19,7 @@ import torch
 from ..base.location import NOWHERE, Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..signature.compat import is_wrapped, negative_view
+from ..signature.compat import is_lazy_zero, is_wrapped, negative_view
 from ..signature.leaves import Spec, flatten, paths, unflatten
 from .borrow import Lease, lend
 from .events import comparable
@@ -178,7 +178,7 @@ def _value_token(leaf: Any, ledger: Ledger) -> Any:
 
 
 def _tensor_leaf(leaf: torch.Tensor, ledger: Ledger, inputs: dict[int, int], spent: bool) -> OutputLeaf:
-    if leaf.layout is not torch.strided or is_wrapped(leaf):
+    if leaf.layout is not torch.strided or is_wrapped(leaf) or is_lazy_zero(leaf):
         return OutputLeaf(VALUE, (leaf.layout, leaf.dtype, tuple(leaf.shape)))
     if leaf.device.type == "meta":
         return OutputLeaf(META, (tuple(leaf.shape), leaf.stride(), leaf.dtype), value=leaf.detach())

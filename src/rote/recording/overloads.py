@@ -13,8 +13,6 @@ from .seeds import takes_seeds
 
 DETACH = torch.ops.aten.detach.default
 LIFT = torch.ops.aten.lift_fresh.default
-DECOMPOSITIONS = {torch.ops.aten._linalg_svd.default: False, torch.ops.aten._linalg_eigh.default: "L"}
-"""With what stands before the operand that asks for vectors, which a call leaves out like any default."""
 
 
 class Overload(NamedTuple):
@@ -45,12 +43,3 @@ class Overload(NamedTuple):
         special = func is DETACH or func is LIFT
         parts = composite_call(func)
         return cls(func, facts_of(func), raw_call(func), parts, seen, takes_seeds(func), special)
-
-
-def without_vectors(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The operands of a decomposition for its values alone, unless a gradient needs the rest."""
-    matrix, *rest = args
-    fails = matrix.is_cuda and func is torch.ops.aten._linalg_eigh.default  # in cuSOLVER (CUDA 13)
-    if fails or (torch.is_grad_enabled() and matrix.requires_grad):
-        return args
-    return (matrix, rest[0] if rest else DECOMPOSITIONS[func], False)

@@ -49,7 +49,9 @@ class PlainPath:
         constant = source.constant
         source.refuse(f"{constant(tracing.get)}()")
         source.refuse(f"{constant(in_bad_fork)}()")
-        Admission(source, call, sorts=sorts).write()
+        admission = Admission(source, call, sorts=sorts)
+        admission.write()
+        admission.write_switches()
         source.refuse(f"not {constant(lock.acquire)}(False)")
         source.line("try:")
         source.indent()

@@ -32,18 +32,19 @@ from ..hazards import rules
 from ..hazards.rules import reason
 from ..partition.boundaries import Placement, place, rule_of
 from ..partition.facts import Facts, facts_of, written_operands
-from ..signature.compat import resolve_lazily
+from ..signature.compat import is_lazy_zero, resolve_lazily
 from ..signature.executed import our_profiler
 from ..signature.modes import DispatchMode
 from . import events as ev
 from .cursor import Mode
-from .events import Event, operands_of, results_of
+from .edges import Raised, caught
+from .events import Event, operands_of, results_of, tensors_of
 from .host_tensors import HostTensors
 from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
 from .looks import Look
-from .operands import is_view, without_dropout
+from .operands import DECOMPOSITIONS, is_view, without_dropout, without_vectors
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
-from .overloads import DECOMPOSITIONS, DETACH, Overload, without_vectors
+from .overloads import DETACH, Overload
 from .seeds import seeds_on_host
 from .stores import filled_in, without_copies
 from .tape import RestartError, SegmentTape, kept_call
@@ -67,8 +68,7 @@ class Tracer(HostTensors, DispatchMode):
         self._index = -1
         self._known: dict[int, Overload] = {}
         self.profiler: Any = None
-        self._vectorless = False
-        self._thread = get_ident()
+        self._thread, self._vectorless, self._lazy_zeros = get_ident(), False, False
 
     def __enter__(self) -> Any:
         """Enter the mode, on the thread that the callable runs on."""
@@ -92,8 +92,6 @@ class Tracer(HostTensors, DispatchMode):
             yield
         finally:
             self._vectorless = before
-
-    # ------------------------------------------------------------------ dispatch
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -145,13 +143,19 @@ class Tracer(HostTensors, DispatchMode):
         if known is None:
             if not isinstance(func, torch._ops.OpOverload):
                 return self._higher_order(func, args, kwargs)
-            if func is _zeros:  # forward-mode AD: a tensor without memory, which nothing can be copied into
-                raise UnsupportedTensorError("forward-mode zero")
+            if func is _zeros:  # forward-mode AD: no memory, so nothing that a replay would have to make
+                self._lazy_zeros = True
+                return self._seen(func, *args, **kwargs)
             known = self._known[id(func)] = Overload.of(func)
         _, facts, raw, parts, seen, seeds, special = known
-        if parts is not None and torch.is_inference_mode_enabled():
+        zero = self._lazy_zeros and any(map(is_lazy_zero, tensors_of(args, kwargs)))
+        if zero and func.is_view:  # a zero again
+            return self._seen(func, *args, **kwargs)
+        if parts is not None and (zero or torch.is_inference_mode_enabled()):
             with self:  # they come back here, one by one
                 return self._seen(parts, *args, **kwargs)
+        if zero:
+            raise UnsupportedTensorError("forward-mode zero")
         if special:
             if func is DETACH:
                 return self._detached(func, args[0])
@@ -268,8 +272,6 @@ class Tracer(HostTensors, DispatchMode):
                     text = "a tensor built on the host from plain data is changed in place"
                     self.block(reason(rules.HOST_DATA, text, user_site()))
 
-    # ------------------------------------------------------------------ observe and record
-
     def _after(
         self, event: Event, facts: Facts, tensors: list[torch.Tensor], tokens: list[Token], out: Any
     ) -> None:
@@ -364,18 +366,23 @@ class Tracer(HostTensors, DispatchMode):
             return None
         return self.ledger.result(part, event.operation, event.site, like=like)
 
-    # ------------------------------------------------------------------ branches
-
     def _branch(self, event: Event, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if event.kind == ev.READ and self.mode is not Mode.FOLLOW:
             self._note_optimizer(args[0], event.site)
+        checks = facts_of(func).checks
+        read = caught(func) if checks else func
 
         def run() -> Any:
-            return func(*args, **kwargs)
+            return read(*args, **kwargs)
 
-        return self.branch(
-            event, run, lambda: kept_call(func, args, kwargs, self.aliases), shaped=event.kind == ev.SHAPED
-        )
+        def keep() -> Any:
+            return kept_call(read, args, kwargs, self.aliases)
+
+        rule = rules.REFUSED if checks else None
+        out = self.branch(event, run, keep, shaped=event.kind == ev.SHAPED, rule=rule)
+        if isinstance(out, Raised):
+            raise out.again()
+        return out
 
     def _note_optimizer(self, tensor: torch.Tensor, site: Site) -> None:
         """An optimizer reads on the host: a count it keeps blocks; a learning rate may have many values."""

@@ -264,7 +264,7 @@ def take_over(
     kept = [number for number, result in enumerate(results) if result.untyped_storage()._cdata in needed]
     memory = needed | {tensor.untyped_storage()._cdata for tensor in (*results, *use.saved)}
     return Backward(
-        GradientWalk(results, [*placed, *others], targets, frozenset(memory)),
+        GradientWalk(results, [*placed, *others], targets, frozenset(memory), stand_ins),
         [members[id(node.variable)] for node in placed],
         groups,
         Saved(_reads(use.saved, needed, ledger), arguments, kept),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from .edges import value_of
+from .edges import Raised, value_of
 from .events import Event
 from .tree import Node
 
@@ -30,6 +30,11 @@ INDEX = (
     " To index with a tensor of no dimension (x[step]) reads it; x.index_select(0, step.view(1))[0] does not."
 )
 
+CHECKED = (
+    "Each way in which it fails is a path, from its second time on. torch.linalg.cholesky_ex, inv_ex and "
+    "solve_ex return a status on the device instead."
+)
+
 
 class Unseen(NamedTuple):
     """A read that led nowhere known.
@@ -40,7 +45,7 @@ class Unseen(NamedTuple):
         before: What it gave in calls before, the last ones.
         more: How many others it gave.
         excess: What to say if there are too many, where more is known than that.
-        number: It may be an index: the value is a whole number, and there is a bracket on the line.
+        remedy: What to write instead, as far as nothing more is known.
     """
 
     read: Event
@@ -48,7 +53,7 @@ class Unseen(NamedTuple):
     before: tuple[str, ...]
     more: int
     excess: Reason | None
-    number: bool = False
+    remedy: str = REMEDY
 
     @classmethod
     def of(cls, node: Node, read: Event, edge: Any) -> Unseen:
@@ -62,13 +67,15 @@ class Unseen(NamedTuple):
         last = list(node.edges)[-SHOWN:]
         before = tuple(_shown(edge) for edge in reversed(last))
         more = len(node.edges) - len(last)
-        number = type(value_of(edge)) is int and "[" in read.site.text
-        return cls(read, _shown(edge), before, more, node.excess, number)
+        value = value_of(edge)
+        number = type(value) is int and "[" in read.site.text  # it may be an index
+        remedy = CHECKED if isinstance(value, Raised) else REMEDY + INDEX * number
+        return cls(read, _shown(edge), before, more, node.excess, remedy)
 
     def reason(self) -> Reason:
         """Why the call was no replay."""
         text = f"{self}, which was not seen before ({self._met()})"
-        remedy = self.excess.remedy if self.excess is not None else REMEDY + INDEX * self.number
+        remedy = self.excess.remedy if self.excess is not None else self.remedy
         return Reason(rules.NOT_YET.code, text, self.read.site, remedy)
 
     def give_up(self, count: int, rest: int) -> Reason:

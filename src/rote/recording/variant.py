@@ -24,6 +24,7 @@ from .backward import Backward, Occupancy
 from .borrow import Lease
 from .contest import FIRST, Contest
 from .counted import Counted
+from .early import Early
 from .gradient_words import note_gradients
 from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
 
 NOTES = 8
 """How often the gradient slots are noted anew; it takes longer than to ask them once."""
-
-LONG_GUARD = 500
-"""Slots from which checking the guard takes longer (about 20 us) than it takes to launch a segment early."""
 
 
 class Variant:
@@ -75,7 +73,7 @@ class Variant:
         self.pause = 0
         self.copies_gradients = False
         self.keeps_graph = False
-        self.starts_early = False
+        self.early = Early()
         self.bound: tuple[Spot, ...] = ()
         self.persistent: dict[int, Seen] = {}
         self.regulars = Regulars()
@@ -201,10 +199,12 @@ class Variant:
 
     def gradients_stand(self) -> bool:
         """Whether the gradient slots are known to be as the last replay left them, and nobody's else."""
-        return self._gradient_words is not None and self._gradient_words.same()
+        words = self._gradient_words
+        return words is not None and words.same()
 
     def withdraw_gradients(self) -> bool:
         """Before a replay: False if somebody still holds a gradient in memory that it is about to write."""
+        self._gradient_words = None  # they are those of gradients that may be gone now
         return self.copies_gradients or all([effect.withdraw() for effect in self.effects])
 
     def show_gradients(self, effects: list[GradientEffect]) -> None:
@@ -224,26 +224,27 @@ class Variant:
         return bool(self._present)
 
     def may_start_early(self) -> bool:
-        """Whether the first segment can be launched before all of the guard is checked.
+        """Whether the first segment can be launched before all of the guard is checked; see :mod:`.early`.
 
-        It can if it does no harm when the guard then fails: the stretch writes only the recording's memory,
-        and the tensors it reads are alive where they were (that much is checked here). What cannot be seen is
-        a kernel launched past PyTorch's dispatcher that writes memory made outside.
+        The tensors that it reads have to be alive where they were (that much is checked here). What cannot be
+        seen is a kernel launched past PyTorch's dispatcher that writes memory made outside.
         """
         guard = self.guard
-        if not self.starts_early or guard is None or self._present or self.busy:
+        if not self.early.values or guard is None or self._present or self.busy:
             return False
         return guard.tensors_hold()
 
     def decide_start(self, asynchronous: bool) -> None:
-        """After a recording: an early start pays where the device is asynchronous and the guard is long."""
-        first = self.root.steps[0] if self.root.steps else None
-        long = self.guard is not None and self.guard.size >= LONG_GUARD
-        self.starts_early = (
-            asynchronous and long and self.root.pure and first is not None and not self.effects
-        )
-        if self.inputs is not None and self.inputs.writes_in_place:
-            self.starts_early = False
+        """After a recording: may its first segment be launched early?"""
+        in_place = self.inputs is not None and self.inputs.writes_in_place
+        harmless = asynchronous and self.root.pure and bool(self.root.steps) and not self.effects
+        self.early.decide(harmless and not in_place, self.guard.size if self.guard is not None else 0)
+
+    def began_in_vain(self) -> None:
+        """The first segment was launched early, and what was asked later said no."""
+        if self.early.was_vain(self.replays) and self.hot is not None:
+            self.hot.drop()
+            self.hot = None
 
     def handles(self) -> frozenset[int]:
         """Handles of storages of tensors that the callable can reach besides its arguments."""

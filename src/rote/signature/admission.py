@@ -52,6 +52,7 @@ class Admission:
         self._call = call
         self._sorts = sorts
         self._containers = 0
+        self._handles: set[str] = set()
         self.stream: int = call.key[3][4]
 
     @staticmethod
@@ -62,7 +63,10 @@ class Admission:
         return _is_known(call.spec)
 
     def write(self) -> None:
-        """Write everything but the comparison with tensors outside."""
+        """Write the arguments, and whether work may be given to the device now.
+
+        The switches are not among it (:meth:`write_switches`), nor is the comparison with tensors outside.
+        """
         self._modes()
         args, kwargs = self._call.spec[3]
         self._unpack(args, "args", given=True)
@@ -70,11 +74,19 @@ class Admission:
         self._values()
         self._unwrap()
         self._tensors()
-        self._surroundings(self._call.key[3])
+        self._place(self._call.key[3][4])
 
     def tensors(self) -> list[int]:
         """Positions of the tensors that are no parameters."""
         return [position for position, kind in enumerate(self._call.kinds) if kind is TENSOR]
+
+    def handle(self, position: int) -> str:
+        """The variable that holds the storage's handle of a tensor, written when it is first asked for."""
+        name = self.leaves[position]
+        if name not in self._handles:
+            self._handles.add(name)
+            self._source.line(f"on{name} = {name}.untyped_storage()._cdata")
+        return f"on{name}"
 
     def _modes(self) -> None:
         """Nobody else interprets operations; asked first, or they would see how arguments are looked at."""
@@ -200,18 +212,14 @@ class Admission:
         if known:
             source.refuse(differs)
             return
-        handles = ", ".join([f"{name}.untyped_storage()._cdata" for name in names])
-        source.refuse(f"len({{{handles}}}) != {len(names)} and {differs}")
+        handles = [self.handle(position) for position in positions]
+        source.refuse(f"len({{{', '.join(handles)}}}) != {len(names)} and {differs}")
 
     # ------------------------------------------------------------------ surroundings
 
-    def _surroundings(self, ambient: Ambient) -> None:
-        """What :func:`.ambient.read_ambient` reads."""
-        source = self._source
-        _, inference, _, _, device, _, anomaly, switches = ambient
-        constant = source.constant
-        source.refuse(f"{constant(torch.is_inference_mode_enabled)}() is not {inference}")
-        source.refuse(f"{constant(torch.is_anomaly_enabled)}() is not {anomaly}")
+    def _place(self, device: int) -> None:
+        """Of what :func:`.ambient.read_ambient` reads: the device."""
+        source, constant = self._source, self._source.constant
         if device >= 0:
             source.refuse(f"{constant(current_device)}() != {device}")
             # A launch would spoil a capture. The default stream is never captured, and to ask takes 0.4 us.
@@ -219,6 +227,13 @@ class Admission:
             source.refuse(f"stream and {constant(is_capturing)}()")
         else:
             source.refuse(f"{constant(torch.cuda.is_initialized)}()")
+
+    def write_switches(self) -> None:
+        """Of what :func:`.ambient.read_ambient` reads: the rest."""
+        source, constant, ambient = self._source, self._source.constant, self._call.key[3]
+        _, inference, _, _, _, _, anomaly, switches = ambient
+        source.refuse(f"{constant(torch.is_inference_mode_enabled)}() is not {inference}")
+        source.refuse(f"{constant(torch.is_anomaly_enabled)}() is not {anomaly}")
         check = state_check() if ambient == read_ambient() else None
         if check is not None:  # it looks at more than it has to; where it says no each is asked
             source.line(f"if not {constant(check)}():")

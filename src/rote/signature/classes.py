@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any, NamedTuple
 
 from .owners import is_open, is_user, module_of
@@ -24,6 +25,8 @@ class Class(NamedTuple):
 UNSET = object()
 """What an attribute, or a context variable, is that was not set."""
 
+DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
+MADE_WITH_A_CLASS = ("__dict__", "__weakref__", "__new__", "__class_getitem__")
 MODULE_INTERNALS = frozenset({
     "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_version",
     "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_is_full_backward_hook",

@@ -83,6 +83,10 @@ is_wrapped: Callable[[torch.Tensor], bool] = _wrapped if _wrapped is not None el
 may be kept after the transform."""
 
 
+is_lazy_zero: Callable[[torch.Tensor], bool] = getattr(torch.Tensor, "_is_zerotensor", lambda tensor: False)
+"""Whether a tensor is a zero of forward-mode differentiation, without memory. Seen in torch 2.11 and 2.13."""
+
+
 def has_memory(tensor: torch.Tensor) -> bool:
     """Whether a tensor has a storage with an address, at least an empty one."""
     strided = tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin)
@@ -188,7 +192,8 @@ def dict_version() -> Callable[[dict[Any, Any]], int] | None:
     """A function that numbers the states of a dict: a dict with the same number has not changed; or None.
 
     Before Python 3.12 dicts have such numbers themselves (PEP 509); since then PyTorch watches the dicts that
-    it was asked about. In both an *empty* dict may be filled unnoticed, by ``update`` from another dict.
+    it was asked about. In both an *empty* dict may be filled unnoticed, by ``update`` from another dict. None
+    in Python 3.13.0, where a dict of attributes is changed unnoticed, if the attribute is set on the object.
     """
     if _dict_version is None:
         return None
@@ -201,7 +206,26 @@ def dict_version() -> Callable[[dict[Any, Any]], int] | None:
         if _dict_version(probe) in seen:
             return None
         seen.append(_dict_version(probe))
-    return _dict_version
+    return _dict_version if _notices_attributes(_dict_version) else None
+
+
+def _notices_attributes(version: Callable[[dict[Any, Any]], int]) -> bool:
+    """Whether a dict of attributes gets a new number when one is set on the object, by warm code too."""
+    owner: Any = type("Probe", (), {})()
+    owner.value = None
+    attributes = vars(owner)
+    number = version(attributes)
+    for value in range(_WARM):
+        owner.value = value
+        following = version(attributes)
+        if following == number:
+            return False
+        number = following
+    return True
+
+
+_WARM = 64
+"""After so many runs Python has made an instruction anew for what it met."""
 
 
 @cache
@@ -327,6 +351,27 @@ TELLS_LAZY = len(_LAZY) == 3 and _is_excluded is not None
 def leaves_lazy() -> bool:
     """Whether lazy tensors count as others at this moment: :func:`resolve_lazily` was not called."""
     return not TELLS_LAZY or _is_excluded(_LAZY[1])
+
+
+def scripted_names(module: Any) -> list[str]:
+    """The attributes that a module of TorchScript keeps in C++ (seen in torch 2.11 and 2.13)."""
+    known = getattr(getattr(module, "_concrete_type", None), "get_attributes", None)
+    return list(known()) if known is not None and hasattr(module, "_c") else []
+
+
+def scripted_value(module: Any, name: str) -> Any:
+    """What lies in one of :func:`scripted_names`; containers are copies."""
+    return module._c.getattr(name)
+
+
+_CLASS_SWITCHES = (("torch.distributions.distribution", "Distribution", "_validate_args"),)
+"""Attributes of PyTorch's classes that a function of PyTorch sets (seen in torch 2.11 and 2.13)."""
+
+
+def class_switches() -> list[tuple[type, str]]:
+    """Classes of PyTorch with an attribute that a call may read, and a public function sets."""
+    found = [(getattr(sys.modules.get(module), owner, None), name) for module, owner, name in _CLASS_SWITCHES]
+    return [(owner, name) for owner, name in found if isinstance(owner, type) and name in vars(owner)]
 
 
 _GLOBAL_HOOKS = (

@@ -8,11 +8,11 @@ kind of change to a tensor (:data:`CHANGES`) has to show in the places found. Ot
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
-from functools import cache
-from types import CellType
-from typing import Any
+from functools import cache, partial
+from types import CellType, FunctionType
+from typing import Any, NamedTuple
 
 import numpy
 import torch
@@ -54,10 +54,11 @@ def find_owners() -> Owners | None:
 def find_lengths() -> dict[type, int]:
     """For each type of container whose length is found, the word of its object that it is."""
     found: dict[type, int] = {}
-    for kind in (dict, OrderedDict, list) if sizes_of_objects() is not None else ():
-        samples: list[Any] = [kind([(n, n) for n in range(length)]) for length in (1, 2, 37, 105)]
+    for kind in (dict, OrderedDict, defaultdict, list, set) if sizes_of_objects() is not None else ():
+        make: Any = partial(defaultdict, None) if kind is defaultdict else kind
+        samples: list[Any] = [make([(n, n) for n in range(length)]) for length in (1, 2, 37, 105)]
         for sample in samples:  # or the number of changes would be the length as well
-            del sample[0]
+            sample.remove((0, 0)) if kind is set else sample.__delitem__(0)
         heads = [read(id(sample), kind.__basicsize__ // BYTES) for sample in samples]
         place = _place(heads, [[len(sample)] for sample in samples])
         if place is not None:
@@ -77,11 +78,108 @@ def find_cell() -> int | None:
 
 
 @cache
+def find_attributes() -> dict[tuple[type, str], int]:
+    """The words of objects that are the addresses of attributes: those that are found."""
+    found: dict[tuple[type, str], int] = {}
+    for (kind, name), make in _WITH.items() if sizes_of_objects() is not None else ():
+        samples = [make(lambda: None) for _ in range(4)]
+        heads = [read(id(sample), kind.__basicsize__ // BYTES) for sample in samples]
+        place = _place(heads, [[id(getattr(sample, name))] for sample in samples])
+        if place is not None:
+            found[kind, name] = place
+    return found
+
+
+def _with_default(value: Any) -> Any:
+    def function(held: Any) -> Any:
+        return held
+
+    function.__defaults__ = (value,)
+    return function
+
+
+_WITH: dict[tuple[type, str], Callable[[Any], Any]] = {
+    (FunctionType, "__defaults__"): _with_default,
+    (defaultdict, "default_factory"): defaultdict,
+}
+
+
+@cache
+def find_items() -> int | None:
+    """The word of a list that is the address of its members' addresses; None where that is not found.
+
+    Of a list's words after the first two (references and type) all others are numbers of members, so what is
+    too large for that is an address, and may be followed.
+    """
+    if sizes_of_objects() is None:
+        return None
+    samples = [[object() for _ in range(length)] for length in (3, 17, 40)]
+    heads = [read(id(sample), list.__basicsize__ // BYTES) for sample in samples]
+    large = {place for head in heads for place, found in enumerate(head) if place > 1 and found >> 20}
+    if len(large) != 1:
+        return None
+    place = large.pop()
+    ids = [[id(each) for each in sample] for sample in samples]
+    found = [head[place] for head in heads]
+    if any(address % BYTES or address < 1 << 20 for address in found):
+        return None
+    return place if [read(*each) for each in zip(found, (3, 17, 40), strict=True)] == ids else None
+
+
+class Table(NamedTuple):
+    """Where the words of a set lie.
+
+    Attributes:
+        head: In the object: the number of members, that of the table's places less one, its address.
+        nobody: What stands in a place, of which every other word is a member's address, where there is none.
+    """
+
+    head: tuple[int, int, int]
+    nobody: frozenset[int]
+
+
+@cache
+def find_table() -> Table | None:
+    """Find the words of a set; None where not all are found.
+
+    A small set has its table inside the object, so the one word that is an address in there is the table's.
+    """
+    used, size = find_lengths().get(set), set.__basicsize__ // BYTES
+    if used is None:
+        return None
+    samples = [{object() for _ in range(length)} for length in (2, 4, 100, 300)]
+    heads = [read(id(sample), size) for sample in samples]
+    insides = [
+        {n for n, found in enumerate(head) if 0 < found - id(sample) < set.__basicsize__}
+        for sample, head in zip(samples[:2], heads, strict=False)
+    ]
+    masks = [
+        {n for n, found in enumerate(head) if 7 <= found < 1 << 20 and not found & (found + 1)}
+        for head in heads
+    ]
+    inside, mask = set.intersection(*insides), set.intersection(*masks)
+    if len(inside) != 1 or len(mask) != 1:
+        return None
+    head = used, mask.pop(), inside.pop()
+    gone = samples[0].pop()
+    keys = [{*_keys(sample, head)} for sample in samples]
+    nobody = keys[0].difference(map(id, samples[0]))
+    right = all([each - nobody == {*map(id, sample)} for each, sample in zip(keys, samples, strict=True)])
+    return Table(head, frozenset(nobody)) if right and id(gone) not in nobody and len(nobody) <= 2 else None
+
+
+def _keys(sample: set[Any], head: tuple[int, int, int]) -> list[int]:
+    words = read(id(sample), set.__basicsize__ // BYTES)
+    return read(words[head[2]], 2 * (words[head[1]] + 1))[::2]
+
+
+@cache
 def find_version() -> int | None:
     """The word of a dict that is another number after every change to it; None where there is none.
 
     Such a number (PEP 509) is what PyTorch reads before Python 3.12 (:func:`.compat.dict_version`). It is
-    kept up in 3.12; in 3.13 not every store to an attribute changes it.
+    kept up in 3.12; in 3.13 not every store to an attribute changes it. :func:`state_of` says what of it
+    concerns the dict.
     """
     if sizes_of_objects() is None or sys.version_info >= (3, 13):
         return None
@@ -91,6 +189,11 @@ def find_version() -> int | None:
         sample: dict[Any, Any] = {"a": 1, "b": 2}
         found &= set(_changed(id(sample), size, lambda sample=sample, change=change: change(sample)))
     return found.pop() if len(found) == 1 else None
+
+
+def state_of(version: int) -> int:
+    """The state of a dict, of its version: in 3.12 the last eight bits say who watches it."""
+    return version >> 8 if sys.version_info >= (3, 12) else version
 
 
 # ------------------------------------------------------------------ every kind of change

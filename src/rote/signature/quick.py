@@ -21,46 +21,26 @@ and is the quickest of all, but it asks tensors for equality where they differ, 
 
 from __future__ import annotations
 
-import gc
-import types
-from collections import OrderedDict, defaultdict
+from itertools import compress
 from operator import call, getitem, is_
 from typing import Any
 
 import torch
 
-from ..base.settings import ENVIRONMENT
 from .classes import UNSET
-from .compat import dict_version, metadata_check
-from .epoch import EPOCH
+from .compat import metadata_check
+from .dicts import Dicts
 from .guards import Guard
-from .layout import find_cell, find_layout, find_lengths, find_version
+from .held import Held
+from .layout import find_layout
 from .marks import Content, TensorMark
 from .sets import Sets
 from .slots import now_in, read, same
-from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, PRESENT, Entry
+from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, PRESENT, VARIABLE, Entry
 from .source import Source
-from .words import (
-    EVERYTHING,
-    FEW,
-    NEVER,
-    NOTHING,
-    Stage,
-    Words,
-    expecting,
-    is_readable,
-    joined,
-    places,
-    stage,
-    words_at,
-)
+from .words import EVERYTHING, FEW, NEVER, NOTHING, Stage, Words, is_readable, joined
 
 _data_ptr = torch.Tensor.data_ptr
-_EMPTY_TESTED = (dict, OrderedDict, list, set)
-"""Types whose truth value is whether they have a member."""
-
-_NUMBERED = (dict, defaultdict)
-"""Types of which a version says everything; of an ordered one it does not say the order."""
 
 _OF_KEYS = (BULK, DEFINED, LENGTH, ORDER, PRESENT)
 """Kinds of slots that say what a container has, and nothing of what is in its members."""
@@ -85,15 +65,10 @@ class QuickGuard:
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._version_of = dict_version()
-        self._version_at = find_version() if self._version_of is not None else None
-        self._read_epoch = EPOCH.reader() if self._version_at is None else None
-        self._busy: set[int] = set()  # dicts that change and yet hold what is under guard
-        self._versions: list[int] | None = None  # not known: the plain guard is asked
-        self._epoch: int | None = None
-        self._containers = self._cells_read = NOTHING
+        self._dicts = Dicts()
         self._stages: tuple[Stage, ...] = (NEVER,)
-        self._is_read = self._is_short = False
+        self._containers: tuple[Stage, ...] = (NEVER,)
+        self._is_apart = self._is_read = self._is_short = False
         self._depth = 0
         self.words: tuple[Any, ...] = ()
         self._sort()
@@ -103,8 +78,6 @@ class QuickGuard:
 
     def _sort(self) -> None:
         """Choose how each slot is checked."""
-        self._dicts: list[dict[Any, Any]] = []
-        self._empties: list[Any] = []
         self._cells: list[Any] = []
         self._cell_values: list[Any] = []
         self._tensor_cells: list[Any] = []
@@ -112,26 +85,34 @@ class QuickGuard:
         self._owners: list[Any] = []
         self._names: list[str] = []
         self._attributes: list[Any] = []
+        self._variables: list[Any] = []
+        self._variable_values: list[Any] = []
         self._slow: list[Entry] = []
         self._sets = Sets()
-        covered = self._cover()
+        self._held = held = Held()
+        covered = self._dicts.cover(self._guard)
         guard = self._guard
-        self._rest = [index for index, entry in enumerate(guard.items) if id(entry.container) not in covered]
+        lengths = [entry for entry in guard.lengths if id(entry.container) not in covered]
+        lengths = [entry for entry in lengths if not held.take_length(entry.container, entry.value.value)]
+        self._length_containers = [entry.container for entry in lengths]
+        self._length_values = [entry.value.value for entry in lengths]
+        rest = [index for index, entry in enumerate(guard.items) if id(entry.container) not in covered]
+        self._rest_read = [index for index in rest if held.take_member(*guard.items[index][1:3])]
+        self._rest = sorted({*rest}.difference(self._rest_read))
         self._rest_containers = [guard.items[index].container for index in self._rest]
         self._rest_keys = [guard.items[index].key for index in self._rest]
         slots = [entry for entry in guard.slots if id(entry.container) not in covered]
+        slots_read = [held.take_member(entry.container, entry.key) for entry in slots]
+        self._slot_ids_read = [entry.value.identity for entry in compress(slots, slots_read)]
+        slots = [entry for entry, taken in zip(slots, slots_read, strict=True) if not taken]
         self._slot_containers = [entry.container for entry in slots]
         self._slot_keys = [entry.key for entry in slots]
         self._slot_ids = [entry.value.identity for entry in slots]
-        lengths = [entry for entry in guard.lengths if id(entry.container) not in covered]
-        self._length_containers = [entry.container for entry in lengths]
-        self._length_values = [entry.value.value for entry in lengths]
         orders = [entry for entry in guard.orders if id(entry.container) not in covered]
         self._order_containers = [entry.container for entry in orders]
         self._order_values = [entry.value.value for entry in orders]
         for entry in guard.slow:
             self._sort_slow(entry, covered)
-        self._read_cells()
         checks = (  # functions: methods would be a cycle, and keep alive what the guard looks at
             (self._rest, QuickGuard._rest_same),
             (self._slot_ids, QuickGuard._slots_same),
@@ -140,37 +121,10 @@ class QuickGuard:
             (self._cells, QuickGuard._cells_same),
             (self._tensor_cells, QuickGuard._tensor_cells_same),
             (self._owners, QuickGuard._attributes_same),
-            (self._sets.entries, QuickGuard._sets_same),
+            (self._variables, QuickGuard._variables_same),
             (self._slow, QuickGuard._slow_same),
         )
         self._checks = [check for parts, check in checks if parts]
-
-    def _cover(self) -> set[int]:
-        """Find the containers that can be asked as a whole; returns their identities."""
-        guard = self._guard
-        covered: set[int] = set()
-        readable = find_lengths()
-        self._lengths: list[int] = []  # places of words; the plain guard keeps the containers alive
-        for entry in guard.lengths:
-            kind = type(entry.container)
-            if not entry.value.value and kind in _EMPTY_TESTED:
-                if kind in readable:
-                    self._lengths += places(id(entry.container), [readable[kind]])
-                else:
-                    self._empties.append(entry.container)
-                covered.add(id(entry.container))
-        slots = (*guard.items, *guard.slots, *guard.lengths, *guard.slow)
-        for entry in slots if self._version_of is not None else ():
-            container = entry.container
-            if id(container) in covered:
-                continue
-            mapping = _behind(container)
-            if type(mapping) in _NUMBERED and mapping and id(mapping) not in self._busy:
-                self._dicts.append(mapping)
-                covered.add(id(container))
-        at = [self._version_at] if self._version_at is not None else []
-        self._numbers = [place for found in self._dicts for place in places(id(found), at)]
-        return covered
 
     def _sort_slow(self, entry: Entry, covered: set[int]) -> None:
         value, covers = entry.value, id(entry.container) in covered
@@ -180,27 +134,24 @@ class QuickGuard:
         if covers and self._sets.take(entry):
             return
         if entry.kind == CELL and isinstance(value, TensorMark) and self._is_watched(value):
-            self._tensor_cells.append(entry.container)
-            self._tensor_cell_ids.append(value.identity)
+            if not self._held.take_cell(entry.container, value.identity):
+                self._tensor_cells.append(entry.container)
+                self._tensor_cell_ids.append(value.identity)
         elif plain and entry.kind == CELL:
-            self._cells.append(entry.container)
-            self._cell_values.append(value)
+            if not self._held.take_cell(entry.container, id(value)):
+                self._cells.append(entry.container)
+                self._cell_values.append(value)
         elif plain and entry.kind == ATTRIBUTE and value is not UNSET:
+            if self._held.take_attribute(entry.container, entry.key, value):
+                return
             self._owners.append(entry.container)
             self._names.append(entry.key)
             self._attributes.append(value)
+        elif plain and entry.kind == VARIABLE:
+            self._variables.append(entry.container)
+            self._variable_values.append(value)
         else:
             self._slow.append(entry)
-
-    def _read_cells(self) -> None:
-        """A closure's cell is known by the address of what it holds, which stays alive or is watched."""
-        place = find_cell()
-        if place is None:
-            return
-        cells, self._cells = [*self._cells, *self._tensor_cells], []
-        words = [*map(id, self._cell_values), *self._tensor_cell_ids]
-        self._tensor_cells = []
-        self._cells_read = expecting([at for cell in cells for at in places(id(cell), [place])], words)
 
     def _is_watched(self, mark: TensorMark) -> bool:
         """Whether a tensor is read in place, so that it is asked for its address anyway."""
@@ -231,7 +182,7 @@ class QuickGuard:
             and is_readable(layout, tensor)
         ]
         self._words = Words(layout, read) if layout is not None else None
-        self._depth = self._depth or (3 if self._words is not None else 1)
+        self._depth = self._depth or (3 if self._words is not None else 2)
         for tensor in read:
             del found[id(tensor)]
         self._references = [reference for reference, _, _ in found.values()]
@@ -239,11 +190,6 @@ class QuickGuard:
         asked = [tensor for _, _, tensor in found.values()]
         plain = all(type(tensor) in _PLAIN for tensor in asked)
         self._metadata = metadata_check(asked) if plain else None
-
-    def _read_versions(self) -> list[int]:
-        if self._version_at is not None:
-            return words_at(self._numbers)
-        return list(map(self._version_of, self._dicts)) if self._version_of is not None else []
 
     # ------------------------------------------------------------------ checking
 
@@ -262,6 +208,8 @@ class QuickGuard:
         """Whether everything is as it was."""
         if self._guard.dead:
             return False
+        if self._is_apart and not self._dicts.same():
+            return self._ask()
         for read_words, where, were in self._stages:
             if read_words(where).tobytes() != were:
                 return self._ask()
@@ -276,14 +224,18 @@ class QuickGuard:
 
     def values_hold(self) -> bool:
         """Whether the plain values and the containers are as they were."""
-        read_words, where, were = self._containers if self._versions is not None else NEVER
-        return (read_words(where).tobytes() == were and self._others_same()) or self._ask()
+        if self._is_apart and not self._dicts.same():
+            return self._ask()
+        for read_words, where, were in self._containers:
+            if read_words(where).tobytes() != were:
+                return self._ask()
+        return self._others_same() or self._ask()
 
     def _ask(self) -> bool:
         """The plain guard decides; if it holds, what there was before it looked is what is compared with."""
-        was, self._versions, self._epoch = self._versions, None, None
+        was = self._dicts.forget()
         self._forget()
-        now, containers = self._read_versions(), stage([*self._lengths, *self._numbers])
+        now = self._dicts.look()
         if not self._tensors_same():
             self._look_at_tensors()
         if not self._guard.holds():
@@ -292,29 +244,34 @@ class QuickGuard:
         if self._sets.thawed():  # since the slots were sorted
             self._sort()
             self._look()
-        elif was is None or was == now:
-            self._versions, self._containers = now, joined(containers, self._cells_read)
+        elif self._dicts.adopt(was, now):
             self._join()
         else:
-            dicts = zip(self._dicts, was, now, strict=True)
-            self._busy |= {id(found) for found, before, after in dicts if before != after}
             self._sort()
             self._look()
         return True
 
     def _forget(self) -> None:
         """Nothing is known: whatever is asked, the plain guard decides."""
-        self._stages, self.words = (NEVER,), NEVER[1:] * self._depth
+        self._stages = self._containers = (NEVER,)
+        self._is_apart, self.words = False, NEVER[1:] * self._depth
 
     def _join(self) -> None:
         """Containers are there as objects are: what is known of both is read at once."""
-        first, *others = self._words.stages if self._words is not None else (NOTHING,)
-        self._stages = (joined(first, self._containers), *others)
-        self._is_read = not (
-            self._references or self._empties or self._checks or (self._dicts and self._version_at is None)
+        values = self._guard.item_values
+        heads, members = self._held.stages(
+            [*[id(values[index]) for index in self._rest_read], *self._slot_ids_read]
         )
+        of_sets, in_sets = self._sets.stages()
+        heads, members = joined(heads, of_sets), joined(members, in_sets)
+        self._containers = (joined(self._dicts.words, heads), members)
+        first, second, *others = self._words.stages if self._words is not None else (NOTHING, NOTHING)
+        self._stages = (joined(first, self._containers[0]), joined(second, members), *others)
+        self._is_apart = self._dicts.apart
+        self._is_read = not (self._references or self._dicts.empties or self._sets.asked or self._checks)
         few = all([len(where) <= FEW for _, where, _ in self._stages])
-        self._is_short = self._is_read and few and len(self._stages) == self._depth
+        whole = len(self._stages) == self._depth and not self._is_apart
+        self._is_short = self._is_read and few and whole
         if self._is_short:
             self.words = tuple([part for _, *parts in self._stages for part in parts])
 
@@ -337,7 +294,7 @@ class QuickGuard:
 
     def _others_same(self) -> bool:
         """Whether what is not read word by word is as it was."""
-        if any(self._empties) or (self._version_at is None and not self._dicts_same()):
+        if any(self._dicts.empties) or (self._sets.asked and not self._sets.same()):
             return False
         try:
             for check in self._checks:
@@ -345,15 +302,6 @@ class QuickGuard:
                     return False
         except (KeyError, IndexError, ValueError, AttributeError):  # a slot is gone
             return False
-        return True
-
-    def _dicts_same(self) -> bool:
-        epoch = self._read_epoch() if self._read_epoch is not None else None
-        if epoch is not None and epoch == self._epoch:
-            return True
-        if self._read_versions() != self._versions:
-            return False
-        self._epoch = epoch  # read before the versions: what changes from now on changes it
         return True
 
     # What few guards have: lists, ordered mappings, closures, attributes, what is compared by content.
@@ -379,18 +327,8 @@ class QuickGuard:
     def _attributes_same(self) -> bool:
         return all(map(is_, map(getattr, self._owners, self._names), self._attributes))
 
-    def _sets_same(self) -> bool:
-        return self._sets.same()
+    def _variables_same(self) -> bool:
+        return all(map(is_, [variable.get(UNSET) for variable in self._variables], self._variable_values))
 
     def _slow_same(self) -> bool:
         return all([same(entry.value, now_in(entry)) for entry in self._slow])
-
-
-def _behind(container: Any) -> Any:
-    """The dict in which the members of a container lie; what is no dict if there is none."""
-    if type(container) is types.MappingProxyType:  # the namespace of a class
-        behind = gc.get_referents(container)
-        return behind[0] if len(behind) == 1 else None
-    if container is ENVIRONMENT:  # decoding all of it takes 15 us
-        return getattr(container, "_data", None)
-    return container

@@ -42,7 +42,7 @@ _NOT_COMPILED = (
     "DisableContext", "_TorchDynamoContext.__init__", "_maybe_set_eval_frame", "_callback_from_stance",
     "innermost_fn", "nothing", "always_false",
 )  # fmt: skip
-_AUDITED_IN = ("2.11.", "2.12.", "2.13.")
+_AUDITED_IN = ("2.11.", "2.12.", "2.13.", "2.15.")
 _SAVING = ("/torch/serialization.py", "/pickle.py")
 _DELEGATING = (weakref.ProxyType, weakref.CallableProxyType, super)
 _MISSING: Any = object()

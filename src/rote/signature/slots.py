@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy
@@ -15,6 +16,7 @@ from .classes import UNSET
 from .compat import has_memory
 from .iterators import Position
 from .marks import Content, Present, TensorMark, mark
+from .scripted import scripted
 from .snapshot import (
     ANSWER,
     ATTRIBUTE,
@@ -26,6 +28,7 @@ from .snapshot import (
     MEMBERS,
     ORDER,
     PRESENT,
+    SCRIPTED,
     VARIABLE,
     Entry,
     Snapshot,
@@ -189,6 +192,8 @@ def show(value: Any) -> str:
     if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):
         text = repr(value)
         return text if len(text) <= 60 else text[:57] + "..."
+    if isinstance(value, Enum):
+        return repr(value)
     return f"a {type(value).__name__} (id {id(value):#x})"
 
 
@@ -227,4 +232,5 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     VARIABLE: lambda entry: entry.container.get(UNSET),
     PRESENT: lambda entry: entry.value.now(entry.container),
     ANSWER: lambda entry: Content(ANSWERS[entry.key](entry.container)),
+    SCRIPTED: lambda entry: scripted(entry.container, entry.key),
 }

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .compat import plain_functions
+from .compat import has_memory, plain_functions
 from .omission import LeftOut
 from .training import Training
 
-ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT, ANSWER = (
+ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT, ANSWER, SCRIPTED = (
     "item", "attribute", "cell", "length", "bulk", "order", "variable", "members", "defined", "present",
-    "answer",
+    "answer", "scripted",
 )  # fmt: skip
 
 
@@ -50,6 +50,12 @@ class Snapshot:
         self._nodes.append((parent, label))
         return len(self._nodes) - 1
 
+    def note_tensor(self, entry: Entry, tensor: torch.Tensor) -> None:
+        """Add a tensor that was found, by its storage if it has one."""
+        if has_memory(tensor):
+            handle = tensor.untyped_storage()._cdata
+            self.tensors.setdefault(handle, []).append((entry, tensor))
+
     def path(self, node: int) -> str:
         """The name of a place, as a user would write it."""
         labels: list[str] = []
@@ -57,6 +63,10 @@ class Snapshot:
             node, label = self._nodes[node]
             labels.append(label)
         return "".join(reversed(labels))
+
+    def is_root(self, node: int) -> bool:
+        """Whether a place is one of the roots that need no name."""
+        return node >= 0 and self.path(node) == ""
 
     def gradient_leaves(self) -> list[tuple[str, torch.Tensor]]:
         """The tensors that may get a gradient, or have one from before they were frozen, with their names."""

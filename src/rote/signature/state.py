@@ -32,14 +32,15 @@ import torch
 
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
-from .classes import MODULE_INTERNALS, UNSET, Class, class_of, own
-from .compat import global_hooks, has_memory, plain_functions
+from .classes import DESCRIPTORS, MADE_WITH_A_CLASS, MODULE_INTERNALS, UNSET, Class, class_of, own
+from .compat import class_switches, global_hooks, plain_functions, scripted_names
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
 from .marks import BY_IDENTITY, Content, Present, base_of, mark, pointer_of
 from .omission import MetReaderError, Omission
 from .owners import is_user, module_of
 from .reads import Reads
+from .scripted import scripted
 from .snapshot import (  # fmt: skip
     ANSWER,
     ATTRIBUTE,
@@ -51,6 +52,7 @@ from .snapshot import (  # fmt: skip
     MEMBERS,
     ORDER,
     PRESENT,
+    SCRIPTED,
     VARIABLE,
     Entry,
     Snapshot,
@@ -68,8 +70,6 @@ _PLAIN_TYPES = frozenset(_PLAIN)
 _KEPT_TYPES = _PLAIN_TYPES | {Content, Present}  # kept as they are
 _UNNAMED = frozenset({"", "__defaults__", "__kwdefaults__", "func", "args", "keywords"})  # by parameters
 _SUBSCRIPT = re.compile(r"\[.*?\]")
-_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
-_MADE_WITH_A_CLASS = ("__dict__", "__weakref__", "__new__", "__class_getitem__")
 
 
 class StateWalk:
@@ -124,6 +124,10 @@ class StateWalk:
         for name, hooks in global_hooks():
             self._note(LENGTH, hooks, None, Content(len(hooks)), -1, name)
             self._note(ORDER, hooks, None, Content(tuple(hooks)), -1, f"{name} (order)")
+        for owner, name in class_switches():
+            if self._reads is None or name in self._reads.names:
+                table = self._executed.holders.setdefault(id(owner), [vars(owner)])[0]
+                self._note(ITEM, table, name, table[name], -1, f"{owner.__name__}.{name}")
         for namespace, name in self._executed.reads():
             label = f"{namespace.get('__name__', '')}.{name}"
             if name in namespace:
@@ -163,7 +167,7 @@ class StateWalk:
             entry = entry._replace(value=self._of_use(entry.value, container, node))
         entries[address] = entry
         if isinstance(value, torch.Tensor):
-            self._note_tensor(entry, value)
+            self.snapshot.note_tensor(entry, value)
             if vars(value):
                 self._expand_attributes(vars(value), node)
         elif isinstance(value, numpy.ndarray):
@@ -187,11 +191,6 @@ class StateWalk:
         name = _SUBSCRIPT.sub("", self.snapshot.path(node)).rpartition(".")[2]
         mentioned = name in self._names or name in _UNNAMED
         return mentioned or any(name in code.co_freevars for code in self._executed.globals)
-
-    def _note_tensor(self, entry: Entry, tensor: torch.Tensor) -> None:
-        if has_memory(tensor):
-            handle = tensor.untyped_storage()._cdata
-            self.snapshot.tensors.setdefault(handle, []).append((entry, tensor))
 
     def _descend(self, value: Any, node: int) -> None:
         if id(value) in self._seen or type(value) in _PLAIN_TYPES or isinstance(value, torch.Tensor):
@@ -274,7 +273,7 @@ class StateWalk:
 
     def _meet_method(self, cls: type, name: str, value: Any, node: int) -> None:
         """Look at a part of a class that is no slot: its own are made with it, others it was given."""
-        if getattr(value, "__objclass__", None) is not cls and name not in _MADE_WITH_A_CLASS:
+        if getattr(value, "__objclass__", None) is not cls and name not in MADE_WITH_A_CLASS:
             self._meet(value, self.snapshot.node(node, f".{name}"))
 
     def _expand_dict(self, value: Mapping[Any, Any], node: int) -> None:
@@ -317,7 +316,7 @@ class StateWalk:
                 content = cell.cell_contents
             except ValueError:  # the cell is still empty
                 continue
-            suffix = name if _root(self.snapshot, node) else f".{name}"
+            suffix = name if self.snapshot.is_root(node) else f".{name}"
             self._note(CELL, cell, None, content, node, suffix)
         for label in ("__defaults__", "__kwdefaults__"):
             if getattr(value, label):
@@ -341,6 +340,8 @@ class StateWalk:
             self.snapshot.training.meet(value)
             skipped = MODULE_INTERNALS if isinstance(value, torch.nn.Module) else frozenset[str]()
             self._expand_attributes(attributes, node, skipped, owner)
+        if isinstance(value, torch.jit.ScriptModule):
+            self._expand_scripted(value, node)
         for name in of_class.slots:
             found = own(value, name)  # one that is not set may be set later
             if owner is None or omission is None or not omission.takes(owner, owner, name, found):
@@ -348,6 +349,12 @@ class StateWalk:
         for cls in of_class.users:
             if id(cls) not in self._seen:
                 self._descend(cls, self.snapshot.node(-1, cls.__qualname__))
+
+    def _expand_scripted(self, value: torch.jit.ScriptModule, node: int) -> None:
+        for name in scripted_names(value):
+            self._note(SCRIPTED, value, name, scripted(value, name), node, f".{name}")
+        for name, module in value.named_children():
+            self._descend(module, self.snapshot.node(node, f".{name}"))
 
     def _expand_attributes(
         self,
@@ -380,7 +387,7 @@ class StateWalk:
         # Not LENGTH: that says that all members are noted, and of methods only those that ran are.
         self._note(MEMBERS, namespace, None, Content(len(namespace)), node, " (number of attributes)")
         for name, value in list(namespace.items()):
-            if self._omission is not None and (name.startswith("__") or isinstance(value, _DESCRIPTORS)):
+            if self._omission is not None and (name.startswith("__") or isinstance(value, DESCRIPTORS)):
                 self._meet_method(cls, name, value, node)
             if isinstance(value, types.FunctionType):
                 if value.__code__ in self._executed.globals:
@@ -388,9 +395,5 @@ class StateWalk:
             elif isinstance(value, type):
                 if value.__qualname__ == f"{cls.__qualname__}.{name}":  # defined inside
                     self._note(ITEM, namespace, name, value, node, f".{name}")
-            elif not name.startswith(("__", "_abc_")) and not isinstance(value, _DESCRIPTORS):
+            elif not name.startswith(("__", "_abc_")) and not isinstance(value, DESCRIPTORS):
                 self._note(ITEM, namespace, name, value, node, f".{name}")
-
-
-def _root(snapshot: Snapshot, node: int) -> bool:
-    return node >= 0 and snapshot.path(node) == ""

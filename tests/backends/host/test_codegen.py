@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -101,3 +102,9 @@ def test_blocks_of_one_pattern_are_compiled_once(monkeypatch: pytest.MonkeyPatch
         program()
     assert total.item() == 3 * 4 * BLOCK
     assert len(compiled) == 2  # the switch of modes is a statement too, which leaves one for the last block
+
+
+def test_kernels_may_import() -> None:
+    source = Source()
+    source.add(Statement(time.strptime, ("2024", "%Y"), {}), grad=False, inference=False)
+    source.compile()()  # it imports from C, by the import function among its caller's globals

@@ -135,11 +135,16 @@ class Driver:
         self._call("cuGraphGetRootNodes", graph, None, byref(count))
         return self._handles("cuGraphGetRootNodes", graph, count)
 
+    def count(self, graph: c_void_p) -> int:
+        """How many nodes there are."""
+        count = c_size_t(0)
+        self._call("cuGraphGetNodes", graph, None, byref(count))
+        return count.value
+
     def ends(self, graph: c_void_p) -> list[Node]:
         """The nodes that none waits for."""
-        count, edges = c_size_t(0), c_size_t(0)
-        self._call("cuGraphGetNodes", graph, None, byref(count))
-        nodes = self._handles("cuGraphGetNodes", graph, count)
+        edges = c_size_t(0)
+        nodes = self._handles("cuGraphGetNodes", graph, c_size_t(self.count(graph)))
         self._call("cuGraphGetEdges_v2", graph, None, None, None, byref(edges))
         if not edges.value:
             return nodes

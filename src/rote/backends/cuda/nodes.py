@@ -2,13 +2,16 @@
 
 Handing a caller's tensor to a graph takes a copy into memory of fixed address, and handing a result out takes
 another. Dispatched by PyTorch each costs the host 6 to 8 us (H200, torch 2.11), twice as much as launching
-the graph. As nodes of the graph they cost nothing but their addresses, 1.1 us each and only where an address
-is not that of the call before, which in a loop it mostly is: the caching allocator hands a block out again as
-soon as it is dropped. The whole call (new memory for one result, two addresses compared, launch) took 3.5 us
-there, 6.2 us with both addresses set, where a replay with ``copy_`` and ``clone`` took 17.9 us. With all of
-rote's checks (four linear layers, safe outputs) a call went from 31 to 13 us, and to 8 when the guard was
-read as words (:mod:`...signature.words`): 1.7 us for the launch, 1 for new memory, 0.9 for the guard, 0.9 for
-modes and switches, 0.2 for the argument, and some sixty steps more of which none takes more than 0.1 us.
+the graph. As nodes of the graph they cost nothing but their addresses: 1.1 us each, 3 to 6 for a caller who
+waits for the device after each call and whose caches are cold by then, and only where they are new. Mostly
+they are not: the caching allocator hands a block out again as soon as it is dropped, so in a loop they are
+those of the call before, or of the one before that if arguments are made anew. So a small graph is
+instantiated up to four times (:data:`MOST_INSTANCES`), and each instance keeps the addresses that it has. The
+whole call (new memory for one result, two addresses known, launch) took 3.5 us there, 6.2 us with both
+addresses set, where a replay with ``copy_`` and ``clone`` took 17.9 us. With all of rote's checks (four
+linear layers, safe outputs) a call went from 31 to 13 us, and to 8 when the guard was read as words
+(:mod:`...signature.words`): 1.7 us for the launch, 1 for new memory, 0.9 for the guard, 0.9 for modes and
+switches, 0.2 for the argument, and some sixty steps more of which none takes more than 0.1 us.
 
 How it is done. PyTorch keeps the graph that it captured (``CUDAGraph(keep_graph=True)``), and its own
 instantiated graph stays as it is, for whoever replays without this. Copies of inputs are put before the roots
@@ -42,7 +45,7 @@ What does not work:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from ctypes import byref, c_void_p
 from functools import cache, partial
@@ -51,6 +54,7 @@ from typing import Any
 import torch
 
 from ...base.errors import InternalError
+from ..base import Launch
 from .compat import empty_maker, handle_reader
 from .driver import CopyShape, Driver, DriverError, Node, driver
 
@@ -65,6 +69,13 @@ MOST_INPUTS = 4
 against 20.8."""
 
 
+MOST_INSTANCES = 4
+"""How often a small graph is instantiated, for so many places of arguments and results in turn."""
+
+MOST_NODES = 640
+"""Of all instances of a graph together: about 4 MB of the host's memory and 2 MB of the device's."""
+
+
 class CopyNode:
     """One copy, between memory of the recording and memory of the caller.
 
@@ -73,55 +84,58 @@ class CopyNode:
         field: Which side of the copy is the caller's: ``"source"`` or ``"target"``.
 
     Attributes:
-        address: Where the caller's memory was when it was last set; -1 before that.
         make: Makes a new tensor for the caller, like the recording's.
     """
 
-    __slots__ = ("_arguments", "_field", "_first", "_last", "_move", "_shape", "address", "make")
+    __slots__ = ("_field", "_first", "_last", "_node", "_shape", "make")
 
     def __init__(self, tensor: torch.Tensor, field: str) -> None:
         self.make: partial[torch.Tensor] = empty_maker(tensor)
-        self.address = -1
         mine, nbytes = tensor.data_ptr(), tensor.numel() * tensor.itemsize
         self._first, self._last = mine - nbytes, mine + nbytes
-        self._shape = CopyShape.of(mine, mine, nbytes)  # never launched like this: no caller is at -1
+        self._shape = CopyShape.of(mine, mine, nbytes)  # never launched like this
         self._field = field
-        self._move: Callable[..., int] = _refused
-        self._arguments: tuple[Any, ...] = ()
+        self._node: tuple[Any, ...] = ()
 
     def add(self, api: Driver, graph: c_void_p, after: list[Node], context: c_void_p) -> Node:
         """Put the copy into a graph that is to be instantiated."""
         node = api.add_copy(graph, after, self._shape, context)
-        self._arguments = (c_void_p(node), byref(self._shape), context)
+        self._node = c_void_p(node), byref(self._shape), context
         return node
 
-    def bind(self, api: Driver, instance: c_void_p) -> None:
-        """Say in which instance of the graph the copy is changed."""
-        self._move, self._arguments = api.move_copy, (instance, *self._arguments)
+    def meets(self, address: int) -> bool:
+        """Whether the caller's memory would be that of the recording which is copied from or to anyway."""
+        return self._first < address < self._last
 
-    def release(self) -> None:
-        """The instance is gone."""
-        self._move, self._arguments = _refused, ()
-
-    def move(self, address: int) -> bool:
-        """Set where the caller's memory is, for later launches.
-
-        Returns:
-            Whether that was refused. The memory of the recording that the copy reads or writes anyway is
-            refused too.
-        """
-        if self._first < address < self._last:
-            return True
-        self.address = -1  # an interrupt may come before it is known where the copy points
+    def move(self, api: Driver, instance: c_void_p, address: int) -> bool:
+        """Set where the caller's memory is, for later launches of an instance; whether that was refused."""
         setattr(self._shape, self._field, address)
-        if self._move(*self._arguments):
-            return True
-        self.address = address
-        return False
+        return api.move_copy(instance, *self._node) != 0
+
+
+class Instance:
+    """A graph with its copies, instantiated.
+
+    Args:
+        api: The driver.
+        handle: Of the instantiated graph.
+        copies: How many copies it has.
+
+    Attributes:
+        addresses: Where the caller's memory is, of each copy; -1 where that is not known.
+        launch: Launches on a stream, given by its handle; returns the driver's status, 0 for success.
+    """
+
+    __slots__ = ("addresses", "handle", "launch")
+
+    def __init__(self, api: Driver, handle: c_void_p, copies: int) -> None:
+        self.handle = handle
+        self.addresses = [-1] * copies
+        self.launch: Launch = partial(api.launch, handle)
 
 
 class CopyingGraph:
-    """A graph with its copies, instantiated.
+    """A graph with its copies.
 
     Args:
         api: The driver.
@@ -135,23 +149,26 @@ class CopyingGraph:
     Attributes:
         inputs: The copy into each of the inputs.
         outputs: The copy of each of the outputs.
-        launch: Launches on a stream, given by its handle; returns the driver's status, 0 for success.
+        known: What launches it, by the addresses of the caller's memory.
     """
 
     def __init__(
         self, api: Driver, template: int, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     ) -> None:
         self._api = api
+        self._template = c_void_p(template)
         self.inputs = tuple([CopyNode(tensor, "source") for tensor in inputs])
         self.outputs = tuple([CopyNode(tensor, "target") for tensor in outputs])
-        instance = self._instantiate(c_void_p(template))
-        for copy in (*self.inputs, *self.outputs):
-            copy.bind(api, instance)
-        self._instance: c_void_p | None = instance
-        self.launch: Callable[[int], int] = partial(api.launch, instance)
+        self.known: dict[tuple[int, ...], Launch] = {}
+        self._copies = (*self.inputs, *self.outputs)
+        self._add_copies()
+        nodes = max(1, api.count(self._template))
+        self._most = max(1, min(MOST_INSTANCES, MOST_NODES // nodes))
+        self._instances: list[Instance] = []  # the one that was aimed last is the last
+        self._free = [self._instantiate()]
 
-    def _instantiate(self, graph: c_void_p) -> c_void_p:
-        api, context = self._api, self._api.context()
+    def _add_copies(self) -> None:
+        api, graph, context = self._api, self._template, self._api.context()
         roots, ends = api.roots(graph), api.ends(graph)
         after: list[Node] = []
         for copy in self.inputs:
@@ -161,16 +178,53 @@ class CopyingGraph:
         after = ends or after
         for copy in self.outputs:
             after = [copy.add(api, graph, after, context)]
-        return api.instantiate(graph)
+
+    def _instantiate(self) -> Instance:
+        return Instance(self._api, self._api.instantiate(self._template), len(self._copies))
+
+    def aim(self, addresses: tuple[int, ...]) -> Launch | None:
+        """What launches it with the caller's memory at some addresses.
+
+        Returns:
+            None if the driver refused. The memory of the recording that a copy reads or writes anyway is
+            refused too.
+
+        Raises:
+            InternalError: It was released.
+        """
+        if not self._most:
+            raise InternalError("a segment was replayed after its recording had been released")
+        if any([copy.meets(at) for copy, at in zip(self._copies, addresses, strict=True)]):
+            return None
+        instance = self._next()
+        was = instance.addresses
+        self.known.pop(tuple(was), None)  # first: an interrupt may come before all copies are set
+        for number, (copy, at) in enumerate(zip(self._copies, addresses, strict=True)):
+            if was[number] != at:
+                was[number] = -1
+                if copy.move(self._api, instance.handle, at):
+                    return None
+                was[number] = at
+        self.known[addresses] = instance.launch
+        return instance.launch
+
+    def _next(self) -> Instance:
+        """The instance to be aimed: a new one, or the one whose turn was the longest ago."""
+        if not self._free and len(self._instances) < self._most:
+            try:
+                self._free.append(self._instantiate())
+            except DriverError:  # there is no memory for it
+                self._most = len(self._instances)
+        self._instances.append(self._free.pop() if self._free else self._instances.pop(0))
+        return self._instances[-1]
 
     def release(self) -> None:
         """Destroy it; it must not be running. Idempotent."""
-        instance, self._instance = self._instance, None
-        self.launch = _released
-        for copy in (*self.inputs, *self.outputs):
-            copy.release()
-        if instance is not None:
-            self._api.destroy(instance)
+        instances, self._instances, self._free = [*self._instances, *self._free], [], []
+        self._most = 0
+        self.known.clear()
+        for instance in instances:
+            self._api.destroy(instance.handle)
 
 
 class PlainGraph:
@@ -183,17 +237,21 @@ class PlainGraph:
     Attributes:
         inputs: None.
         outputs: None.
-        launch: As that of :class:`CopyingGraph`.
+        known: What launches it.
     """
 
     def __init__(self, api: Driver, instance: int) -> None:
         self.inputs: tuple[CopyNode, ...] = ()
         self.outputs: tuple[CopyNode, ...] = ()
-        self.launch: Callable[[int], int] = partial(api.launch, c_void_p(instance))
+        self.known: dict[tuple[int, ...], Launch] = {(): partial(api.launch, c_void_p(instance))}
+
+    def aim(self, addresses: tuple[int, ...]) -> Launch | None:
+        """What launches it."""
+        return self.known.get(addresses)
 
     def release(self) -> None:
         """It is destroyed by who holds it."""
-        self.launch = _released
+        self.known.clear()
 
 
 def launcher(
@@ -246,14 +304,5 @@ def _works(api: Driver, device: torch.device) -> bool:
 
 def _copies_right(graph: CopyingGraph, like: torch.Tensor, value: float) -> bool:
     source, target = torch.full_like(like, value), graph.outputs[0].make()
-    if graph.inputs[0].move(source.data_ptr()) or graph.outputs[0].move(target.data_ptr()):
-        return False
-    return not graph.launch(handle_reader(like.device)()) and torch.equal(source, target)
-
-
-def _refused(*_: Any) -> int:
-    return 1
-
-
-def _released(_: int) -> int:
-    raise InternalError("a segment was replayed after its recording had been released")
+    launch = graph.aim((source.data_ptr(), target.data_ptr()))
+    return launch is not None and not launch(handle_reader(like.device)()) and torch.equal(source, target)

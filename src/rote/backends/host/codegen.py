@@ -19,6 +19,7 @@ capture, and are switched only where they change.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import count
@@ -47,6 +48,7 @@ class Source:
         self._runs: list[tuple[bool, list[Program]]] = []
         self._kinds: list[Kind] = []
         self._values: list[Any] = []
+        self._globals = {"__builtins__": builtins}  # kernels that import something look for it here
         self._grad: bool | None = None
         self._inference: bool | None = None
         self._set_grad = grad_setter()
@@ -98,7 +100,7 @@ class Source:
         """Make a function of the statements that are waiting for one."""
         if self._kinds:
             code = _code(tuple(self._kinds))
-            block = FunctionType(code, {}, code.co_name, tuple(self._values))
+            block = FunctionType(code, self._globals, code.co_name, tuple(self._values))
             self._runs[-1][1].append(cast("Program", block))
             self._kinds, self._values = [], []
 

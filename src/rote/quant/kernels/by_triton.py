@@ -57,7 +57,7 @@ def rounded_triton(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
     """What codes of transformed rows stand for, by Triton."""
     if turns.suits(smooth, stages, grid[3], width):
         rows = x.reshape(-1, x.shape[-1])
-        return _turned(rows, [(stages, grid[3])], width, Grid(*grid[:2]), x.dtype, None, False)[0]
+        return _turned(rows, [(stages, grid[3])], width, Grid(*grid[:2]), x.dtype, None)[0]
     if not transform.holds(width):
         return rounded_torch(x, smooth, stages, width, *grid)
     rows, smooth, stages = _left(x, smooth, stages, width)
@@ -169,18 +169,17 @@ def rounded_apart_triton(
     if not all(turns.suits(None, *mine, width) for mine in every):
         return rounded_apart_torch(x, stages, width, act_bits, act_symmetric, act_scale)
     rows = x.reshape(-1, x.shape[-1])
-    return _turned(rows, every, width, Grid(act_bits, act_symmetric), x.dtype, None, False)
+    return _turned(rows, every, width, Grid(act_bits, act_symmetric), x.dtype, None)
 
 
 def _turned(
-    rows: Tensor, every: Sequence[Turn], width: int, grid: Grid, dtype: torch.dtype, work: Tensor | None,
-    pdl: bool,
+    rows: Tensor, every: Sequence[Turn], width: int, grid: Grid, dtype: torch.dtype, work: Tensor | None
 ) -> Tensor:  # fmt: skip
     """Rows by each of some layers' stages and scales, of shape ``(layers, tokens, width)``."""
     found = rows.new_empty(len(every), rows.shape[0], width, dtype=dtype)
     if rows.shape[0]:
         with torch.cuda.device_of(rows):
-            turns.launch(transform.aligned(rows), every, found, work, grid, pdl)
+            turns.launch(transform.aligned(rows), every, found, work, grid)
     return found
 
 
@@ -208,7 +207,7 @@ def _multiply(
     work = x.new_empty(room, dtype=torch.int32) if room else None
     with torch.cuda.device_of(x):
         if apart:
-            found = _turned(rows, every, width, Grid(bits, symmetric), torch.int8, work, tile.pdl)
+            found = _turned(rows, every, width, Grid(bits, symmetric), torch.int8, work)
             found = found if len(every) > 1 else found[0]
             gemm.launch(found, None, None, None, factors, work, tile)
             return

@@ -10,12 +10,15 @@ import torch
 from torch import Tensor
 
 from ..packing import BLOCK, stored_bits
-from .jit import gpu, interpreted, module
+from .jit import gpu, interpreted, module, starts_early
 from .jit import launch as jit_launch
 from .table import Tile, bucket, choose
 
 MOST_WEIGHTS = 3
 """Weights that one launch multiplies the same rows with."""
+
+WIDE, MANY_PARTS = 1 << 16, 32
+"""Sums of fewer columns leave room to count so many parts of a split, which is done for up to 8 rows."""
 
 
 class Factor(NamedTuple):
@@ -102,8 +105,11 @@ def launch(
     turn = 0 if first.turn is None else first.turn.shape[-1]
     if turn > tile.bn:
         tile = replace(tile, bn=turn)
+    if columns >= WIDE or tile.split > MANY_PARTS:
+        tile = replace(tile, bm=max(16, tile.bm))
     described = tile.tma and single and _describable(x, first.codes)
-    waiting = 0 if not asm else 1 if described and tile.pdl else tile.waiting
+    early = asm and starts_early(x.device.index)
+    waiting = 0 if not early else 1 if described and tile.pdl else tile.waiting
     constants = (
         stored_bits(first.codes), x.dtype != torch.int8, scale is not None,
         zero is not None and zero.numel() > 0, first.zero is not None, first.bias is not None,

@@ -74,3 +74,9 @@ def gpu(index: int | None) -> tuple[str, int]:
         return "interpreter", 4
     properties = torch.cuda.get_device_properties(index)
     return properties.name, properties.multi_processor_count
+
+
+@functools.cache
+def starts_early(index: int | None) -> bool:
+    """Whether a GPU can launch a kernel before its predecessor is done, which began with Hopper."""
+    return index is not None and torch.cuda.get_device_capability(index) >= (9, 0)

@@ -4,11 +4,20 @@
 Nothing here needs a whole row: scales are static, and sums of codes are not asked for. So programs share the
 work by blocks of channels and some tokens each, and read every matrix about once, instead of once for each
 token; few tokens fill the chip all the same. Layers that get the same input are done in one launch.
+
+It is a short kernel among short ones, and waits most of its time. With ``PDL`` it is launched before its
+predecessor, whatever that is, has ended, and waits for that before it reads anything. Its own successor is
+launched when it has written its codes, and not at once: programs of a product that come while others still
+have their places are spread unevenly over the chip, which costs the product more than the launch takes. They
+may read weights before they wait: nothing that came before still writes them then.
+
+What was tried and is no faster on an H200: matrices of several blocks as one, multiplied on tensor cores;
+more tokens for a program; asking for what belongs to channels before the wait, which is over at once.
 """
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
@@ -26,7 +35,7 @@ def turn(
 ):  # fmt: skip
     """One block of channels of some tokens, for one layer."""
     if PDL:
-        gdc_launch_dependents()
+        gdc_wait()
     block, part, member = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     order, matrices, divisor = order_0, matrices_0, divisor_0
     if MEMBERS > 1:
@@ -57,6 +66,8 @@ def turn(
     codes = tl.minimum(tl.maximum(codes, LOW), HIGH)
     place = out + (member * M + token).to(tl.int64)[:, None] * K + channel[None, :]
     tl.store(place, codes.to(out.dtype.element_ty), mask=inside)
+    if PDL:
+        gdc_launch_dependents()
     if CLEAR:
         program = (member * tl.num_programs(1) + part) * tl.num_programs(0) + block
         programs = tl.num_programs(0) * tl.num_programs(1) * tl.num_programs(2)

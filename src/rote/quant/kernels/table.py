@@ -83,11 +83,14 @@ class Cut:
         warps: Warps of a program.
         programs: Programs for each multiprocessor, which take whole rows in turn; 0 spreads a row over
             programs, a block of channels for each, in as many launches as there are steps.
+        held: Take rows one at a time with what all share held (see
+            :mod:`~rote.quant.kernels.jit_held`); what that cannot do is cut up by its sizes.
     """
 
     tokens: int
     warps: int = 4
     programs: int = 0
+    held: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """As it is stored."""
@@ -169,6 +172,7 @@ def rule(units: int, kind: str, m: int, n: int, k: int) -> Tile:
         and 2 * split * m * n <= ADDITIONS
     ):
         split *= 2
-    # With few rows, weights are fetched while the rows are transformed, if that takes long: some, as all are
-    # in its way.
-    return replace(base, split=split, pdl=m <= 16 and not kind.endswith("static"), ahead=4)
+    if kind.endswith("static"):  # the transform is too short for anything but a launch behind it
+        return replace(base, split=split, pdl=True, ahead=0)
+    # With few rows, weights are fetched while the rows are transformed: some, as all are in its way.
+    return replace(base, split=split, pdl=m <= 16, ahead=4)

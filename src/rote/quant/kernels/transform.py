@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import spread
+from . import held, spread
 from .jit import gpu, interpreted, module
 from .table import Cut, bucket, choose_cut
 from .target import Target as Target
@@ -90,21 +90,26 @@ def launch(
         last = index == len(launches) - 1
         to = target if last else floating(x, width, torch.float32)
         room = work if last else None
-        found = (cut or _cut(x, piece, to)) if piece.spreads and to.rows.dtype == torch.int8 else None
-        if found is not None and not found.programs:
+        found = (cut or _cut(x, smooth, piece, to)) if piece.spreads and to.rows.dtype == torch.int8 else None
+        if found is not None and (found.held or not found.programs):
             assert piece.first is not None and piece.order is not None and piece.second is not None
-            spread.launch(x, smooth, piece.first, piece.order, piece.second, to, room, found)
+            if found.held:
+                held.launch(x, piece.first, piece.order, piece.second, to, room, pdl and last, found)
+            else:
+                spread.launch(x, smooth, piece.first, piece.order, piece.second, to, room, found)
         else:
             _launch(x, smooth, piece, to, room, pdl and last, found)
         x, smooth = to.rows, None
 
 
-def _cut(x: Tensor, piece: Launch, to: Target) -> Cut | None:
+def _cut(x: Tensor, smooth: Tensor | None, piece: Launch, to: Target) -> Cut | None:
     """As the table has it, which is for matrices of bfloat16; others take more registers."""
-    assert piece.first is not None
+    assert piece.first is not None and piece.second is not None
     tokens, width = to.rows.shape
     name, _ = gpu(x.device.index if x.is_cuda else None)
     found = choose_cut(name, bucket(tokens), width, piece.first.shape[-1])
+    if found is not None and found.held:
+        return found if held.suits(x, smooth, piece.first, piece.second, to) else None
     return None if found is not None and found.programs and piece.first.dtype != torch.bfloat16 else found
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..grid import Grid
 from .gemm import MOST_WEIGHTS
-from .jit import interpreted, module
+from .jit import interpreted, module, starts_early
 from .jit import launch as jit_launch
 
 Turn = tuple[Sequence[Tensor], Tensor | None]
@@ -28,7 +28,7 @@ def suits(smooth: Tensor | None, stages: Sequence[Tensor], scale: Tensor | None,
     return each and SMALLEST <= size <= LARGEST and all(stage.dim() == 1 for stage in before)
 
 
-def launch(x: Tensor, every: Sequence[Turn], out: Tensor, work: Tensor | None, grid: Grid, pdl: bool) -> None:
+def launch(x: Tensor, every: Sequence[Turn], out: Tensor, work: Tensor | None, grid: Grid) -> None:
     """Transform and quantize rows for up to three layers.
 
     Args:
@@ -37,21 +37,20 @@ def launch(x: Tensor, every: Sequence[Turn], out: Tensor, work: Tensor | None, g
         out: Codes (int8), or the same as numbers (floating), of shape ``(layers, tokens, width)``.
         work: Filled with zeros, for the product that follows.
         grid: Of the codes.
-        pdl: The next launch may start early.
     """
     kernel = module("jit_turns").turn
-    pdl = pdl and not interpreted(kernel)
+    early = starts_early(x.device.index) and not interpreted(kernel)
     tokens, width = x.shape[0], out.shape[-1]
     matrices, moved = every[0][0][-1], len(every[0][0]) > 1
     size = matrices.shape[-1]
-    bm, warps = (16, 1) if tokens <= 16 else (32, 2)
+    bm, warps = (16, 2) if tokens <= 16 else (32, 4)
     members: list[Tensor | None] = []
     for stages, scale in every:
         members += [stages[0] if moved else None, stages[-1], scale]
     members += [None] * (3 * MOST_WEIGHTS - len(members))
     count = 0 if work is None else work.numel()
-    constants = (len(every), moved, count > 0, size, bm, grid.low, grid.high, pdl)
+    constants = (len(every), moved, count > 0, size, bm, grid.low, grid.high, early)
     key = (x.device.index, x.dtype, matrices.dtype, out.dtype, x.shape[1], width, warps, *constants)
     programs = (width // size, -(-tokens // bm), len(every))
     values = (x, *members, out, work, tokens, count, x.shape[1], width, *constants)
-    jit_launch(kernel, programs, values, key, {"num_warps": warps})
+    jit_launch(kernel, programs, values, key, {"num_warps": warps, "launch_pdl": early})

@@ -1,0 +1,61 @@
+"""Launches of the kernel that takes wide rows one at a time, with the permutation and the matrices held.
+
+It does less than :mod:`~rote.quant.kernels.jit_transform`, and that faster: bfloat16 rows of whole blocks,
+without smoothing, to codes of 8 bits with scales of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .jit import gpu, interpreted, module
+from .table import Cut, bucket
+from .target import ASYMMETRIC, SYMMETRIC, Target
+
+
+def suits(x: Tensor, smooth: Tensor | None, r1: Tensor, r2: Tensor, to: Target) -> bool:
+    """Whether the kernel does it."""
+    width, size = to.rows.shape[1], r1.shape[-1]
+    blocks = width // size
+    if smooth is not None or size not in (64, 128) or r2.shape[-1] != size or x.shape[1] != width:
+        return False
+    if to.mode not in (SYMMETRIC, ASYMMETRIC) or (to.low, to.high) != (-128, 127):
+        return False
+    if blocks < 16 or blocks & (blocks - 1) or blocks * size != width or width > 16384:
+        return False
+    plain = {x.dtype, r1.dtype, r2.dtype} == {torch.bfloat16}
+    return plain or interpreted(module("jit_held").held)
+
+
+def launch(
+    x: Tensor, r1: Tensor, order: Tensor, r2: Tensor, to: Target, work: Tensor | None, pdl: bool, cut: Cut
+) -> None:
+    """A rotation, a permutation, a rotation, and codes; also zeros in ``work``.
+
+    Args:
+        x: Of shape ``(tokens, width)``.
+        r1: Of shape ``(1, size, size)``.
+        order: Where each channel comes from, of shape ``(width,)``.
+        r2: Like ``r1``.
+        to: Gets int8 codes.
+        work: int32, of any size.
+        pdl: Whether the successor starts early.
+        cut: How many warps, and programs for each multiprocessor.
+    """
+    kernel = module("jit_held").held
+    exact = interpreted(kernel)
+    tokens, width = to.rows.shape
+    size = r1.shape[-1]
+    programs = gpu(x.device.index if x.is_cuda else None)[1] * cut.programs
+    constants: dict[str, Any] = {
+        "B": size, "STEP": size.bit_length() - 1, "NB": width // size, "MODE": to.mode,
+        "MANY": bucket(tokens) > programs, "EXACT": exact, "PDL": pdl and not exact,
+        "ZERO": to.zero.numel() > 0, "num_warps": cut.warps, "num_stages": 1,
+    }  # fmt: skip
+    kernel[(min(tokens, programs),)](
+        x, r1, order, r2, to.rows, to.scale, to.zero, to.total, to.total if work is None else work, tokens,
+        0 if work is None else work.numel(), width, to.clip, **constants,
+    )  # fmt: skip

@@ -1,0 +1,81 @@
+"""What lies in closures' cells, in lists, and in defaults of functions and the like, known by its address.
+
+A cell and a function are a few words in memory, one of which is the address of what they hold. A list is its
+length and the address of its members' addresses. So whether a slot of them holds what it held is a question
+of words (:mod:`.words`), like everything that is said of tensors and dicts, and costs a nanosecond where
+asking by name takes fifty. That matters most when the caches are cold, which they are for a caller who waits
+for the device after each call: a list that is asked in Python touches its type, its methods and its members.
+
+An address says what is held only as long as that is alive: the guard keeps plain values, and watches the
+tensors that are read. Of lists only those are read here whose length is under guard as well, so that members
+are looked for in memory that is still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import CellType
+from typing import Any
+
+from .layout import find_attributes, find_cell, find_items, find_lengths
+from .words import Stage, expecting, places, word
+
+
+class Held:
+    """Slots that are read word by word."""
+
+    def __init__(self) -> None:
+        self._cell, self._attributes = find_cell(), find_attributes()
+        self._items, self._length = find_items(), find_lengths().get(list)
+        self._places: list[int] = []
+        self._ids: list[int] = []
+        self._lists: dict[int, tuple[list[Any], int]] = {}
+        self._members: list[tuple[int, int]] = []
+
+    def take_cell(self, cell: CellType, identity: int) -> bool:
+        """Take on what a cell holds, by identity; False if cells cannot be read."""
+        if self._cell is None:
+            return False
+        self._places += places(id(cell), [self._cell])
+        self._ids.append(identity)
+        return True
+
+    def take_attribute(self, owner: Any, name: str, value: Any) -> bool:
+        """Take on an attribute, if it can be read. A function without defaults has a word of zero."""
+        place = self._attributes.get((type(owner), name))
+        if place is None or (value is None and name != "__defaults__"):
+            return False
+        self._places += places(id(owner), [place])
+        self._ids.append(id(value) if value is not None else 0)
+        return True
+
+    def take_length(self, container: Any, length: int) -> bool:
+        """Take on the length of a list; False if it is no list, or lists cannot be read."""
+        if type(container) is not list or self._items is None or self._length is None:
+            return False
+        self._lists[id(container)] = container, length  # pyright: ignore[reportUnknownArgumentType]
+        return True
+
+    def take_member(self, container: Any, key: Any) -> bool:
+        """Take on a member of a list whose length has been taken on; its identity is asked for later."""
+        known = self._lists.get(id(container))
+        if known is None or type(key) is not int or not 0 <= key < known[1]:
+            return False
+        self._members.append((id(container), key))
+        return True
+
+    def stages(self, identities: Sequence[int]) -> tuple[Stage, Stage]:
+        """The words of cells, functions and lists, and those of the members of lists.
+
+        Args:
+            identities: Of the members, in the order in which they were taken on.
+        """
+        at, words = list(self._places), list(self._ids)
+        starts: dict[int, int] = {}
+        for key, (container, length) in self._lists.items():
+            assert self._items is not None and self._length is not None
+            starts[key] = word(id(container), self._items)
+            at += places(key, [self._length, self._items])
+            words += [length, starts[key]]
+        inside = [places(starts[key], [index])[0] for key, index in self._members]
+        return expecting(at, words), expecting(inside, identities)

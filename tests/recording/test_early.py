@@ -1,0 +1,103 @@
+"""Launches that come before some of the questions: a call that is refused then is made as ever."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import rote
+from rote.backends.host.segment import HostSegment
+from rote.recording import early
+from rote.recording.early import Early
+
+
+@pytest.fixture
+def begun(monkeypatch, device):
+    """Recordings start early, also on the host; counts launches by segments without copies."""
+    found = []
+    monkeypatch.setattr(Early, "decide", lambda self, harmless, size: setattr(self, "switches", True))
+    if device.type == "cpu":
+        replay = HostSegment.replay
+        monkeypatch.setattr(HostSegment, "replay", lambda segment: found.append(1) or replay(segment))
+    return found
+
+
+def called(g, *args, times=6):
+    for _ in range(times):
+        value = g(*args)
+    return value
+
+
+def variants(g):
+    return [variant for entry in g._keys.entries.values() for variant in entry.variants]
+
+
+def test_a_mode_that_is_asked_after_the_launch(begun, device):
+    m = nn.Linear(4, 4, device=device).requires_grad_(False)
+    g, x = rote.graph(m), torch.rand(4, 4, device=device)
+    called(g, x)
+    with torch.autocast(device.type, torch.bfloat16):
+        for _ in range(8):
+            right = m(x)
+            mine = g(x)
+            assert mine.dtype == right.dtype == torch.bfloat16 and torch.equal(mine, right)
+    assert torch.equal(g(x), m(x)) and g(x).dtype == torch.float32
+
+
+def test_a_switch_that_is_asked_after_the_launch(begun, device):
+    g, x = rote.graph(lambda x: (x @ x) * 2), torch.rand(4, 4, device=device)
+    called(g, x)
+    before, launched = g.report(), len(begun)
+    was = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = not was
+    try:
+        assert torch.equal(g(x), (x @ x) * 2)
+    finally:
+        torch.backends.cudnn.benchmark = was
+    after = g.report()
+    assert after.calls == before.calls + 1 and after.replayed == before.replayed
+    assert device.type != "cpu" or len(begun) == launched + 1
+    assert torch.equal(g(x), (x @ x) * 2)
+
+
+def test_recordings_in_turn_ask_first(begun, device):
+    """Each call would launch the other one's recording in vain."""
+    m = nn.Linear(4, 4, device=device).requires_grad_(False)
+    g, x = rote.graph(m), torch.rand(4, 4, device=device)
+
+    def both():
+        with torch.no_grad():
+            first = g(x)
+        return first, g(x)
+
+    for _ in range(early.VAIN + 24):
+        first, second = both()
+    assert torch.equal(first, m(x)) and torch.equal(second, m(x))
+    assert len(variants(g)) == 2 and not all(variant.early.switches for variant in variants(g))
+    launched, replayed = len(begun), g.report().replayed
+    both()
+    assert g.report().replayed == replayed + 2
+    assert device.type != "cpu" or len(begun) == launched + 2
+
+
+def test_what_writes_is_not_launched_early(device):
+    total = torch.zeros(3, device=device)
+    g = rote.graph(lambda x: total.add_(x).sum())
+    called(g, torch.ones(3, device=device))
+    m = nn.Linear(3, 3, device=device).requires_grad_(False)
+    pure = rote.graph(m)
+    called(pure, torch.ones(3, device=device))
+    assert [variant.early.switches for variant in variants(g)] == [False]
+    assert [variant.early.switches for variant in variants(pure)] == [device.type == "cuda"]
+
+
+def test_an_argument_that_requires_a_gradient_is_asked_for_first(begun, device):
+    """The recording's memory for it would become part of a graph."""
+    g = rote.graph(lambda x: (x.detach() * 2).sum())
+    x = torch.rand(4, device=device, requires_grad=True)
+    with torch.no_grad():
+        called(g, x)
+    assert g(x).item() == pytest.approx(2 * x.sum().item())
+    with torch.no_grad():
+        assert g(x).item() == pytest.approx(2 * x.sum().item())
