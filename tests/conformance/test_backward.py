@@ -242,9 +242,7 @@ def test_another_thread_uses_the_parameters_while_they_are_recorded(device):
 
     model = Meeting().to(device)
     plain = copy.deepcopy(model)
-    kept = logging.getLogger(
-        __name__
-    )  # not looked into: what changes keeps a call from being recorded
+    kept = logging.getLogger(__name__)  # not looked into: what changes keeps a call from being recorded
     kept.views = []
 
     def visit():

@@ -106,19 +106,23 @@ class Sites:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int], tuple[CodeType, Site]] = {}  # the code keeps its identity
+        self._known: dict[tuple[int, int], Site] = {}
+        self._codes: dict[int, tuple[CodeType, bool]] = {}  # what is in here keeps its identity
 
     def here(self) -> Site:
         """What :func:`user_site` returns; the caller and the two frames around it are rote's own."""
         at = sys._getframe(3).f_back  # pyright: ignore[reportPrivateUsage]
         while at is not None:
             code = at.f_code
-            if not is_internal(code.co_filename):
-                found = self._known.get((id(code), at.f_lasti))
+            known = self._codes.get(id(code))
+            if known is None:
+                known = self._codes[id(code)] = (code, is_internal(code.co_filename))
+            if not known[1]:
+                place = (id(code), at.f_lasti)
+                found = self._known.get(place)
                 if found is None:
-                    site = Site(code.co_filename, at.f_lineno, code.co_name)
-                    found = self._known[id(code), at.f_lasti] = (code, site)
-                return found[1]
+                    found = self._known[place] = Site(code.co_filename, at.f_lineno, code.co_name)
+                return found
             at = at.f_back
         return NOWHERE
 

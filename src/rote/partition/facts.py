@@ -41,6 +41,8 @@ class Facts(NamedTuple):
         indexed: It indexes, and a mask among the indices is counted on the host.
         stores: It writes through an index.
         hidden: It is no computation (profiler marks, questions about shapes).
+        simple: None of what decides where it runs, but for the devices of its operands.
+        reshapes: It may change the shape of an operand.
     """
 
     name: str
@@ -55,6 +57,8 @@ class Facts(NamedTuple):
     indexed: bool
     stores: bool
     hidden: bool
+    simple: bool
+    reshapes: bool
 
 
 @cache
@@ -68,19 +72,25 @@ def facts_of(func: Any) -> Facts:
         if position in undeclared or (argument.alias_info is not None and argument.alias_info.is_write)
     )
     name = func.name()
+    dynamic = torch.Tag.dynamic_output_shape in func.tags
+    reads = func in _READS or (func not in _METADATA and _returns_values(schema))
+    indexed, stores = func in _INDEXED, "index_put" in name
+    hidden = func.namespace in _IGNORED_NAMESPACES or func in _METADATA
     dropouts = [i for i, argument in enumerate(schema.arguments) if argument.name == "dropout_p"]
     return Facts(
         name=name,
-        dynamic=torch.Tag.dynamic_output_shape in func.tags,
+        dynamic=dynamic,
         mutable=schema.is_mutable,
         written=written,
         training=_TRAINING if undeclared else None,
         dropout=dropouts[0] if dropouts and "attention" in name else None,
-        reads=func in _READS or (func not in _METADATA and _returns_values(schema)),
+        reads=reads,
         checks=func in _CHECKS,
-        indexed=func in _INDEXED,
-        stores="index_put" in name,
-        hidden=func.namespace in _IGNORED_NAMESPACES or func in _METADATA,
+        indexed=indexed,
+        stores=stores,
+        hidden=hidden,
+        simple=not (dynamic or reads or func in _CHECKS or indexed or stores or hidden),
+        reshapes=schema.is_mutable or func.namespace != "aten",  # others' schemas need not say it
         seeded=torch.Tag.nondeterministic_seeded in func.tags
         or any(argument.name == "generator" for argument in schema.arguments),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 import torch
@@ -231,6 +231,34 @@ def _has_overrides(arguments: Iterable[Any]) -> bool:
 def raw_call(op: Any) -> Callable[..., Any]:
     """What calling an overload comes down to, without its Python wrapper. Seen in torch 2.11 and 2.13."""
     return getattr(op, "_op", op) if type(op) is torch._ops.OpOverload else op
+
+
+_python_kernels: Any = getattr(torch.library, "_impls", None)
+"""The kernels registered from Python, as ``namespace/operation/key``. Seen in torch 2.11 and 2.13."""
+_OWN_KERNELS = frozenset({"aten/_foreach_mm/CUDA", "aten/linalg_lu_solve.out/MPS"})
+"""Those that PyTorch registers for operations of its own, in 2.13."""
+_ELSEWHERE = ("/Meta", "/FuncTorchBatched")
+"""Kernels for shapes, and for ``vmap``, which no traced call is in."""
+
+
+def replaced_kernels() -> bool:
+    """Whether somebody has registered Python code as a kernel of an operation of PyTorch's own.
+
+    Any other operation may come to run it then, since kernels call operations.
+    """
+    return _python_kernels is None or _are_replaced(len(_python_kernels))
+
+
+@lru_cache(maxsize=1)
+def _are_replaced(count: int) -> bool:
+    """The same while there are as many kernels: most are shape functions, of which there are thousands."""
+    del count
+    return any(
+        [
+            key.startswith("aten/") and not key.endswith(_ELSEWHERE) and key not in _OWN_KERNELS
+            for key in _python_kernels
+        ]
+    )
 
 
 _has_kernel: Any = getattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ CAPTURED, VIEW, ISLAND, EARLY, READ, SHAPED, ANYWHERE, CONST, HOST, LIST = (
 
 
 _Tensor = torch.Tensor
+_Parameter = torch.nn.Parameter
 _NUMBERS = frozenset({int, float, bool, type(None), str, torch.dtype, torch.device})
 
 
@@ -63,25 +64,58 @@ def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tens
     return found
 
 
-def operands_of(args: tuple[Any, ...], kwargs: dict[str, Any], tokens: list[Token]) -> Any:
-    """Comparable form of an operation's operands, given the tokens of its tensors in tensors_of's order."""
-    rest = iter(tokens)
-    positional = tuple([next(rest) if type(value) is _Tensor else _operand(value, rest) for value in args])
+def operands_of(
+    args: tuple[Any, ...], kwargs: dict[str, Any], token: Callable[[torch.Tensor], Token]
+) -> tuple[list[torch.Tensor], list[Token], Any]:
+    """The tensor operands of an operation, as :func:`tensors_of` finds them, their tokens, and all operands.
+
+    Args:
+        args: The positional operands.
+        kwargs: The others.
+        token: Describes a tensor.
+
+    Returns:
+        The tensors, their tokens, and the comparable form of all operands with tokens for tensors.
+    """
+    tensors: list[torch.Tensor] = []
+    tokens: list[Token] = []
+    all_of_them: list[Any] = []
+    for value in args:
+        kind = type(value)
+        if kind is _Tensor or kind is _Parameter:  # what most operands are, before the questions
+            described = token(value)
+            tensors.append(value)
+            tokens.append(described)
+            all_of_them.append(described)
+        elif kind is int or value is None:
+            all_of_them.append(value)
+        else:
+            all_of_them.append(_operand(value, tensors, tokens, token))
     if not kwargs:
-        return positional
-    return positional, tuple([(name, _operand(value, rest)) for name, value in kwargs.items()])
+        return tensors, tokens, tuple(all_of_them)
+    named = tuple([(name, _operand(value, tensors, tokens, token)) for name, value in kwargs.items()])
+    return tensors, tokens, (tuple(all_of_them), named)
 
 
-def _operand(value: Any, rest: Iterator[Token]) -> Any:
+def _operand(
+    value: Any, tensors: list[torch.Tensor], tokens: list[Token], token: Callable[[torch.Tensor], Token]
+) -> Any:
     kind = type(value)
     if kind in _NUMBERS:
         return _plain(value)
     if isinstance(value, _Tensor):
-        return next(rest)
+        tensors.append(value)
+        tokens.append(token(value))
+        return tokens[-1]
     if kind is list or kind is tuple:
         if value and type(value[0]) is int:  # a shape: no tensor is in a list of numbers
             return tuple([item if type(item) is int else _plain(item) for item in value])
-        return tuple([next(rest) if isinstance(item, _Tensor) else _plain(item) for item in value])
+        return tuple(
+            [
+                _operand(item, tensors, tokens, token) if isinstance(item, _Tensor) else _plain(item)
+                for item in value
+            ]
+        )
     return _plain(value)
 
 

@@ -7,12 +7,17 @@ Data from plain Python values are constants of the path (they are compared betwe
 came from is under guard). A numpy array that outlives the call is read again at every replay; ``from_numpy``
 itself is seen by the tracer. An array made inside the call cannot be made again without Python, so such a
 call stays eager. Operations that read tensors as these do are in :mod:`.composites`.
+
+All other functions pass through. Those in C lead straight to the tracer, and the profiler that watches the
+callable on Python 3.11 need not be told what PyTorch calls on the way, unless code of the user may be called
+there: for the value of an operand, or to save one for a backward.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 import numpy
@@ -26,7 +31,7 @@ from ..hazards.rules import reason
 from ..signature.compat import is_wrapped
 from ..signature.marks import pointer_of
 from . import events as ev
-from .compat import below_transforms, unwrapped
+from .compat import below_transforms, replaced_kernels, saving_is_hooked, unwrapped
 from .composites import COMPOSITES, call_composite
 from .cursor import Mode
 from .events import Event, comparable
@@ -58,6 +63,12 @@ _ASKED = _HOOKS | _SLOT | _PLACE | _FREEZES
 _CHECKPOINT = torch.utils.checkpoint.__file__
 """Looks at a history of its own in torch 2.11; that a call checkpoints is a reason by itself."""
 _SPECIAL = _BUILDERS | _ENGINE | _ASKED | _ESCAPES | COMPOSITES | {_Tensor.tolist}
+_NOTED = _SPECIAL | _LOOKS
+_IN_C = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
+_PLAIN = frozenset({
+    torch.Tensor, torch.nn.Parameter, torch.Size, torch.dtype, torch.device,
+    int, float, bool, str, type(None),
+})  # fmt: skip
 
 
 class HostDataMode(TorchFunctionMode):
@@ -74,12 +85,34 @@ class HostDataMode(TorchFunctionMode):
         self._tracer = tracer
         self._use = use
         self._given = given
+        self._replaced = replaced_kernels()
         self.roots: list[torch.Tensor] = []
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
+        if func in _NOTED:
+            return self._noted(func, args, kwargs or {})
+        profiler = self._tracer.profiler
+        if profiler is None or type(func) not in _IN_C or sys.getprofile() is not profiler:
+            return func(*args, **(kwargs or {}))
+        sys.setprofile(None)  # on the way to the tracer's handler it would be told of PyTorch's own calls
+        if self._runs_users_code(args, kwargs):
+            sys.setprofile(profiler)
+            return func(*args, **(kwargs or {}))
+        try:
+            return func(*args)
+        finally:
+            sys.setprofile(profiler)
+
+    def _runs_users_code(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
+        """Whether a function in C may run Python code of the user's above the dispatcher."""
+        if kwargs or not _PLAIN.issuperset(map(type, args)):  # they may be asked for numbers or elements
+            return True
+        return self._replaced or (torch.is_grad_enabled() and saving_is_hooked())
+
+    def _noted(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function that tells something about the call, or that is called in another way."""
         if func in _LOOKS and args and isinstance(args[0], torch.Tensor):
             sets = func in _FREEZES
             self._use.look_at(args[0], flags=sets or func in _FLAGS, sets=sets)

@@ -15,13 +15,13 @@ from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore
 
 from ..base.location import Site
 from ..signature.compat import is_lazy_zero, is_wrapped
+from .looks import Look, Looks
 
 INPUT, EXTERNAL, NEW = "input", "external", "new"
 
 Origin = tuple[str, int]
 
-_SEEDS = frozenset({torch.int64, torch.uint64})
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _dispatch = getattr(torch.Tensor, "__torch_dispatch__", None)
 
 
@@ -29,11 +29,28 @@ class Token(NamedTuple):
     """A tensor as seen by an operation: where its memory comes from and how it looks at it."""
 
     origin: Origin
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
+    look: Look
     offset: int
-    on_host: bool
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Data type."""
+        return self.look.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes."""
+        return self.look.shape
+
+    @property
+    def stride(self) -> tuple[int, ...]:
+        """Strides in elements."""
+        return self.look.stride
+
+    @property
+    def on_host(self) -> bool:
+        """Whether it is a CPU tensor."""
+        return self.look.on_host
 
 
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor, at every operand
@@ -49,12 +66,17 @@ class Ledger:
     The deaths of storages are put into a list, by weak references whose callback is the list's ``append``: no
     Python code runs when a tensor dies. They are looked at before anything is looked up.
 
+    Args:
+        looks: What the tensors of earlier calls looked like.
+
     Attributes:
         made: Number of storages that the call has made.
         most_bytes: The most that :attr:`live_bytes` were.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, looks: Looks | None = None) -> None:
+        self._looks = looks if looks is not None else Looks()
+        self._last: dict[int, Look] = {}  # of the last tensor on each storage, which the next one may be
         self._origins: dict[int, Origin] = {}
         self._watch: dict[int, _Watched] = {}
         self._pinned: dict[Origin, torch.UntypedStorage] = {}
@@ -124,23 +146,43 @@ class Ledger:
         origin = self._origins.get(handle)
         if origin is None:
             origin = self.add_external(tensor)
-        return self._token(tensor, origin, handle)
+        look = self._last.get(handle)
+        try:
+            if look is None or tensor.is_nested or not (look.check(tensor) or look.knows(tensor)):
+                look = self._last[handle] = self._looks.of(tensor)
+        except RuntimeError as error:  # it has memory, but no shape
+            raise UnsupportedTensorError("nested") from error
+        if origin[0] is INPUT or look.integer:
+            return self._token(tensor, origin, handle, look)
+        return _tuple(Token, (origin, look, tensor.storage_offset()))
 
-    def _token(self, tensor: torch.Tensor, origin: Origin, handle: int) -> Token:
+    def _token(self, tensor: torch.Tensor, origin: Origin, handle: int, look: Look) -> Token:
+        """The same for an argument, whose offset is its own, and for what may be a seed."""
         offset: int = tensor.storage_offset()  # pyright: ignore[reportAssignmentType]
-        dtype = tensor.dtype
         if origin[0] is INPUT:
             origin, start = self._input(tensor, handle)
             offset -= start // tensor.itemsize
-        elif dtype in _SEEDS:
-            return self._seed(tensor, origin, offset)
-        try:
-            return _tuple(Token, (origin, dtype, tensor.shape, tensor.stride(), offset, tensor.is_cpu))
-        except RuntimeError as error:  # it has memory, but no shape
-            raise UnsupportedTensorError("nested") from error
+        elif self._is_seed(tensor, origin):
+            return Token(origin, self._looks.made(look.dtype, (), (), False), 0)
+        return Token(origin, look, offset)
 
-    def result(self, tensor: torch.Tensor, operation: str, site: Site, number: int | None = None) -> Token:
-        """Describe a result; an unknown storage was made by the operation."""
+    def result(
+        self,
+        tensor: torch.Tensor,
+        operation: str,
+        site: Site,
+        number: int | None = None,
+        like: Look | None = None,
+    ) -> Token:
+        """Describe a result; an unknown storage was made by the operation.
+
+        Args:
+            tensor: The result.
+            operation: Name of the operation.
+            site: The user's line.
+            number: Of the storage, if it is known.
+            like: What it may look like.
+        """
         storage = _storage(tensor)
         handle = storage._cdata
         if self._gone:
@@ -154,13 +196,19 @@ class Ledger:
             self.sites[number] = (operation, site)
             origin = (NEW, number)
             self._follow(storage, handle, origin, "cpu" if tensor.is_cpu else tensor.device.type)
-        return self._token(tensor, origin, handle)
+        try:
+            if like is None or tensor.is_nested or not like.check(tensor):  # it was a guess
+                like = self._looks.of(tensor)
+        except RuntimeError as error:
+            raise UnsupportedTensorError("nested") from error
+        self._last[handle] = like
+        if origin[0] is INPUT or like.integer:
+            return self._token(tensor, origin, handle, like)
+        return _tuple(Token, (origin, like, tensor.storage_offset()))
 
-    def _seed(self, tensor: torch.Tensor, origin: Origin, offset: int) -> Token:
+    def _is_seed(self, tensor: torch.Tensor, origin: Origin) -> bool:
         """Attention returns its seed on the host in eager, on the device in a capture; both are the seed."""
-        if origin[0] is NEW and tensor.numel() <= 2 and "attention" in self.sites[origin[1]][0]:
-            return Token(origin, tensor.dtype, (), (), 0, False)
-        return Token(origin, tensor.dtype, tensor.shape, tensor.stride(), offset, tensor.is_cpu)
+        return origin[0] is NEW and tensor.numel() <= 2 and "attention" in self.sites[origin[1]][0]
 
     def _input(self, tensor: torch.Tensor, handle: int) -> tuple[Origin, int]:
         """Which argument a tensor over an argument's storage looks at, and where that argument starts."""
@@ -201,11 +249,14 @@ class Ledger:
 
     def _forget_gone(self) -> None:
         """Take note of the storages that have died; afterwards others may have their addresses."""
-        while self._gone:
-            gone = self._gone.pop()
+        dead, origins = self._gone, self._origins
+        while dead:
+            gone = dead.pop()
+            handle = gone.handle
             self._live[gone.kind] -= gone.nbytes
-            if self._origins.get(gone.handle) is gone.origin:
-                del self._origins[gone.handle]
+            if origins.get(handle) is gone.origin:
+                del origins[handle]
+                self._last.pop(handle, None)
 
     def _pin(self, storage: torch.UntypedStorage, origin: Origin) -> None:
         self._origins[storage._cdata] = origin

@@ -267,7 +267,7 @@ class TracedCall:
         return Outcome(value, tracer, template, tracer.blockers, recorded, self._failed, tracer.ledger, use)
 
     def _tracer(self, follow: bool, path: list[Any], stop: tuple[Node, int] | None) -> Tracer:
-        ledger = Ledger()
+        ledger = Ledger(self._plan.root.looks)
         for members in group_members(self._call):
             for group in [[member] for member in members] if self._apart(members) else [members]:
                 ledger.add_input(group[0], self._leaves[group[0]], base_offset(self._leaves, group))

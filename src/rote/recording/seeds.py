@@ -24,6 +24,11 @@ _NUMBERS = frozenset(id(op) for op in _BACKWARDS)  # hashing an overload is a ca
 _SEEDS = ("philox_seed", "philox_offset")
 
 
+def takes_seeds(func: Any) -> bool:
+    """Whether an operation is one that :func:`seeds_on_host` is for."""
+    return id(func) in _NUMBERS
+
+
 def seeds_on_host(
     func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:

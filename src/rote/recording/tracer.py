@@ -19,10 +19,10 @@ when a path is followed they would run a second time.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -36,54 +36,44 @@ from ..signature.compat import is_lazy_zero, resolve_lazily
 from ..signature.executed import our_profiler
 from ..signature.modes import DispatchMode
 from . import events as ev
-from .compat import composite_call, raw_call
 from .cursor import Mode
 from .edges import Raised, caught
 from .events import Event, operands_of, results_of, tensors_of
 from .host_tensors import HostTensors
 from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
+from .looks import Look
 from .operands import DECOMPOSITIONS, is_view, without_dropout, without_vectors
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
+from .overloads import DETACH, Overload
 from .seeds import seeds_on_host
 from .stores import filled_in, without_copies
 from .tape import RestartError, SegmentTape, kept_call
 
-_detach = torch.ops.aten.detach.default
-_lift = torch.ops.aten.lift_fresh.default
 _zeros = getattr(torch.ops.aten._efficientzerotensor, "default", None)
-
-
-class Known(NamedTuple):
-    """What is asked of an overload at each of its calls.
-
-    Attributes:
-        func: The overload.
-        facts: What its schema says.
-        raw: What calling it comes down to.
-        parts: Takes it apart, if it has no kernel of its own.
-    """
-
-    func: Any
-    facts: Facts
-    raw: Callable[..., Any]
-    parts: Callable[..., Any] | None
+_FOLLOW, _OBSERVE = Mode.FOLLOW, Mode.OBSERVE  # to look a member up takes ten times as long, in Python 3.11
+_CAPTURED, _ANYWHERE = Placement.CAPTURED, Placement.ANYWHERE
+_READS = (Placement.READ, Placement.SHAPED)
 
 
 class Tracer(HostTensors, DispatchMode):
-    """Dispatch mode for one run of the callable; the arguments are those of :class:`.cursor.Cursor`."""
+    """Dispatch mode for one run of the callable; the arguments are those of :class:`.cursor.Cursor`.
+
+    Attributes:
+        profiler: What watches the callable's code, if it has to be spared the recorder's own.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         DispatchMode.__init__(self)
         HostTensors.__init__(self, *args, **kwargs)
         self._index = -1
-        self._known: dict[int, Known] = {}
-        self._profiler: Any = None
+        self._known: dict[int, Overload] = {}
+        self.profiler: Any = None
         self._thread, self._vectorless, self._lazy_zeros = get_ident(), False, False
 
     def __enter__(self) -> Any:
         """Enter the mode, on the thread that the callable runs on."""
-        if self._profiler is None:
-            self._profiler, self._thread = our_profiler(), get_ident()
+        if self.profiler is None:
+            self.profiler, self._thread = our_profiler(), get_ident()
         return super().__enter__()
 
     @property
@@ -103,17 +93,11 @@ class Tracer(HostTensors, DispatchMode):
         finally:
             self._vectorless = before
 
-    # ------------------------------------------------------------------ dispatch
-
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        resolve_lazily()
-        if self._suspended:
-            return func(*args, **kwargs)
-        profiler = self._profiler
-        if profiler is not None:
+        profiler = self.profiler
+        if profiler is not None:  # first of all: it is told of every call of a function
             if sys.getprofile() is profiler:
                 sys.setprofile(None)
             else:  # another thread, or inside of an operation that is seen
@@ -121,20 +105,21 @@ class Tracer(HostTensors, DispatchMode):
                     profiler.__self__.miss_thread()
                 profiler = None
         try:
-            return self._dispatch(func, args, kwargs)
+            resolve_lazily()
+            return self._dispatch(func, args, kwargs or {})
         except UnsupportedTensorError as error:
-            if self.mode is not Mode.OBSERVE:
+            if self.mode is not _OBSERVE:
                 raise
             site = user_site()
             self.block(reason(rules.UNSUPPORTED_TENSOR, f"{func.name()} met a {error} tensor", site))
-            return self._seen(func, *args, **kwargs)
+            return self._seen(func, *args, **(kwargs or {}))
         finally:
             if profiler is not None:
                 sys.setprofile(profiler)
 
     def _seen(self, call: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Run what may be code of the user's in sight of the profiler; see :mod:`..signature.executed`."""
-        profiler = self._profiler
+        profiler = self.profiler
         if profiler is None or sys.getprofile() is not None:
             return call(*args, **kwargs)
         sys.setprofile(profiler)
@@ -145,9 +130,12 @@ class Tracer(HostTensors, DispatchMode):
                 sys.setprofile(None)
 
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._suspended:
+            return self._seen(func, *args, **kwargs)
         if self._vectorless and func in DECOMPOSITIONS:
             args = without_vectors(func, args)
-        if self.blockers and self.mode is Mode.OBSERVE:  # nothing of this call will be kept
+        mode = self.mode
+        if self.blockers and mode is _OBSERVE:  # nothing of this call will be kept
             if isinstance(func, torch._ops.OpOverload):
                 self._note_writes(written_operands(facts_of(func), args, kwargs))
             return self._seen(func, *args, **kwargs)
@@ -158,10 +146,9 @@ class Tracer(HostTensors, DispatchMode):
             if func is _zeros:  # forward-mode AD: no memory, so nothing that a replay would have to make
                 self._lazy_zeros = True
                 return self._seen(func, *args, **kwargs)
-            known = self._known[id(func)] = Known(func, facts_of(func), raw_call(func), composite_call(func))
-        _, facts, raw, parts = known
-        tensors = tensors_of(args, kwargs)
-        zero = self._lazy_zeros and any(map(is_lazy_zero, tensors))
+            known = self._known[id(func)] = Overload.of(func)
+        _, facts, raw, parts, seen, seeds, special = known
+        zero = self._lazy_zeros and any(map(is_lazy_zero, tensors_of(args, kwargs)))
         if zero and func.is_view:  # a zero again
             return self._seen(func, *args, **kwargs)
         if parts is not None and (zero or torch.is_inference_mode_enabled()):
@@ -169,21 +156,23 @@ class Tracer(HostTensors, DispatchMode):
                 return self._seen(parts, *args, **kwargs)
         if zero:
             raise UnsupportedTensorError("forward-mode zero")
-        if func is _detach:
-            return self._detached(func, tensors[0])
-        if func is _lift and tensors and not self.ledger.knows(tensors[0]):
-            return self._lifted(tensors[0])
-        event, tokens, placement = self._before(facts, args, kwargs, tensors)
-        if placement is Placement.READ or placement is Placement.SHAPED:
+        if special:
+            if func is DETACH:
+                return self._detached(func, args[0])
+            if not self.ledger.knows(args[0]):
+                return self._lifted(args[0])
+        event, tensors, tokens, placement = self._before(facts, args, kwargs)
+        if placement is not _CAPTURED and placement in _READS:
             return self._seen(self._branch, event, func, args, kwargs)
-        if self.mode is Mode.FOLLOW:
+        if mode is _FOLLOW:
             return self._seen(self._followed, event, func, args, kwargs, tensors)
         try:
-            if self.mode is Mode.OBSERVE or placement is Placement.ANYWHERE:
-                operands, options = seeds_on_host(func, args, kwargs)
-                out = self._seen(raw, *operands, **options)
+            if mode is _OBSERVE or placement is _ANYWHERE:
+                if seeds:
+                    args, kwargs = seeds_on_host(func, args, kwargs)
+                out = self._seen(raw, *args, **kwargs) if seen else raw(*args, **kwargs)
             else:
-                out = self._recorded(event, func, args, kwargs, tensors, placement)
+                out = self._recorded(event, known, args, kwargs, tensors, placement)
         except Exception as error:  # the callable may go on from it, which no recording could
             text = f"{event.operation} raised {type(error).__name__}"
             self.block(reason(rules.OPERATION_RAISES, text, event.site))
@@ -192,18 +181,33 @@ class Tracer(HostTensors, DispatchMode):
         return out
 
     def _before(
-        self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
-    ) -> tuple[Event, list[Token], Placement]:
+        self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Event, list[torch.Tensor], list[Token], Placement]:
         """All that is noted of an operation before it runs."""
         ledger = self.ledger
-        placement = self._place(facts, tensors, args, kwargs)
-        tokens = [ledger.token(tensor) for tensor in tensors]
+        tensors, tokens, operands = operands_of(args, kwargs, ledger.token)
+        if facts.simple and tensors and "device" not in kwargs and self._are_at_home(tensors, tokens):
+            refused = self.node.refused
+            placement = Placement.ISLAND if refused and self.index in refused else _CAPTURED
+        else:
+            placement = self._place(facts, tensors, args, kwargs)
+            self._note_devices(tensors)
         site = self._sites.here()
-        event = Event(placement._value_, facts.name, operands_of(args, kwargs, tokens), (), "none", site)
+        event = Event(placement._value_, facts.name, operands, (), "none", site)
         if len(ledger.external_sites) < len(ledger.externals):
             ledger.note_readers(facts.name, site)
-        self._note(facts, args, kwargs, tensors)
-        return event, tokens, placement
+        if facts.seeded and not without_dropout(facts, args, kwargs):
+            self._note_generator(kwargs)
+        if facts.written:
+            self._note_writes(written_operands(facts, args, kwargs), counted=facts.mutable)
+        return event, tensors, tokens, placement
+
+    def _are_at_home(self, tensors: list[torch.Tensor], tokens: list[Token]) -> bool:
+        """Whether all operands are on the device whose operations are captured, known as the call's."""
+        if self._on_host:
+            return all([token.look.on_host for token in tokens])
+        index = self._index
+        return index >= 0 and all([tensor.get_device() == index and tensor.is_cuda for tensor in tensors])
 
     def _detached(self, func: Any, tensor: torch.Tensor) -> Any:
         """An alias is no event: autograd makes some of its own, and not the same ones under hooks."""
@@ -238,21 +242,17 @@ class Tracer(HostTensors, DispatchMode):
             tensor.dim() == 0 and self.ledger.origin(tensor) in self._constants for tensor in on_host
         )
 
-    def _note(
-        self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
-    ) -> None:
-        """Keep what concerns the whole call: devices, generators, writes to inputs and constants."""
+    def _note_devices(self, tensors: list[torch.Tensor]) -> None:
         for tensor in tensors:
-            if not tensor.is_cpu and tensor.get_device() != self._index:  # most often there is one device
+            if not tensor.is_cpu:
                 self.devices.add(tensor.device)
                 self._index = tensor.get_device()
-        if facts.seeded and not without_dropout(facts, args, kwargs):
-            self.node.pure = False
-            generator = kwargs.get("generator")
-            if isinstance(generator, torch.Generator):
-                self.generators[id(generator)] = generator
-        if facts.written:
-            self._note_writes(written_operands(facts, args, kwargs), counted=facts.mutable)
+
+    def _note_generator(self, kwargs: dict[str, Any]) -> None:
+        self.node.pure = False
+        generator = kwargs.get("generator")
+        if isinstance(generator, torch.Generator):
+            self.generators[id(generator)] = generator
 
     def _note_writes(self, written: list[torch.Tensor], *, counted: bool = True) -> None:
         for tensor in written:
@@ -272,17 +272,16 @@ class Tracer(HostTensors, DispatchMode):
                     text = "a tensor built on the host from plain data is changed in place"
                     self.block(reason(rules.HOST_DATA, text, user_site()))
 
-    # ------------------------------------------------------------------ observe and record
-
     def _after(
         self, event: Event, facts: Facts, tensors: list[torch.Tensor], tokens: list[Token], out: Any
     ) -> None:
         """All that is noted of an operation once it has run."""
-        self._check_metadata(event, tensors, tokens)
+        if facts.reshapes:
+            self._check_metadata(event, tensors, tokens)
         made = self.ledger.made
         if type(out) is torch.Tensor:
             event.shape = "one"
-            event.results = (self._result(event, out, tensors),)
+            event.results = (self._result(event, out, tensors, self._expected_look(tokens)),)
         else:
             event.shape, parts = results_of(out)
             event.results = tuple([self._result(event, part, tensors) for part in parts])
@@ -303,19 +302,21 @@ class Tracer(HostTensors, DispatchMode):
     def _recorded(
         self,
         event: Event,
-        func: Any,
+        known: Overload,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         tensors: list[torch.Tensor],
         placement: Placement,
     ) -> Any:
-        tape = self.tape
+        tape, func = self.tape, known.func
         assert tape is not None
-        if placement is Placement.CAPTURED:
+        if placement is _CAPTURED:
             try:
                 if not self._on_host:
                     func, args = without_copies(tape.capture, func, args, self._device)
-                if tape.executes:  # a replay runs the kernel's own Python code again, which needs no watching
+                if (
+                    tape.executes or not known.seen
+                ):  # a replay that executes runs the kernel's Python code again
                     return tape.capture(func, args, kwargs)
                 return self._seen(tape.capture, func, args, kwargs)
             except MemoryShortageError as error:
@@ -354,16 +355,16 @@ class Tracer(HostTensors, DispatchMode):
         self.tape, self.mode = None, Mode.OBSERVE
         return self._seen(func, *args, **kwargs)
 
-    def _result(self, event: Event, part: Any, tensors: list[torch.Tensor]) -> Any:
+    def _result(self, event: Event, part: Any, tensors: list[torch.Tensor], like: Look | None = None) -> Any:
         """A token; the position of the operand that the result is; or None where there is nothing to hold."""
         if not isinstance(part, torch.Tensor):
             return None
         for position, tensor in enumerate(tensors):
             if tensor is part:
                 return position
-        return None if part.is_meta else self.ledger.result(part, event.operation, event.site)
-
-    # ------------------------------------------------------------------ branches
+        if part.is_meta:
+            return None
+        return self.ledger.result(part, event.operation, event.site, like=like)
 
     def _branch(self, event: Event, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if event.kind == ev.READ and self.mode is not Mode.FOLLOW:

@@ -22,6 +22,7 @@ from .backward import Backward
 from .counted import COUNTS_ALL, Counted
 from .events import Event
 from .gradients import GradientEffect
+from .looks import Looks
 from .outputs import Template
 
 
@@ -108,6 +109,7 @@ class Node:
         backward: The graph of the result, if the stretch ends the call and backward may be called on it.
         pure: The stretch writes nothing but its own memory, draws no random number and has no island.
         counted: What the way to the end of the call writes with a change of version.
+        looks: What tensors look like in the calls of the tree, if this is its root.
         excess: What to say if too many values are read at its end, if more is known than that.
     """
 
@@ -128,6 +130,7 @@ class Node:
     pure: bool = True
     counted: Counted = COUNTS_ALL
     excess: Reason | None = None
+    looks: Looks = field(default_factory=Looks)
 
     @property
     def recorded(self) -> bool:
@@ -173,6 +176,7 @@ class Node:
             effects_key=self.effects_key,
             refused=set(self.refused),
             pure=self.pure,
+            looks=self.looks,
         )
 
     def paths(self) -> int:

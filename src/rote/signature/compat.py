@@ -341,6 +341,18 @@ def resolve_lazily() -> None:
         _exclude(key, False)
 
 
+_is_excluded: Any = getattr(torch._C, "_dispatch_tls_is_dispatch_key_excluded", None)
+"""Seen in torch 2.11 and 2.13."""
+
+TELLS_LAZY = len(_LAZY) == 3 and _is_excluded is not None
+"""Whether it can be told, and changed, that handlers take lazy tensors for others (:func:`leaves_lazy`)."""
+
+
+def leaves_lazy() -> bool:
+    """Whether lazy tensors count as others at this moment: :func:`resolve_lazily` was not called."""
+    return not TELLS_LAZY or _is_excluded(_LAZY[1])
+
+
 def scripted_names(module: Any) -> list[str]:
     """The attributes that a module of TorchScript keeps in C++ (seen in torch 2.11 and 2.13)."""
     known = getattr(getattr(module, "_concrete_type", None), "get_attributes", None)

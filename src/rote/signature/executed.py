@@ -4,8 +4,9 @@ While a call is traced, each Python function it enters outside PyTorch and the s
 its globals. That is exact where a static scan would have to guess. Python 3.12 has ``sys.monitoring`` for
 this, at next to no cost. Before, ``sys.setprofile`` is asked at every call and return, of rote's own
 functions too, which are most of them in a traced call: it made such a call three times as slow. So rote steps
-out of its sight for its bookkeeping around an operation (:func:`our_profiler`), and back into it while the
-operation itself runs, since a kernel may be Python code of the user's.
+out of its sight for its bookkeeping around an operation (:func:`our_profiler`), and before that when a
+function in C is called that can only lead there. It steps back into it while an operation runs whose kernel
+may be Python code of the user's, which of PyTorch's own none is unless somebody has replaced one.
 
 It does not see code run by other threads, and it stands aside when another profiler is active; such a call is
 not recorded.

@@ -81,10 +81,9 @@ class Source:
         call, args, kwargs, stores = statement
         values = self._values
         values.append(call)
-        for each in args:
-            values.append(_bound(each) if type(each) is list else each)
-        for each in kwargs.values():
-            values.append(_bound(each) if type(each) is list else each)
+        values += [_bound(each) if type(each) is list else each for each in args]
+        if kwargs:
+            values += [_bound(each) if type(each) is list else each for each in kwargs.values()]
         copied: tuple[tuple[tuple[int, ...], bool], ...] = ()
         if stores:
             copied = tuple([(store.path, store.span is not None) for store in stores])

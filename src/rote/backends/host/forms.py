@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import torch
 
+from ...signature.alike import Alike
+
 MAX_FORMS = 4096
 """Forms that are remembered; with more of them all are forgotten, and a new one equals no earlier one."""
 
 
-class Form:
+class Form(Alike):
     """Metadata of a tensor, its offset apart; equal only to itself.
 
     Attributes:
@@ -31,6 +33,7 @@ class Form:
     def __init__(
         self, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...], conj: bool, neg: bool
     ) -> None:
+        super().__init__()
         self.dtype = dtype
         self.size = size
         self.stride = stride
@@ -56,6 +59,7 @@ class Forms:
             if len(self._forms) >= MAX_FORMS:
                 self._forms.clear()
             found = self._forms[key] = Form(*key)
+        found.add(tensor)
         return found
 
 

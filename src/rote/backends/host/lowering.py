@@ -52,14 +52,15 @@ class Lowering:
 
     def lower(self, entry: Entry) -> Statement:
         """The statement that repeats an entry."""
-        facts, thaw = entry.facts, self._thaw
-        args = tuple([each if type(each) in PLAIN_VALUES else thaw(each) for each in entry.args])
-        kwargs = {name: thaw(each) for name, each in entry.kwargs.items()} if entry.kwargs else {}
-        if entry.variant is not None:
-            return self._into(entry, entry.variant, args, kwargs)
-        if entry.literal is not None:
-            return Statement(self._target(entry).copy_, (entry.literal,), {})
-        if facts.writes or facts.silent or not entry.plain:
+        facts, operands, options, _, _, _, plain, variant, literal = entry
+        tensor, thaw = self._tensor, self._thaw
+        args = tuple([tensor(each) if type(each) is Place else thaw(each) for each in operands])
+        kwargs = {name: thaw(each) for name, each in options.items()} if options else {}
+        if variant is not None:
+            return self._into(entry, variant, args, kwargs)
+        if literal is not None:
+            return Statement(self._target(entry).copy_, (literal,), {})
+        if facts.writes or facts.silent or not plain:
             return self._call(entry, args, kwargs)
         return self._in_place(facts, entry, args) or self._call(entry, args, kwargs)
 
@@ -80,8 +81,8 @@ class Lowering:
     ) -> Statement:
         if variant.adapt is not None:
             args, kwargs = variant.adapt(args, kwargs)
-        for name, product in zip(variant.outs, entry.products, strict=True):
-            kwargs[name] = self._tensor(product.place)
+        for name, (_, place) in zip(variant.outs, entry.products, strict=True):
+            kwargs[name] = self._tensor(place)
         return _tuple(Statement, (variant.call, args, kwargs, ()))
 
     def _call(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Statement:
@@ -105,6 +106,8 @@ class Lowering:
 
     def _thaw(self, value: Any) -> Any:
         kind = type(value)
+        if kind in PLAIN_VALUES:
+            return value
         if kind is Place:
             return self._tensor(value)
         return [self._thaw(each) for each in cast("list[Any]", value)] if kind is list else value

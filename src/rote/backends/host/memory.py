@@ -38,7 +38,7 @@ class Memory:
             storage = block.storage()
             if storage is not None:
                 storage = _unshrunk(block, storage)
-            elif block in literals:
+            elif literals and block in literals:
                 storage = literals[block].untyped_storage()
             else:
                 planned.append(block)

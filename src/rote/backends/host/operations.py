@@ -28,6 +28,9 @@ FILLS = {"zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1,
 FILLS_WITH = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}  # position of the value
 COPIES = frozenset({"clone", "_to_copy", "lift_fresh_copy"})
 IN_PLACE = frozenset({*FILLS, *FILLS_WITH, *COPIES})
+INDEXED = frozenset(
+    {"index", "_unsafe_index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put"}
+)
 MAX_KINDS = 4096
 """Kinds of calls whose trial is remembered; the oldest is forgotten beyond that."""
 
@@ -45,6 +48,7 @@ class Facts:
     Attributes:
         op: The overload.
         name: The operation's name without overload, and without namespace if that is ``aten``.
+        restricted: Some of its calls are refused whatever their operands are.
         ignored: Not an operation on tensors (profiler marks).
         host_read: Returns to Python a number that was computed on the device.
         dynamic: The shapes of its results depend on values.
@@ -61,6 +65,7 @@ class Facts:
 
     op: OpOverload
     name: str
+    restricted: bool
     ignored: bool
     host_read: bool
     dynamic: bool
@@ -114,12 +119,13 @@ class Catalog:
             results: What it returned.
         """
         number = id(facts.op)
-        if number not in self._variants:
-            self._variants[number] = find_variant(facts.op)
-        variant = self._variants[number]
+        try:
+            variant = self._variants[number]
+        except KeyError:
+            variant = self._variants[number] = find_variant(facts.op)
         if variant is None or len(results) != len(variant.outs):
             return None
-        kind = (number, *kind_of(args, kwargs, forms))
+        kind = kind_of(number, args, kwargs, forms)
         fitting = self._fitting.get(kind)
         if fitting is None:
             if len(self._fitting) >= MAX_KINDS:  # numbers that change with every recording make new kinds
@@ -148,7 +154,14 @@ def with_tensors(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Operands with others in place of the tensors that :func:`tensors_in` finds, and lists for tuples."""
     rest = iter(tensors)
-    changed = tuple([next(rest) if type(each) is _Tensor else _changed(each, rest) for each in args])
+    changed = tuple(
+        [
+            next(rest) if type(each) is _Tensor
+            else each if type(each) in PLAIN_VALUES
+            else _changed(each, rest)
+            for each in args
+        ]
+    )  # fmt: skip
     return changed, {name: _changed(each, rest) for name, each in kwargs.items()} if kwargs else kwargs
 
 
@@ -179,12 +192,14 @@ def _facts(func: OpOverload) -> Facts:
         for n, each in enumerate(schema.arguments)
         if each.alias_info is not None and each.alias_info.is_write
     )
+    host_read, dynamic = name in HOST_READS, torch.Tag.dynamic_output_shape in func.tags
     return Facts(
         op=func,
         name=name,
+        restricted=host_read or dynamic or name in INDEXED,
         ignored=func.namespace in IGNORED_NAMESPACES,
-        host_read=name in HOST_READS,
-        dynamic=torch.Tag.dynamic_output_shape in func.tags,
+        host_read=host_read,
+        dynamic=dynamic,
         writes=written,
         unsaid_writes=name in WRITES_UNSAID,
         metadata_only=torch.Tag.inplace_view in func.tags or name in RESIZES,

@@ -11,32 +11,30 @@ the CPU (PyTorch turns the store into ``masked_fill``); here all numbers look al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NoReturn, cast
 
 import torch
 
 from ...base.errors import CaptureError
 from .compat import OpOverload, is_zero_tensor
-from .operations import Facts
-
-INDEXED = frozenset(
-    {"index", "_unsafe_index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put"}
-)
+from .operations import INDEXED, Facts
 
 
-def check_call(
-    facts: Facts,
-    func: OpOverload,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    operands: Sequence[torch.Tensor],
-) -> None:
-    """Refuse, before it runs, a call that a CUDA capture would refuse.
+def check_call(facts: Facts, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse, before it runs, a call that a CUDA capture would refuse, whatever its tensors look like.
 
     Raises:
         CaptureError: The message names the operation and the reason.
     """
+    if facts.restricted:
+        _check_restricted(facts, func, args, kwargs)
+    device = kwargs.get("device")
+    if device is not None and torch.device(device).type != "cpu":
+        _refuse(func, f"it moves data between devices (from cpu to {device})")
+
+
+def _check_restricted(facts: Facts, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if facts.host_read:
         _refuse(func, "it reads a tensor's value on the host, which would have to wait for the device")
     if facts.name in INDEXED:
@@ -46,11 +44,6 @@ def check_call(
             )
     elif facts.dynamic and facts.composite is None and not _size_is_given(facts, kwargs):
         _refuse(func, "the shape of its result depends on values")
-    for tensor in operands:
-        check_tensor(func, "takes", tensor)
-    device = kwargs.get("device")
-    if device is not None and torch.device(device).type != "cpu":
-        _refuse(func, f"it moves data between devices (from cpu to {device})")
 
 
 def check_tensor(func: OpOverload, verb: str, tensor: torch.Tensor) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from ...base.errors import MemoryShortageError
-from ...signature.compat import resolve_lazily
+from ...signature.compat import leaves_lazy, resolve_lazily
 from ...signature.modes import DispatchMode
 from ..aliases import OWNING, Aliases
 from ..shortage import is_shortage
@@ -30,15 +30,16 @@ from .codegen import Source
 from .compat import OpOverload, mode_counters, without_dispatch, without_functions
 from .lowering import Lowering
 from .memory import Memory, idle_literals
-from .operations import Catalog, Facts, tensors_in
+from .operations import Catalog, tensors_in
 from .pool import HostPool, Lease
-from .refusals import check_call, check_operation, check_tensor
+from .refusals import check_call, check_operation
 from .segment import HostSegment
 from .states import State, Step, after
 from .storages import Block, Storages
 from .tape import Tape
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+_OPEN = State.OPEN
 
 
 class HostSession:
@@ -92,19 +93,22 @@ class HostSession:
                 that writes no operand may be tried again.
             InternalError: No segment is open.
         """
-        if self._state is not State.OPEN:
+        if self._state is not _OPEN:
             self._state = after(self._state, Step.RUN)
         if type(func) is not OpOverload:
             check_operation(func)
+        if leaves_lazy():  # then one would look like any other
+            resolve_lazily()
         facts = self._catalog.facts(func)
         if facts.ignored:
             return func(*args, **kwargs)
         operands = tensors_in(kwargs.values(), tensors_in(args, [])) if kwargs else tensors_in(args, [])
-        bare = not self._watched(operands)
-        if bare:
-            check_call(facts, func, args, kwargs, operands)
-        else:
-            self._unseen(check_call, facts, func, args, kwargs, operands)
+        # Whether no mode and no subclass would see or change a look at these tensors.
+        bare = not (self._functions() or self._dispatches()) and _PLAIN.issuperset(map(type, operands))
+        check_call(facts, func, args, kwargs)
+        looked = (
+            self._tape.look_at(func, operands) if bare else self._unseen(self._tape.look_at, func, operands)
+        )
         if facts.composite is not None:
             with _Parts(self):
                 return facts.composite(*args, **kwargs)
@@ -115,33 +119,15 @@ class HostSession:
                 raise MemoryShortageError(f"no memory for {func.name()}: {_first_line(error)}") from error
             raise
         if bare:
-            self._note(facts, args, kwargs, operands, out)
+            self._tape.record(facts, args, kwargs, operands, looked, out)
         else:
-            self._unseen(self._note, facts, args, kwargs, operands, out)
+            self._unseen(self._tape.record, facts, args, kwargs, operands, looked, out)
         return out
 
-    def _note(
-        self,
-        facts: Facts,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        operands: list[torch.Tensor],
-        out: Any,
-    ) -> None:
-        for tensor in (out,) if type(out) is torch.Tensor else tensors_in((out,), []):
-            check_tensor(facts.op, "returns", tensor)
-        self._tape.record(facts, args, kwargs, operands, out)
-
-    def _watched(self, operands: list[torch.Tensor]) -> bool:
-        """Whether a mode or a subclass would see or change a look at these tensors."""
-        if self._functions() or self._dispatches():
-            return True
-        return any([type(each) not in _PLAIN for each in operands])
-
-    def _unseen(self, call: Callable[..., None], *args: Any) -> None:
+    def _unseen(self, call: Callable[..., Any], *args: Any) -> Any:
         """Look at tensors in a way that no mode and no subclass sees or changes."""
         with self._no_functions(), self._no_dispatch():
-            call(*args)
+            return call(*args)
 
     def end(self) -> HostSegment | None:
         """Close the open segment; None if it captured no operation."""

@@ -21,6 +21,8 @@ import torch
 from .compat import storage_keys
 from .plan import Lifetime
 
+_tuple = tuple.__new__  # half the time of a named tuple's own constructor
+
 
 class BlockRef(weakref.ref[torch.UntypedStorage]):
     """A weak reference to a storage that knows its block."""
@@ -56,8 +58,8 @@ class Block:
 
     def lifetime(self) -> Lifetime:
         """What the planner needs to know of a dead block; an unused one lives for one operation."""
-        death = self.birth if self.death is None else self.death
-        return Lifetime(self.nbytes, self.birth, max(death, self.birth + 1))
+        birth, death = self.birth, self.death
+        return _tuple(Lifetime, (self.nbytes, birth, birth + 1 if death is None or death <= birth else death))
 
 
 class Storages:
@@ -81,9 +83,13 @@ class Storages:
 
     def at(self, key: int) -> Block | None:
         """The block of the living storage with this address, or None if it came from elsewhere."""
+        return self.living().get(key)
+
+    def living(self) -> dict[int, Block]:
+        """The blocks of the living storages by address; good until one dies."""
         if self._died:
             self._bury()
-        return self._alive.get(key)
+        return self._alive
 
     def add(self, storage: torch.UntypedStorage, key: int) -> Block:
         """Start watching a storage that the operation at ``clock`` made."""
@@ -111,7 +117,8 @@ class Storages:
             block = self._died.pop().block
             if block.ref is not None:
                 block.death = self.clock
-                self._drop(block)
+                if self._alive.get(block.key) is block:  # and not a later storage at the same address
+                    del self._alive[block.key]
 
     def forget(self, count: int) -> None:
         """Drop every block but the first ``count``; those still alive count as foreign from now on."""
@@ -119,11 +126,8 @@ class Storages:
         del self.blocks[count:]
         for block in dropped:
             block.ref = None
-            self._drop(block)
-
-    def _drop(self, block: Block) -> None:
-        if self._alive.get(block.key) is block:  # and not a later storage at the same address
-            del self._alive[block.key]
+            if self._alive.get(block.key) is block:
+                del self._alive[block.key]
 
     def close(self) -> None:
         """Stop watching, so that the callbacks no longer keep this table alive."""

@@ -27,13 +27,18 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from ..aliases import OWNING, Aliases
-from .compat import fills_memory
+from .compat import OpOverload, fills_memory
 from .forms import Form
 from .operations import Catalog, Facts, walk, with_tensors
+from .refusals import check_tensor
 from .storages import Block, Storages
 from .variants import Variant
 
+_Tensor = torch.Tensor
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor, several times an operation
+
+Looked = tuple[list[torch.UntypedStorage], list[int], list[Form]]
+"""Storages of operands, their addresses, and what the operands look like."""
 
 
 class Place(NamedTuple):
@@ -87,6 +92,39 @@ class Tape:
         self._forms = catalog.forms
         self._keep = aliases.keep
         self._aliases: dict[tuple[Any, ...], torch.Tensor] = {}
+        self._last: dict[int, Form] = {}  # by address of a storage, the form of the last tensor on it
+
+    def look_at(self, func: OpOverload, operands: Sequence[torch.Tensor]) -> Looked:
+        """Look at the operands of an operation.
+
+        Raises:
+            CaptureError: One of them has no plain memory on the CPU.
+        """
+        key_of, last = self._storages.key, self._last
+        stored: list[torch.UntypedStorage] = []
+        keys: list[int] = []
+        forms: list[Form] = []
+        for tensor in operands:
+            try:
+                storage = tensor.untyped_storage()
+            except NotImplementedError:
+                check_tensor(func, "takes", tensor)
+                raise
+            key = key_of(storage)
+            like = last.get(key)
+            if like is None or tensor.is_nested or not (like.check(tensor) or like.knows(tensor)):
+                like = last[key] = self._form(func, "takes", tensor)
+            stored.append(storage)
+            keys.append(key)
+            forms.append(like)
+        return stored, keys, forms
+
+    def _form(self, func: OpOverload, verb: str, tensor: torch.Tensor, like: Form | None = None) -> Form:
+        """What a tensor looks like, which is guessed; it is refused if it has no plain memory."""
+        if like is not None and not tensor.is_nested and like.check(tensor):
+            return like
+        check_tensor(func, verb, tensor)
+        return self._forms.of(tensor)
 
     def record(
         self,
@@ -94,6 +132,7 @@ class Tape:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         operands: Sequence[torch.Tensor],
+        looked: Looked,
         out: Any,
     ) -> None:
         """Write down an operation that has just run.
@@ -103,29 +142,37 @@ class Tape:
             args: Its positional operands.
             kwargs: Its keyword operands.
             operands: The tensors in both, in order.
+            looked: What :meth:`look_at` saw of them before.
             out: What it returned.
+
+        Raises:
+            CaptureError: A result has no plain memory on the CPU.
         """
+        like = looked[2][0] if operands else None  # as after most operations
+        returned = (((), out),) if type(out) is _Tensor else tuple(walk(out))
+        results = [(path, part, self._form(facts.op, "returns", part, like)) for path, part in returned]
         if facts.metadata_only:
             return
         if facts.name == "lift_fresh" and self._lift(facts, args[0]):
             return
-        stored = [tensor.untyped_storage() for tensor in operands]
-        made, results = self._made(stored, out)
+        if facts.writes or facts.unsaid_writes:  # which may give an operand other memory
+            looked = self.look_at(facts.op, operands)
+        made, parts = self._made(looked[1], results)
         if not (made or facts.writes or facts.silent):
             return
-        forms = [self._forms.of(tensor) for tensor in operands]
-        frozen, options = with_tensors(args, kwargs, self._held(operands, stored, forms))
+        frozen, options = with_tensors(args, kwargs, self._held(operands, looked))
         if facts.makes_memory and not fills_memory():
             return
         if facts.writes or facts.unsaid_writes:
             _note_writes(facts, frozen, options)
-        variant, plain = None, _is_plain(made)
+        plain = _is_plain(made)
+        variant = None
         if plain and facts.functional:
-            variant = self._catalog.variant(facts, args, kwargs, forms, results)
-        self._append(_tuple(Entry, (facts, frozen, options, made, *_modes(), plain, variant, None)))
-
-    def _append(self, entry: Entry) -> None:
-        self.entries.append(entry)
+            variant = self._catalog.variant(facts, args, kwargs, looked[2], parts)
+        grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        self.entries.append(
+            _tuple(Entry, (facts, frozen, options, made, grad, inference, plain, variant, None))
+        )
         self._storages.tick()
 
     def _lift(self, facts: Facts, tensor: torch.Tensor) -> bool:
@@ -135,45 +182,53 @@ class Tape:
             return False
         block = self._storages.add(storage, self._storages.key(storage))
         made = (Product((), _place(block, storage, self._forms.of(tensor), tensor)),)
-        self._append(Entry(facts, (), {}, made, *_modes(), _is_plain(made), literal=tensor.clone()))
+        modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        self.entries.append(Entry(facts, (), {}, made, *modes, _is_plain(made), literal=tensor.clone()))
+        self._storages.tick()
         return True
 
     def _made(
-        self, given: Sequence[torch.UntypedStorage], out: Any
+        self, given: Sequence[int], results: Sequence[tuple[tuple[int, ...], torch.Tensor, Form]]
     ) -> tuple[tuple[Product, ...], list[torch.Tensor]]:
-        """The result's tensors in storages that nobody had before; those are watched from now on."""
-        found = [((), out)] if type(out) is torch.Tensor else list(walk(out))
-        storages, key_of = self._storages, self._storages.key
+        """Where the results lie that are in storages that nobody had before, and these results.
+
+        Their storages are watched from now on.
+
+        Args:
+            given: Addresses of the operands' storages.
+            results: The tensors that the operation returned, each with its path and its form.
+        """
+        storages, last = self._storages, self._last
+        living = storages.living()
         made: dict[int, Block] = {}
         products: list[Product] = []
-        results: list[torch.Tensor] = []
-        for path, tensor in found:
+        parts: list[torch.Tensor] = []
+        for path, tensor, form in results:
             storage = tensor.untyped_storage()
-            key = key_of(storage)
+            key = storages.key(storage)
             block = made.get(key)
             if block is None:
-                if storages.at(key) is not None or key in [key_of(each) for each in given]:
+                if key in living or key in given:
                     continue
                 block = made[key] = storages.add(storage, key)
-            products.append(_tuple(Product, (path, _place(block, storage, self._forms.of(tensor), tensor))))
-            results.append(tensor)
-        return tuple(products), results
+                last[key] = form
+            products.append(_tuple(Product, (path, _place(block, storage, form, tensor))))
+            parts.append(tensor)
+        return tuple(products), parts
 
-    def _held(
-        self, tensors: Sequence[torch.Tensor], stored: Sequence[torch.UntypedStorage], forms: Sequence[Form]
-    ) -> list[Place | torch.Tensor]:
+    def _held(self, tensors: Sequence[torch.Tensor], looked: Looked) -> list[Place | torch.Tensor]:
         """Operands as they are written down."""
-        storages = self._storages
+        living = self._storages.living()
         held: list[Place | torch.Tensor] = []
-        for tensor, storage, form in zip(tensors, stored, forms, strict=True):
-            block = storages.at(storages.key(storage))
+        for tensor, storage, key, form in zip(tensors, *looked, strict=True):
+            block = living.get(key)
             held.append(
-                self._alias(tensor, storage, form) if block is None else _place(block, storage, form, tensor)
+                self._alias(tensor, key, form) if block is None else _place(block, storage, form, tensor)
             )
         return held
 
-    def _alias(self, tensor: torch.Tensor, storage: torch.UntypedStorage, form: Form) -> torch.Tensor:
-        key = (self._storages.key(storage), form, tensor.storage_offset())
+    def _alias(self, tensor: torch.Tensor, address: int, form: Form) -> torch.Tensor:
+        key = (address, form, tensor.storage_offset())
         alias = self._aliases.get(key)
         if alias is None:
             alias = self._aliases[key] = self._keep(tensor)
@@ -203,10 +258,6 @@ def _is_plain(products: Sequence[Product]) -> bool:
     if not all([place.form.plain for _, place in products]):
         return False
     return len({place.block for _, place in products}) == len(products)
-
-
-def _modes() -> tuple[bool, bool]:
-    return torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
 
 def _note_writes(facts: Facts, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -58,10 +58,24 @@ def _side_by_side(results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return outs
 
 
-def kind_of(args: tuple[Any, ...], kwargs: dict[str, Any], forms: Iterable[Form]) -> tuple[Any, ...]:
-    """A hashable description of operands: of a tensor its form, of anything else its type and value."""
+def kind_of(
+    number: int, args: tuple[Any, ...], kwargs: dict[str, Any], forms: Iterable[Form]
+) -> tuple[Any, ...]:
+    """A hashable description of a call: of tensors their forms, of other operands their types and values.
+
+    Args:
+        number: Stands for the operation.
+        args: Its positional operands.
+        kwargs: Its keyword operands.
+        forms: What the tensors in both look like, in order.
+    """
     rest = iter(forms)
-    described = [next(rest) if type(each) is _Tensor else _kind(each, rest) for each in args]
+    described: list[Any] = [number]
+    for each in args:
+        kind = type(each)
+        described.append(
+            next(rest) if kind is _Tensor else (kind, each) if kind in PLAIN_VALUES else _kind(each, rest)
+        )
     for name, each in kwargs.items():
         described.extend((name, _kind(each, rest)))
     return tuple(described)

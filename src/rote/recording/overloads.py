@@ -1,0 +1,45 @@
+"""What the tracer asks of an overload, once for all of its calls in a traced call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from ..partition.facts import Facts, facts_of
+from .compat import composite_call, raw_call, replaced_kernels
+from .seeds import takes_seeds
+
+DETACH = torch.ops.aten.detach.default
+LIFT = torch.ops.aten.lift_fresh.default
+
+
+class Overload(NamedTuple):
+    """What is known of an overload.
+
+    Attributes:
+        func: The overload.
+        facts: What its schema says.
+        raw: What calling it comes down to.
+        parts: Takes it apart, if it has no kernel of its own.
+        seen: Its kernel may be Python code of the user's, which is watched.
+        seeds: It takes the seeds of an attention.
+        special: An alias or a literal, which are no events like others.
+    """
+
+    func: Any
+    facts: Facts
+    raw: Callable[..., Any]
+    parts: Callable[..., Any] | None
+    seen: bool
+    seeds: bool
+    special: bool
+
+    @classmethod
+    def of(cls, func: Any) -> Overload:
+        """What is known of ``func``."""
+        seen = func.namespace != "aten" or replaced_kernels()
+        special = func is DETACH or func is LIFT
+        parts = composite_call(func)
+        return cls(func, facts_of(func), raw_call(func), parts, seen, takes_seeds(func), special)
