@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
 import torch
+from tests.hidden import queued
 from torch import nn
 
 import rote
@@ -41,7 +41,7 @@ class Clock:
     """
 
     def __init__(self) -> None:
-        self.ticks: SimpleQueue[None] = SimpleQueue()
+        self.ticks = queued()
         self.replay_s = self.plain_s = 100e-6
         self.timed: list[str] = []
 
@@ -236,7 +236,7 @@ def test_mutated_arguments_and_host_reads(device: torch.device, clock: Clock) ->
 
 
 def test_what_a_plain_call_raises_goes_to_the_caller(device: torch.device, clock: Clock) -> None:
-    ticks, fails = clock.ticks, SimpleQueue[bool]()
+    ticks, fails = clock.ticks, queued()
     for fail in [False] * WARM + [True] * 3 + [False] * 99:
         fails.put(fail)
 

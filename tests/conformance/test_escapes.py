@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from queue import SimpleQueue
-
 import numpy
 import pytest
 import torch
+from tests.hidden import queued
 
 import rote
 from rote.testing import compare
@@ -45,7 +44,7 @@ def test_an_argument_kept_from_the_call(device):
 
 
 def test_a_python_value_in_the_result(device, reason):
-    values = SimpleQueue()
+    values = queued()
     g = rote.graph(lambda x: (x + 1, values.get_nowait()))
     for n in range(CALLS):
         values.put(n)
@@ -107,8 +106,8 @@ def test_a_sparse_tensor(device, reason):
 
 
 def test_an_external_tensor_nobody_holds(device, reason):
-    """What a queue holds is out of sight: the tensor could be replaced without notice."""
-    source = SimpleQueue()
+    """Out of sight: the tensor could be replaced without notice."""
+    source = queued()
     hidden = [torch.ones(2, device=device)]
     g = rote.graph(lambda x: x + source.get_nowait())
     for _ in range(CALLS):

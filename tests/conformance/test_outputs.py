@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
-from queue import SimpleQueue
 from typing import NamedTuple
 
 import pytest
 import torch
+from tests.hidden import queued
 from torch import nn
 
 import rote
@@ -205,7 +205,7 @@ def test_the_memory_of_a_recording_is_reported(device):
 
 def test_result_that_no_operation_read(device, reason):
     """A tensor from where rote cannot look, handed through: eager, with a reason."""
-    tensors = SimpleQueue()
+    tensors = queued()
     g = rote.graph(lambda x: tensors.get_nowait())
     for n in range(6):
         tensors.put(torch.full((3,), float(n), device=device))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import queue
 import random
 import time
 
 import numpy
 import pytest
 import torch
+from tests.hidden import queued
 from torch import nn
 
 import rote
@@ -21,7 +21,7 @@ CALLS = 14
 
 def handing_out(items):
     """A queue: what it holds shows nowhere."""
-    found = queue.SimpleQueue()
+    found = queued()
     for item in items:
         found.put(item)
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import random
 import re
 import threading
@@ -12,6 +11,7 @@ import numpy
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.hidden import queued
 from torch import nn
 from torch.autograd import grad_mode
 
@@ -296,15 +296,15 @@ def test_the_first_replay_of_each_recording(device):
 
 
 def hidden(value=True, before=False):
-    """A switch that rote cannot see: a queue, whose items change after the first calls."""
+    """A switch that rote cannot see, which changes after the first calls."""
     return handing_out([before] * 5 + [value] * 50)
 
 
 def handing_out(items):
-    held = queue.SimpleQueue()
+    held = queued()
     for item in items:
         held.put(item)
-    return held.get_nowait
+    return lambda: held.get_nowait()
 
 
 def test_frozen_number(device, make, where):

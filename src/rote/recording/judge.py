@@ -86,6 +86,13 @@ def freezing_reasons(tensors: list[torch.Tensor], state: Snapshot, site: Site) -
     return found[:1]
 
 
+def written_arrays(outcome: Outcome) -> set[int]:
+    """Addresses of numpy arrays that operations wrote, as a replay does."""
+    ledger = outcome.ledger
+    written = outcome.tracer.written_externals & ledger.host_memory
+    return {ledger.externals[number].data_ptr() for number in written}
+
+
 def random_reasons(before: HostRandom, site: Site) -> list[Reason]:
     """Use of Python's or numpy's global generators."""
     now = HostRandom.read()

@@ -159,8 +159,8 @@ class Lesson:
                 self._pupil.executed.late = self._reads if late else self._pupil.executed.late
                 return late, after
             return guard.explain()[:3], self._walk()
-        after = self._walk()
-        return (differences(before, after, limit=3) if before is not None else []), after
+        after, written = self._walk(), judge.written_arrays(self._outcome)
+        return (differences(before, after, 3, written) if before is not None else []), after
 
     def _reads_more(self, guard: Guard) -> bool:
         """Whether the call read what its variant does not guard."""

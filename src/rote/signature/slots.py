@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -15,7 +15,7 @@ from . import members
 from .classes import UNSET
 from .compat import has_memory
 from .iterators import Position
-from .marks import Content, Present, TensorMark, mark
+from .marks import Content, Present, TensorMark, mark, pointer_of
 from .scripted import scripted
 from .snapshot import (
     ANSWER,
@@ -89,8 +89,17 @@ def _is_derived(entry: Entry) -> bool:
     return f"{entry.key}_orig" in parameters or f"{entry.key}_g" in parameters
 
 
-def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Difference]:
-    """List the slots whose content differs between two walks (at most ``limit``)."""
+def differences(
+    before: Snapshot, after: Snapshot, limit: int = 8, written: Collection[int] = ()
+) -> list[Difference]:
+    """List the slots whose content differs between two walks.
+
+    Args:
+        before: The earlier walk.
+        after: The later one.
+        limit: How many are enough.
+        written: Addresses of numpy arrays that are not looked at.
+    """
     found: list[Difference] = []
     for address, entry in before.entries.items():
         later = after.entries.get(address)
@@ -98,7 +107,7 @@ def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Diffe
             now = read(entry)
             if now is MISSING or (entry.kind == DEFINED and not same(entry.value, now)):
                 found.append(Difference(before.name_of(entry), show(entry.value), show(now)))
-        elif entry.value is not later.value and not same(entry.value, later.value):
+        elif not (entry.value is later.value or same(entry.value, later.value) or _is_at(entry, written)):
             scheduler = after.training.schedulers.get(id(entry.container))
             was, now = show(entry.value), show(later.value)
             moved = _is_one_iterator(entry.value, later.value)
@@ -124,6 +133,12 @@ def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Diffe
         if len(found) >= limit:
             break
     return sorted(found, key=lambda difference: "(" in difference.name)
+
+
+def _is_at(entry: Entry, addresses: Collection[int]) -> bool:
+    """Whether a numpy array at one of some addresses lies in the slot."""
+    now = read(entry) if addresses and isinstance(entry.value, Content) else None
+    return isinstance(now, numpy.ndarray) and pointer_of(now) in addresses
 
 
 def attribute_of(entry: Entry, name: str) -> str | None:

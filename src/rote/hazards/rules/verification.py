@@ -40,7 +40,7 @@ HIDDEN_VALUE = Rule(
     """
     An operation got another number than in the recording, from something that rote can't look into.
 
-    Why: The number was equal while the calls were observed and changed later: a queue, a foreign object.
+    Why: The number was equal while the calls were observed and changed later: a file, a foreign object.
 
     Limits: Found by ``verify=`` only.
 

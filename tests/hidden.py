@@ -1,0 +1,19 @@
+"""A place that rote does not look into, for tests of what it does where it cannot see."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+
+def queued(items: Iterable[Any] = ()) -> Any:
+    """A queue that is an object of the standard library whose attributes are not looked into."""
+    held: Any = logging.Logger("hidden")
+    waiting = deque(items)
+    held.get = held.get_nowait = waiting.popleft
+    held.put = waiting.append
+    held.qsize = waiting.__len__
+    held.empty = lambda: not waiting
+    return held
