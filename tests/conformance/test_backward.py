@@ -1050,6 +1050,7 @@ class Adjoint(torch.autograd.Function):
         return None, *found
 
 
+@pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS")  # at its first use in autograd's thread
 @pytest.mark.parametrize("steps", [0.0, 0.125])
 def test_a_backward_that_asks_for_gradients_of_saved_parameters(device, steps):
     torch.manual_seed(0)

@@ -49,6 +49,16 @@ def test_a_weight_that_lies_in_other_tensors(device, reason):
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_where_plain_ones_were(device):
+    g, x = rote.graph(lambda x: x * 2), torch.ones(3, 2, device=device)
+    for _ in range(4):
+        g(x)
+    nested = torch.nested.nested_tensor([torch.ones(2, device=device), torch.ones(3, device=device)])
+    assert [part.tolist() for part in g(nested).unbind()] == [[2.0] * 2, [2.0] * 3]
+    assert g(x).tolist() == [[2.0] * 2] * 3
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_nested_tensors(device, reason):
     def fn(x):
         return torch.nested.nested_tensor([x, x[:2]]).to_padded_tensor(0.0)

@@ -193,6 +193,9 @@ class Admission:
         names = [self.leaves[position] for position in positions]
         check = metadata_check([call.leaves[position] for position in positions])
         if check is not None:
+            plain = source.constant(torch.Tensor)
+            for name in names:  # the check would end the process, see .alike
+                source.refuse(f"type({name}) is {plain} and {name}.is_nested")
             source.refuse(f"not {source.constant(check)}({', '.join(names)})")
         for position, name in zip(positions, names, strict=True):
             token = call.key[1][position]
