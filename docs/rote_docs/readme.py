@@ -100,11 +100,9 @@ def figures() -> str:
             f"| {row.work} | {duration(times['eager'])} | {peers} | {duration(times['rote'])}{remark} |"
         )
         files[f"{path.parent.name}/{path.name}"] = _device(path)
-    found = newest_set(RESULTS / "nvidia-h200")
-    if found is not None:
-        path, device = found
-        lines += set_rows(json.loads(path.read_text(encoding="utf-8"))["rows"])
-        files[f"{path.parent.name}/{path.name}"] = device
+    entries, sources = newest_of_set(RESULTS / "nvidia-h200")
+    lines += set_rows(entries)
+    files |= sources
     lines += [_programs(), ""]
     made = {device: [name for name in sorted(files) if files[name] == device] for device in files.values()}
     told = "; ".join(
@@ -141,14 +139,18 @@ def with_figures(text: str) -> str:
     return f"{head}{BEGIN}\n{figures()}\n{END}{tail}"
 
 
-def newest_set(folder: Path) -> tuple[Path, str] | None:
-    """The newest run of the benchmark set in which something was measured at full size, and its device."""
-    for path in sorted(folder.glob("*-set.json"), reverse=True):
+def newest_of_set(folder: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """The newest figures of each program of the benchmark set, and the device of each file they are from."""
+    entries: dict[str, dict[str, Any]] = {}
+    origin: dict[str, tuple[str, str]] = {}
+    for path in sorted(folder.glob("*-set.json")):
         document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        for entry in document["rows"].values():
+        for key, entry in document["rows"].items():
             if "report" in entry and not entry["small"]:
-                return path, f"{document['device']}, torch {entry['versions']['torch']}"
-    return None
+                entries[key] = entry
+                device = f"{document['device']}, torch {entry['versions']['torch']}"
+                origin[key] = (f"{path.parent.name}/{path.name}", device)
+    return entries, dict(origin.values())
 
 
 def set_rows(entries: dict[str, dict[str, Any]]) -> list[str]:

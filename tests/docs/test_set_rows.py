@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from rote_docs import readme
@@ -32,3 +34,14 @@ def test_rows_and_a_summary() -> None:
     assert "4 programs" in summary and "slower than eager: rnnt;" in summary
     assert "slower than the graph captured by hand: chain-100 |" in summary
     assert readme.set_rows({}) == []
+
+
+def test_the_newest_figures_of_each_program(tmp_path: Path) -> None:
+    versions = {"versions": {"torch": "2.11"}}
+    old = {"unet": entry(row("eager", 9.0)) | versions, "bert": entry(row("eager", 8.0)) | versions}
+    new = {"unet": entry(row("eager", 7.0)) | versions, "bert": {"small": False, "skipped": "no time"}}
+    for date, rows in (("2026-11-20", old), ("2026-11-21", new)):
+        (tmp_path / f"{date}-set.json").write_text(json.dumps({"device": "a GPU", "rows": rows}))
+    entries, sources = readme.newest_of_set(tmp_path)
+    assert [entries[key]["report"]["rows"][0]["median_us"] for key in ("unet", "bert")] == [7.0, 8.0]
+    assert len(sources) == 2 and set(sources.values()) == {"a GPU, torch 2.11"}
