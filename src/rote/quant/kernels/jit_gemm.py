@@ -23,8 +23,7 @@ kept, took up to a third of the time of 51 rows. (In large tiles the mask takes 
 With ``PDL`` the launch may start before its predecessor is done. Only weights are touched before the wait:
 they are fetched into L2, which hides the transform of few rows behind the traffic that this kernel waits for
 anyway. That pays behind a transform that takes ten microseconds and costs behind one that takes three, whose
-own reads it delays; ``PDL`` - 1 is for how many steps it is done, none to all (-1). With none, the time of a
-launch is saved all the same.
+own reads it delays; ``PDL`` - 1 is for how many steps: all (-1) to none, which still saves a launch's time.
 
 Rows of the output that are to be rotated back are, before they are written: a tile has whole blocks of them,
 each of which is multiplied by its matrix in float32. Matrices and scales are asked for before the sum.
