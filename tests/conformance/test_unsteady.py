@@ -19,14 +19,6 @@ WARM = rote.Options().warmup + 1
 CALLS = 14
 
 
-def handing_out(items):
-    """A queue: what it holds shows nowhere."""
-    found = queued()
-    for item in items:
-        found.put(item)
-    return found
-
-
 def run(g, x, calls=CALLS):
     for _ in range(calls):
         g(x)
@@ -175,7 +167,7 @@ def test_a_clock(device, where, reason):
 
 
 def test_an_operand_from_nowhere_says_both_values(device, reason):
-    values = handing_out([1.5, 2.5] * 20)
+    values = queued([1.5, 2.5] * 20)
     g = rote.graph(lambda x: x + values.get())
     run(g, torch.ones(2, device=device))
     found = reason(g, "RT202")
@@ -186,7 +178,7 @@ def test_an_operand_from_nowhere_says_both_values(device, reason):
 
 
 def test_other_operations_at_every_call(device, where, reason):
-    turns = handing_out(range(100))
+    turns = queued(range(100))
 
     def fn(x):
         if turns.get() % 2:
@@ -257,7 +249,7 @@ def scaled(x):
 
 def test_a_function_first_run_by_a_call_that_differs(device, monkeypatch):
     """A call of a known variant takes another way with another operand: what it ran is under guard too."""
-    factors = handing_out([1.0] + [3.0] * 100)
+    factors = queued([1.0] + [3.0] * 100)
 
     def fn(x):
         y = x * factors.get()

@@ -301,9 +301,7 @@ def hidden(value=True, before=False):
 
 
 def handing_out(items):
-    held = queued()
-    for item in items:
-        held.put(item)
+    held = queued(items)
     return lambda: held.get_nowait()
 
 

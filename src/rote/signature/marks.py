@@ -56,7 +56,7 @@ class Present(NamedTuple):
 
 
 def mark(value: Any) -> Any:
-    """The form in which a slot's content is kept: tensors by address, small arrays and sets by content."""
+    """The form in which a slot's content is kept: tensors by address; arrays, memory and sets by content."""
     if type(value) in BY_IDENTITY or isinstance(value, (Content, Present)):
         return value
     if isinstance(value, torch.Tensor):
