@@ -151,12 +151,21 @@ def describe(graphed: Any) -> dict[str, Any]:
 
 
 def bare_replay(graphed: Any) -> Call | None:
-    """The launches of a graphed callable's only recording and nothing else; None if they depend on values."""
+    """The launches of a graphed callable's only recording and nothing else; None if they depend on values.
+
+    Values that the host reads are not read here, where only one was ever recorded.
+    """
     entries = list(graphed._keys.entries.values())
     found = [variant for entry in entries for variant in entry.variants if variant.recorded]
-    if len(found) != 1 or found[0].root.branch is not None:
+    if len(found) != 1:
         return None
-    replays = [step.replay for step in found[0].root.steps]
+    replays: list[Call] = []
+    nodes = [found[0].root]
+    while nodes:
+        if len(nodes) != 1:
+            return None
+        replays += [step.replay for step in nodes[0].steps]
+        nodes = [node for node in nodes[0].edges.values() if node.steps is not None]
     if len(replays) == 1:
         return replays[0]
     return lambda: [replay() for replay in replays]

@@ -42,6 +42,23 @@ def test_values_without_vectors(device, function):
     compare(function, matrices(device))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.linalg.eigh(x + x.T).eigenvalues,
+        lambda x: torch.linalg.eigh(x + x.T).eigenvectors.abs().sum(),
+        lambda x: torch.linalg.eigvals(x).abs().sum(),
+        lambda x: torch.linalg.svd(x).S,
+        lambda x: torch.linalg.lu_factor(x).LU,
+        lambda x: torch.fft.fft(x).real,
+    ],
+)
+def test_solvers_that_wait_for_the_device(device, function):
+    """Libraries that cannot be captured say so by a status of their own."""
+    g = compare(function, matrices(device))
+    assert g.report().replayed, g.explain()
+
+
 def test_values_whose_vectors_a_gradient_needs(device):
     def step(x):
         x = x.detach().requires_grad_()

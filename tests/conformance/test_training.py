@@ -237,3 +237,73 @@ def test_the_loss_has_no_second_backward(device):
         assert loss.requires_grad
         with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
             loss.backward()
+
+
+class Reading(Trainer):
+    """A step in which the host reads the loss.
+
+    Args:
+        device: The device.
+        clears: When gradients leave their slots: before the read, after it, or never.
+        clips: Gradients of the step before are read first.
+    """
+
+    def __init__(self, device, clears, *, clips=False):
+        super().__init__(device, OPTIMIZERS["sgd"])
+        self.clears, self.clips, self.limit = clears, clips, 1.5
+
+    def step(self, x, y):
+        if self.clips:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 0.5, foreach=False)
+            self.optimizer.step()
+        if self.clears == "before":
+            self.optimizer.zero_grad(set_to_none=True)
+        loss = F.mse_loss(self.model(x), y)
+        large = bool(loss > self.limit)
+        if self.clears == "after" and not large:
+            self.optimizer.zero_grad(set_to_none=True)
+        if large:
+            return loss * 2
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+
+def keep_gradients(number, trainer, held):
+    """Hold some of them, put others into slots, as a caller may between two steps."""
+    first, last = trainer.model[0], trainer.model[2]
+    if number % 7 == 2 and first.weight.grad is not None:
+        held.append(first.weight.grad)
+    if number % 11 == 4 and first.bias.grad is not None:
+        held.append(first.bias.grad.view(-1)[2:])
+    if number % 13 == 6 and last.weight.grad is not None:
+        last.weight.grad = last.weight.grad * 2
+
+
+@pytest.mark.parametrize("holds", [False, True])
+@pytest.mark.parametrize("clips", [False, True])
+@pytest.mark.parametrize("clears", ["before", "after", "never"])
+@pytest.mark.parametrize("seldom", [2, 9])
+def test_a_host_read_among_gradients(device, clears, clips, holds, seldom):
+    """Other paths leave alone what one path replaced, or find its gradients where the next replay writes."""
+    ours, theirs = (Reading(device, clears, clips=clips) for _ in range(2))
+    g, held, others = rote.graph(ours.step), [], []
+    for number, (x, y) in enumerate(batches(device, 48)):
+        y = y * 9 if number % seldom == 1 else y * 0.1
+        if holds:
+            keep_gradients(number, ours, held)
+            keep_gradients(number, theirs, others)
+        assert_same(g(x, y), theirs.step(x, y), f"step {number}")
+        for mine, expected in zip(ours.model.parameters(), theirs.model.parameters(), strict=True):
+            assert_same([mine, mine.grad], [expected, expected.grad], f"step {number}")
+    assert_same(held, others, "held")
+
+
+def test_gradients_behind_a_host_read_lie_where_they_are(device):
+    trainer = Reading(device, "before")
+    g, places = rote.graph(trainer.step), []
+    for x, y in batches(device, 16):
+        g(x, y * 0.1)
+        places.append(trainer.model[0].weight.grad.data_ptr())
+    assert len(set(places[-8:])) == 1
+    assert g.report().replayed >= 10, g.explain()

@@ -327,6 +327,7 @@ def test_another_instance_is_made_beside_a_capture_on_another_thread():
     g = warmed(lambda x: x * 2, on(3))
     places = [on(3, fill=n) for n in range(3)]
     y, found = on(3, fill=5), []
+    gc.collect()  # what other tests have left is destroyed now, not by a collection beside the capture
     torch.cuda.synchronize()  # the allocator asks no events of other tests from here on
     kept = [on(3) for _ in range(8)]
     del kept  # results find memory without asking the device for it

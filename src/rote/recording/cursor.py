@@ -6,6 +6,7 @@ compared here with what earlier calls did at the same place.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -18,6 +19,7 @@ from ..base.location import Site, Sites
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from .events import CAPTURED, Event, first_difference
+from .gradients import GradientWatch
 from .ledger import Ledger, Origin, Token
 from .looks import Look
 from .tape import Place, SegmentTape
@@ -46,6 +48,10 @@ class Cursor(Place):
         stop: Follow up to this event instead (everything before it has run).
         tape: Where recorded steps go; None if nothing may be recorded.
         warmup: Agreeing observations a node needs before it is recorded.
+        watch: The gradient slots before the call, weakly: they keep parameters.
+
+    Attributes:
+        left: Whether all gradients had left their slots when the host first read a value or a shape.
     """
 
     def __init__(
@@ -59,6 +65,7 @@ class Cursor(Place):
         stop: tuple[Node, int] | None = None,
         tape: SegmentTape | None,
         warmup: int,
+        watch: weakref.ref[GradientWatch] | None = None,
     ) -> None:
         self.node = root
         self.index = 0
@@ -83,6 +90,7 @@ class Cursor(Place):
         self._follow = list(path or ())
         self._stop = stop
         self._warmup = warmup
+        self._watch, self.left = watch, False
         self._memory: dict[int, torch.UntypedStorage] = {}
         self._suspended = False
         if tape is not None:
@@ -134,6 +142,9 @@ class Cursor(Place):
 
     def _enter(self, value: Any) -> None:
         """Go along an edge, making it if it is new."""
+        if len(self.nodes) == 1 and self._watch is not None:
+            watch = self._watch()
+            self.left = watch is not None and watch.have_left()
         child = self.node.edges.get(value)
         if child is None:
             known = self.node.edges and self.difference is None and not self.blockers

@@ -67,8 +67,7 @@ class Entry:
         self.variants: list[Variant] = []
         self.calls = 0
         self.lessons = 0  # calls that were more than a replay, or were to be
-        self.dead = False
-        self.proven = False  # a call of it was replayed
+        self.dead = self.proven = False  # proven: a call of it was replayed
         self.last_mismatch: Reason | None = None
         self.subject = subject
         self.name = subject.name
@@ -217,8 +216,10 @@ class Entry:
     def _go_on(self, variant: Variant, call: Call, done: Replayed, site: Site) -> Result:
         """The host read a value that leads nowhere recorded: run Python from there."""
         self.lessons += 1
-        root, warmup, inputs = variant.root, self.limits.warmup, variant.inputs
-        plan = Plan(root, warmup, self._backend, inputs=inputs, follow=True, path=done.path)
+        warmup, inputs = self.limits.warmup, variant.inputs
+        for effect in variant.effects:
+            effect.put_back()
+        plan = Plan(variant.root, warmup, self._backend, inputs=inputs, follow=True, path=done.path)
         child, plan.before = done.node.edges.get(done.unseen), self.walk(call)
         if inputs is not None and shares_state(variant, call, plan.before):
             plan.inputs = inputs.hand_over(call.leaves)
@@ -278,7 +279,7 @@ class Entry:
         plan.backend = self.prepare(call)
         seen = before.gradient_leaves() if before is not None else []
         watch = variant.watch() if before is None and variant is not None else GradientWatch(seen)
-        dice = HostRandom.read()
+        plan.watch, dice = weakref.ref(watch), HostRandom.read()
         plan.codes = len(self.executed.globals)
         traced = TracedCall(self.function, call, plan, site)
         try:

@@ -5,8 +5,9 @@ are static memory: after each replay ``.grad`` shows that memory. Somebody who s
 earlier step would see it change, so before each replay the storage is asked how many owners it has; when
 there is one more than the recording itself, the recording stops handing out its memory and copies instead.
 
-A recording with several paths always copies: a path may leave alone what another one replaced, while the
-common prefix has written over that memory.
+A recording in which the host reads something copies unless every gradient has left its slot by then: a path
+that is taken for the value may otherwise leave alone what another path replaced, while the stretch before,
+which is common to both, has written over that memory.
 
 What is not recorded: a call that leaves a gradient where there was none (forward and backward inside,
 optimizer outside). Replaying it would need to know whether the next call accumulates.
@@ -51,22 +52,42 @@ class GradientEffect:
     owners: int = 0
     shown: torch.Tensor | None = None
     _counts: tuple[int, int] = (0, 0)
+    _taken: list[torch.Tensor | None] | None = None  # out of the slot, if the call may go another way
 
     def count_owners(self) -> None:
         """After the recording, with only the slot itself looking at the static memory: note what is ours."""
         if self.storage is not None:
             self.owners = storage_owners(self.storage) - 1
 
-    def withdraw(self) -> bool:
-        """Before a replay: False if somebody besides the slot still holds the static gradient."""
+    def withdraw(self, *, branches: bool) -> bool:
+        """Before a replay: False if somebody besides the slot still holds the static gradient.
+
+        Args:
+            branches: The replay may lead to what is not recorded; see :meth:`put_back`.
+        """
         parameter = self.parameter()
         if parameter is None or self.storage is None:
             return True
         if self.shown is not None and parameter.grad is self.shown and self._is_alone(self.storage):
             return True
         self.shown = None
+        if branches:
+            self._take(parameter.grad, self.storage)
         parameter.grad = None
         return storage_owners(self.storage) <= self.owners
+
+    def _take(self, gradient: torch.Tensor | None, storage: torch.UntypedStorage) -> None:
+        """Note what the slot holds, without owning static memory, whose owners are about to be counted."""
+        if gradient is not None:
+            ours = gradient.untyped_storage()._cdata == storage._cdata
+            self._taken = [None if ours else gradient]
+
+    def put_back(self) -> None:
+        """The replay led to what is not recorded: Python goes over the start again, and sees it."""
+        parameter, taken, self._taken = self.parameter(), self._taken, None
+        if parameter is None or taken is None or self.static is None:
+            return
+        parameter.grad = taken[0] if taken[0] is not None else self.static.detach()
 
     def stands(self) -> bool:
         """After a replay: the slot is as it was left, and nobody else holds the gradient in it."""
@@ -103,7 +124,7 @@ class GradientEffect:
 
     def hand_out(self, copy: bool) -> None:
         """After a replay: show the gradient in the slot."""
-        parameter = self.parameter()
+        parameter, self._taken = self.parameter(), None
         if parameter is None:
             return
         if self.static is None:
@@ -161,6 +182,11 @@ class GradientWatch:
         handles = {gradient.untyped_storage()._cdata for _, _, gradient in self.gradients()}
         read = {tensor.untyped_storage()._cdata for tensor in ledger.externals}
         return not handles.isdisjoint(read) or any(handle in externals for handle in handles)
+
+    def have_left(self) -> bool:
+        """Whether every gradient from before the call has left its slot by now."""
+        slots = self._before.values()
+        return all([before is None or tensor.grad is not before for tensor, _, before in slots])
 
     def put_back(self) -> None:
         """Undo what Python did to the slots: the operations behind it have not run."""

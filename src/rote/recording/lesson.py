@@ -374,7 +374,7 @@ class Lesson:
             return False
         for effect in self._node.effects:
             effect.count_owners()
-        if self._node.effects and len(self._outcome.tracer.nodes) > 1:
+        if self._node.effects and len(self._outcome.tracer.nodes) > 1 and not self._outcome.tracer.left:
             variant.copies_gradients = True
         variant.collect_effects(self._node.effects)
         variant.decide_start(variant.holding.backend.capabilities.asynchronous)

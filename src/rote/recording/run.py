@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import re
+import weakref
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -32,6 +33,7 @@ from .autograd import newest_age
 from .compat import unseen_function_mode
 from .counted import Counted
 from .cursor import Mode
+from .gradients import GradientWatch
 from .host_data import HostDataMode, consumed
 from .inputs import StaticInputs
 from .ledger import Ledger
@@ -68,6 +70,7 @@ class Plan:
         make_room: Frees memory for what is recorded.
         abandon: Gives back what the recording holds, static inputs included.
         codes: Number of functions that the callable was seen to run before.
+        watch: The gradient slots before the call, weakly.
     """
 
     root: Node
@@ -82,6 +85,7 @@ class Plan:
     codes: int = 0
     aliases: Aliases = OWNING
     before: Snapshot | None = None
+    watch: weakref.ref[GradientWatch] | None = None
 
 
 @dataclass
@@ -281,6 +285,7 @@ class TracedCall:
             stop=stop,
             tape=self._tape,
             warmup=self._plan.warmup,
+            watch=self._plan.watch,
         )
 
     def _apart(self, members: list[int]) -> bool:

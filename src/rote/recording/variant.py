@@ -205,7 +205,8 @@ class Variant:
     def withdraw_gradients(self) -> bool:
         """Before a replay: False if somebody still holds a gradient in memory that it is about to write."""
         self._gradient_words = None  # they are those of gradients that may be gone now
-        return self.copies_gradients or all([effect.withdraw() for effect in self.effects])
+        ways = bool(self.root.edges)
+        return self.copies_gradients or all([effect.withdraw(branches=ways) for effect in self.effects])
 
     def show_gradients(self, effects: list[GradientEffect]) -> None:
         """After a replay: fill the gradient slots, and note them so that the next one need not ask each."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import cast
@@ -11,6 +12,12 @@ import torch
 
 from ..backends.host.backend import HostBackend
 from ..backends.select import PROCESS
+
+PATIENCE = 10
+"""How often to look again."""
+
+PAUSE_S = 0.02
+"""Between two looks."""
 
 
 def assert_pool_empty() -> None:
@@ -22,10 +29,13 @@ def assert_pool_empty() -> None:
         AssertionError: A backend holds memory; the message names the bytes and the backend.
     """
     left = _held()
-    if not left:
-        return
-    gc.collect()
-    left = _held()
+    for _ in range(PATIENCE):
+        if not left:
+            return
+        gc.collect()
+        left = _held()
+        if left:
+            time.sleep(PAUSE_S)  # a thread of autograd's may not have let go yet of what it raised
     if left:
         listed = ", ".join(f"{nbytes} bytes on {name}" for name, nbytes in left.items())
         raise AssertionError(
