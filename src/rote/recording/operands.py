@@ -55,7 +55,6 @@ def without_dropout(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any])
 def without_vectors(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The operands of a decomposition for its values alone, unless a gradient needs the rest."""
     matrix, *rest = args
-    fails = matrix.is_cuda and func is torch.ops.aten._linalg_eigh.default  # in cuSOLVER (CUDA 13)
-    if fails or (torch.is_grad_enabled() and matrix.requires_grad):
+    if torch.is_grad_enabled() and matrix.requires_grad:
         return args
     return (matrix, rest[0] if rest else DECOMPOSITIONS[func], False)

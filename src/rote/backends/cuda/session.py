@@ -34,7 +34,6 @@ may use the device while this one captures.
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager
@@ -57,9 +56,6 @@ States = list[tuple[torch.Generator, torch.Tensor]]
 """Generators and what they were set to."""
 
 _EMPTY = "The CUDA Graph is empty"
-
-_STATUS = re.compile(r"\bcu(?:solver|blas|dnn|sparse|rand)_status_|\bcufft_")
-"""What PyTorch's messages name when a library fails (small letters). Seen in torch 2.11."""
 
 
 class CudaSegment:
@@ -318,14 +314,9 @@ def _place(tensor: torch.Tensor) -> Any:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether an exception says that a capture did not allow something, not that the call was wrong.
-
-    Libraries tell a status of their own instead (eigenvalues get ``CUSOLVER_STATUS_EXECUTION_FAILED``, since
-    their solver waits for the device). It may be about the call as well, which then raises again behind the
-    segment.
-    """
+    """Whether an exception says that a capture did not allow something, not that the call was wrong."""
     text = str(error).lower()
-    return "captur" in text or "operation not permitted" in text or _STATUS.search(text) is not None
+    return "captur" in text or "operation not permitted" in text
 
 
 def _first_line(error: BaseException) -> str:
