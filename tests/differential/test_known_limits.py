@@ -239,7 +239,7 @@ def test_autocast_inside_a_kernel():
     check(scenario)
 
 
-@limit("below a dispatch mode gradients of prod and cumprod are calculated in another way, with other last bits")
+@limit("below a dispatch mode gradients of prod and cumprod come from another formula, with other last bits")
 def test_last_bits_of_the_gradient_of_a_product():
     def scenario(wrap):
         def fn(x):
