@@ -70,8 +70,9 @@ class Bench:
         return out
 
     def finish(self) -> int:
-        """Freeze the recording."""
-        return self.session.finish()
+        """Freeze the recording; returns the bytes that it holds."""
+        self.session.finish()
+        return self.session.nbytes()
 
     def replay(self) -> None:
         """Replay all segments in order."""

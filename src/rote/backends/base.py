@@ -164,13 +164,17 @@ class Session(Protocol):
         """Throw the open segment away and restore stream, random state and allocator. Idempotent."""
         ...
 
-    def finish(self) -> int:
-        """Freeze the recording and return the bytes of memory its segments hold.
+    def finish(self) -> None:
+        """Freeze the recording.
 
         Storages made in the session that are still alive keep the memory they have; the memory of
         the others is planned and may be shared with other recordings of the same pool. Segments of
         this session must not be replayed before this.
         """
+        ...
+
+    def nbytes(self) -> int:
+        """Bytes of memory that the segments of a frozen recording hold. It may take milliseconds to tell."""
         ...
 
     def regions(self) -> tuple[Hashable, ...]:

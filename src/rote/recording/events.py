@@ -133,6 +133,21 @@ def _plain(value: Any) -> Any:
     return _comparable_other(value)
 
 
+def is_same_plain(value: Any, expected: Any) -> bool:
+    """Whether an operand is a number, setting or shape of this comparable form; no says nothing."""
+    kind = type(value)
+    if kind is int or value is None:
+        return type(expected) is kind and value == expected
+    return (kind in _NUMBERS or kind is list or kind is tuple) and _plain(value) == expected
+
+
+def tokens_in(operands: Any) -> list[Token]:
+    """The tokens among the operands of an event, in the order of :func:`tensors_of`."""
+    if type(operands) is Token:
+        return [operands]
+    return [token for each in operands for token in tokens_in(each)] if type(operands) is tuple else []
+
+
 def comparable(value: Any, ledger: Ledger) -> Any:
     """Turn an operand into something that equals its counterpart in another call exactly if they agree."""
     if isinstance(value, torch.Tensor):

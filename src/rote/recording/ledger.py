@@ -206,6 +206,55 @@ class Ledger:
             return self._token(tensor, origin, handle, like)
         return _tuple(Token, (origin, like, tensor.storage_offset()))
 
+    def is_again(self, tensor: torch.Tensor, token: Token) -> bool:
+        """Whether an operand is what another call had at this place; no says nothing.
+
+        Args:
+            tensor: The operand, of PyTorch's own classes.
+            token: What the other call had.
+        """
+        origin, look, offset = token
+        if tensor.is_nested or not (look.check(tensor) or look.knows(tensor)):
+            return False
+        if origin[0] is INPUT or look.integer:
+            return self.token(tensor) == token
+        if self._gone:
+            self._forget_gone()
+        known = self._origins.get(tensor.untyped_storage()._cdata)
+        if known is None and origin[0] is EXTERNAL:
+            known = self.add_external(tensor)
+        return known == origin and tensor.storage_offset() == offset
+
+    def is_made_again(self, tensor: torch.Tensor, token: Token, operation: str, site: Site) -> bool:
+        """Note a result, if it is what another call had at this place; otherwise nothing is noted.
+
+        Args:
+            tensor: The result, of PyTorch's own classes.
+            token: What the other call had.
+            operation: Name of the operation.
+            site: The user's line.
+        """
+        origin, look, offset = token
+        if tensor.is_nested or not (look.check(tensor) or look.knows(tensor)):
+            return False
+        if self._gone:
+            self._forget_gone()
+        storage = tensor.untyped_storage()
+        handle = storage._cdata
+        known = self._origins.get(handle)
+        if look.integer or origin[0] is INPUT or tensor.storage_offset() != offset:
+            return False
+        if known is None:
+            if origin[0] is not NEW or origin[1] != self.made:
+                return False
+            self.made += 1
+            self.sites[origin[1]] = (operation, site)
+            self._follow(storage, handle, origin, "cpu" if look.on_host else tensor.device.type)
+        elif known != origin:
+            return False
+        self._last[handle] = look
+        return True
+
     def _is_seed(self, tensor: torch.Tensor, origin: Origin) -> bool:
         """Attention returns its seed on the host in eager, on the device in a capture; both are the seed."""
         return origin[0] is NEW and tensor.numel() <= 2 and "attention" in self.sites[origin[1]][0]

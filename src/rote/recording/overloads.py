@@ -26,6 +26,8 @@ class Overload(NamedTuple):
         seen: Its kernel may be Python code of the user's, which is watched.
         seeds: It takes the seeds of an attention.
         special: An alias or a literal, which are no events like others.
+        repeats: Where it runs depends on its tensors alone, so it can be told by them from another.
+        quiet: It does nothing but make results.
     """
 
     func: Any
@@ -35,11 +37,15 @@ class Overload(NamedTuple):
     seen: bool
     seeds: bool
     special: bool
+    repeats: bool
+    quiet: bool
 
     @classmethod
     def of(cls, func: Any) -> Overload:
         """What is known of ``func``."""
         seen = func.namespace != "aten" or replaced_kernels()
         special = func is DETACH or func is LIFT
-        parts = composite_call(func)
-        return cls(func, facts_of(func), raw_call(func), parts, seen, takes_seeds(func), special)
+        parts, facts, seeds = composite_call(func), facts_of(func), takes_seeds(func)
+        repeats = facts.simple and parts is None and not (special or seen or seeds)
+        quiet = not (facts.written or facts.seeded)
+        return cls(func, facts, raw_call(func), parts, seen, seeds, special, repeats, quiet)

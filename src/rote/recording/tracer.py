@@ -30,7 +30,7 @@ from ..base.errors import CaptureError, MemoryShortageError
 from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import reason
-from ..partition.boundaries import Placement, place, rule_of
+from ..partition.boundaries import Placement, rule_of
 from ..partition.facts import Facts, facts_of, written_operands
 from ..signature.compat import is_lazy_zero, resolve_lazily
 from ..signature.executed import our_profiler
@@ -38,15 +38,15 @@ from ..signature.modes import DispatchMode
 from . import events as ev
 from .cursor import Mode
 from .edges import Raised, caught
-from .events import Event, operands_of, results_of, tensors_of
-from .host_tensors import HostTensors
+from .events import Event, operands_of, results_of, tensors_of, tokens_in
 from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
 from .looks import Look
 from .operands import DECOMPOSITIONS, is_view, without_dropout, without_vectors
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .overloads import DETACH, Overload
+from .repeated import Repeated
 from .seeds import seeds_on_host
-from .stores import filled_in, without_copies
+from .stores import without_copies
 from .tape import RestartError, SegmentTape, kept_call
 
 _zeros = getattr(torch.ops.aten._efficientzerotensor, "default", None)
@@ -55,7 +55,7 @@ _CAPTURED, _ANYWHERE = Placement.CAPTURED, Placement.ANYWHERE
 _READS = (Placement.READ, Placement.SHAPED)
 
 
-class Tracer(HostTensors, DispatchMode):
+class Tracer(Repeated, DispatchMode):
     """Dispatch mode for one run of the callable; the arguments are those of :class:`.cursor.Cursor`.
 
     Attributes:
@@ -64,8 +64,7 @@ class Tracer(HostTensors, DispatchMode):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         DispatchMode.__init__(self)
-        HostTensors.__init__(self, *args, **kwargs)
-        self._index = -1
+        Repeated.__init__(self, *args, **kwargs)
         self._known: dict[int, Overload] = {}
         self.profiler: Any = None
         self._thread, self._vectorless, self._lazy_zeros = get_ident(), False, False
@@ -147,7 +146,7 @@ class Tracer(HostTensors, DispatchMode):
                 self._lazy_zeros = True
                 return self._seen(func, *args, **kwargs)
             known = self._known[id(func)] = Overload.of(func)
-        _, facts, raw, parts, seen, seeds, special = known
+        facts, parts = known.facts, known.parts
         zero = self._lazy_zeros and any(map(is_lazy_zero, tensors_of(args, kwargs)))
         if zero and func.is_view:  # a zero again
             return self._seen(func, *args, **kwargs)
@@ -156,29 +155,57 @@ class Tracer(HostTensors, DispatchMode):
                 return self._seen(parts, *args, **kwargs)
         if zero:
             raise UnsupportedTensorError("forward-mode zero")
-        if special:
+        if known.special:
             if func is DETACH:
                 return self._detached(func, args[0])
             if not self.ledger.knows(args[0]):
                 return self._lifted(args[0])
+        was = self._again(facts, args, kwargs) if known.repeats and self.node.complete else None
+        if was is not None:
+            return self._repeat(was, known, args, kwargs)
         event, tensors, tokens, placement = self._before(facts, args, kwargs)
         if placement is not _CAPTURED and placement in _READS:
             return self._seen(self._branch, event, func, args, kwargs)
         if mode is _FOLLOW:
             return self._seen(self._followed, event, func, args, kwargs, tensors)
+        out = self._run(event, known, args, kwargs, placement)
+        self._after(event, facts, tensors, tokens, out)
+        return out
+
+    def _repeat(self, was: Event, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What :meth:`_dispatch` does with an operation that another call ran here, on the same operands."""
+        facts = known.facts
+        if not known.quiet:
+            self._note_effects(facts, args, kwargs)
+        out = self._run(was, known, args, kwargs, _CAPTURED)
+        if facts.reshapes:
+            self._check_metadata(was, tensors_of(args, kwargs), tokens_in(was.operands))
+        if not self.blockers and self._is_made_again(was, args, kwargs, out):
+            self.index += 1
+            return out
+        event, tensors, tokens, _ = self._before(facts, args, kwargs)
+        self._after(event, facts, tensors, tokens, out)
+        return out
+
+    def _run(
+        self,
+        event: Event,
+        known: Overload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        placement: Placement,
+    ) -> Any:
+        """Observe or record an operation."""
         try:
-            if mode is _OBSERVE or placement is _ANYWHERE:
-                if seeds:
-                    args, kwargs = seeds_on_host(func, args, kwargs)
-                out = self._seen(raw, *args, **kwargs) if seen else raw(*args, **kwargs)
-            else:
-                out = self._recorded(event, known, args, kwargs, tensors, placement)
+            if self.mode is not _OBSERVE and placement is not _ANYWHERE:
+                return self._recorded(event, known, args, kwargs, placement)
+            if known.seeds:
+                args, kwargs = seeds_on_host(known.func, args, kwargs)
+            return self._seen(known.raw, *args, **kwargs) if known.seen else known.raw(*args, **kwargs)
         except Exception as error:  # the callable may go on from it, which no recording could
             text = f"{event.operation} raised {type(error).__name__}"
             self.block(reason(rules.OPERATION_RAISES, text, event.site))
             raise
-        self._after(event, facts, tensors, tokens, out)
-        return out
 
     def _before(
         self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -196,18 +223,14 @@ class Tracer(HostTensors, DispatchMode):
         event = Event(placement._value_, facts.name, operands, (), "none", site)
         if len(ledger.external_sites) < len(ledger.externals):
             ledger.note_readers(facts.name, site)
+        self._note_effects(facts, args, kwargs)
+        return event, tensors, tokens, placement
+
+    def _note_effects(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if facts.seeded and not without_dropout(facts, args, kwargs):
             self._note_generator(kwargs)
         if facts.written:
             self._note_writes(written_operands(facts, args, kwargs), counted=facts.mutable)
-        return event, tensors, tokens, placement
-
-    def _are_at_home(self, tensors: list[torch.Tensor], tokens: list[Token]) -> bool:
-        """Whether all operands are on the device whose operations are captured, known as the call's."""
-        if self._on_host:
-            return all([token.look.on_host for token in tokens])
-        index = self._index
-        return index >= 0 and all([tensor.get_device() == index and tensor.is_cuda for tensor in tensors])
 
     def _detached(self, func: Any, tensor: torch.Tensor) -> Any:
         """An alias is no event: autograd makes some of its own, and not the same ones under hooks."""
@@ -220,33 +243,6 @@ class Tracer(HostTensors, DispatchMode):
         text = f"{func} takes Python functions"
         self.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))
         return self._seen(func, *args, **kwargs)
-
-    def _place(
-        self, facts: Facts, tensors: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Placement:
-        number = filled_in(args, kwargs) if facts.stores else None
-        fills = number is not None and self.ledger.origin(number) in self._constants
-        placement = place(facts, tensors, kwargs, self._on_host, fills=fills)
-        if placement is Placement.CAPTURED:
-            return Placement.ISLAND if self.node.refused and self.index in self.node.refused else placement
-        if placement is Placement.ISLAND and self._only_constants_on_host(tensors):
-            return Placement.ISLAND if self.index in self.node.refused else Placement.CAPTURED
-        return placement
-
-    def _only_constants_on_host(self, tensors: list[torch.Tensor]) -> bool:
-        """A kernel takes a host scalar by value; that is right for one that never changes."""
-        if self._device.type == "cpu":
-            return False
-        on_host = [tensor for tensor in tensors if tensor.device.type == "cpu"]
-        return len(on_host) < len(tensors) and all(
-            tensor.dim() == 0 and self.ledger.origin(tensor) in self._constants for tensor in on_host
-        )
-
-    def _note_devices(self, tensors: list[torch.Tensor]) -> None:
-        for tensor in tensors:
-            if not tensor.is_cpu:
-                self.devices.add(tensor.device)
-                self._index = tensor.get_device()
 
     def _note_generator(self, kwargs: dict[str, Any]) -> None:
         self.node.pure = False
@@ -305,7 +301,6 @@ class Tracer(HostTensors, DispatchMode):
         known: Overload,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        tensors: list[torch.Tensor],
         placement: Placement,
     ) -> Any:
         tape, func = self.tape, known.func
@@ -326,7 +321,7 @@ class Tracer(HostTensors, DispatchMode):
                 if not tape.executes:
                     raise RestartError(event.operation) from None
         refused = self.index in self.node.refused  # where what was captured so far has run, it ends a segment
-        code = rule_of(func, placement, refused, tensors).code
+        code = rule_of(func, placement, refused, tensors_of(args, kwargs)).code
         self.node.pure = False
         return self._seen(tape.island, event, func, args, kwargs, code, early=placement is Placement.EARLY)
 

@@ -75,6 +75,7 @@ def record(backend: HostBackend) -> Record:
             output = fn(*args)
         segment = session.end()
         assert segment is not None
-        return Recording(session, segment, output, session.finish())
+        session.finish()
+        return Recording(session, segment, output, session.nbytes())
 
     return of

@@ -266,8 +266,11 @@ class CudaSession:
 
     # ------------------------------------------------------------------ the whole recording
 
-    def finish(self) -> int:
-        """Return the bytes of the session's pools (a shared pool is shared by all its recordings)."""
+    def finish(self) -> None:
+        """Nothing to do: graphs were instantiated when their segments ended."""
+
+    def nbytes(self) -> int:
+        """Bytes of the session's pools (a shared pool is shared by all its recordings)."""
         return self._backend.bytes_in(self.pools)
 
     def regions(self) -> tuple[Hashable, ...]:

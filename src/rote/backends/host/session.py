@@ -68,6 +68,7 @@ class HostSession:
         self._functions, self._dispatches = mode_counters()
         self._segments: list[HostSegment] = []
         self._lease: Lease | None = None
+        self._nbytes = 0
 
     def _new_tape(self) -> Tape:
         return Tape(self._storages, self._catalog, self._aliases)
@@ -151,8 +152,8 @@ class HostSession:
             self._tape = self._new_tape()
             self._storages.forget(self._before)
 
-    def finish(self) -> int:
-        """Freeze the recording and return the bytes of memory its segments hold.
+    def finish(self) -> None:
+        """Freeze the recording.
 
         Raises:
             CaptureError: A storage that is still held was shrunk behind the operations that use it.
@@ -169,7 +170,11 @@ class HostSession:
                 self._freeze(segment, memory, constants)
         self._storages.close()
         self._state = following
-        return memory.plan.nbytes + memory.kept_bytes
+        self._nbytes = memory.plan.nbytes + memory.kept_bytes
+
+    def nbytes(self) -> int:
+        """Bytes of memory that the frozen recording holds."""
+        return self._nbytes
 
     def regions(self) -> tuple[Hashable, ...]:
         """The chunk, and what is kept beside it."""

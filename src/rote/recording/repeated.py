@@ -1,0 +1,121 @@
+"""Operations that are what an earlier call did at the same place, told without describing them anew.
+
+An operation is compared between calls by its description: an event, with a token for each tensor. To make one
+takes as long as to run a small operation. But from the second call on there is one already, made by the call
+before, and to say whether an operation fits it takes half as long. So that is asked first, of the operations
+that most of a call consists of: they read tensors on the device and return tensors. Whatever does not fit is
+described and compared as in the first call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..partition.facts import Facts
+from .cursor import Mode
+from .events import CAPTURED, VIEW, Event, is_same_plain, tensors_of
+from .ledger import Token
+from .placed import Placed
+
+_FOLLOW = Mode.FOLLOW
+_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
+
+
+class Repeated(Placed):
+    """A follower that recognizes what an earlier call did at the same place."""
+
+    def _again(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Event | None:
+        """The event that another call had here, if this operation has its operands; None says nothing.
+
+        Args:
+            facts: An operation that runs where its tensors are.
+            args: Its operands.
+            kwargs: Its operands with names.
+        """
+        node, index = self.node, self.index
+        if index >= len(node.events) or self.mode is _FOLLOW or self.difference is not None or self.blockers:
+            return None
+        was = node.events[index]
+        if (
+            was.operation != facts.name
+            or (was.kind != CAPTURED and was.kind != VIEW)
+            or index in node.refused
+        ):
+            return None
+        if self._index < 0 and not self._on_host:
+            return None
+        operands = was.operands
+        if kwargs:
+            if len(operands) != 2 or not self._are_named_again(kwargs, operands[1]):
+                return None
+            operands = operands[0]
+        if len(operands) != len(args) or not self._are_again(args, operands):
+            return None
+        ledger = self.ledger
+        if len(ledger.external_sites) < len(ledger.externals):
+            ledger.note_readers(was.operation, was.site)
+        return was
+
+    def _are_again(self, values: Any, expected: Any) -> bool:
+        ledger, home, on_host = self.ledger, self._index, self._on_host
+        for value, one in zip(values, expected, strict=True):
+            kind = type(value)
+            if kind is _Tensor or kind is _Parameter:
+                if type(one) is not Token or not ledger.is_again(value, one):
+                    return False
+                if one[1].on_host is not on_host or value.get_device() != home:
+                    return False
+            elif kind is list and value and isinstance(value[0], _Tensor):
+                if type(one) is not tuple or len(one) != len(value) or not self._are_again(value, one):
+                    return False
+            elif not is_same_plain(value, one):
+                return False
+        return True
+
+    def _are_named_again(self, kwargs: dict[str, Any], named: Any) -> bool:
+        if type(named) is not tuple or len(named) != len(kwargs) or "device" in kwargs:
+            return False
+        for name, pair in zip(kwargs, named, strict=True):
+            if type(pair) is not tuple or len(pair) != 2 or pair[0] != name:
+                return False
+        return self._are_again(kwargs.values(), [pair[1] for pair in named])
+
+    def _is_made_again(self, was: Event, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> bool:
+        """Note the result of an operation that has the operands of an event, if it has its result too.
+
+        If it has not, some of it may have been noted, as it would be in any case.
+        """
+        shape = was.shape
+        if isinstance(out, _Tensor):
+            parts: Any = (out,)
+            if shape != "one":
+                return False
+        elif (shape == "tuple" and isinstance(out, tuple)) or (shape == "list" and isinstance(out, list)):
+            parts = out
+        else:
+            return False
+        results, ledger, viewed = was.results, self.ledger, was.kind == VIEW
+        if len(results) != len(parts):
+            return False
+        for part, one in zip(parts, results, strict=True):
+            if type(one) is Token:
+                if type(part) is not _Tensor or (viewed and _is_among(part, args, kwargs)):
+                    return False
+                if not ledger.is_made_again(part, one, was.operation, was.site):
+                    return False
+            elif one is None:
+                if isinstance(part, _Tensor):
+                    return False
+            elif tensors_of(args, kwargs)[one] is not part:
+                return False
+        return True
+
+
+def _is_among(part: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a result is one of the operands."""
+    for value in args:
+        if value is part:
+            return True
+    return bool(kwargs) and any(value is part for value in kwargs.values())
