@@ -4,7 +4,8 @@ Every round makes a fresh ``rote.graph`` and calls it until it replays, so a row
 recordings in one warm process; the very first one, which also looks every operation up, is a fact of its own.
 The plain call is measured in the same rounds. What matters is ``above the plain call``: what an observed or a
 recording call costs beyond it, in milliseconds for each thousand operations. Operations are those that
-PyTorch dispatches; views count, since they are followed like all others.
+PyTorch dispatches; views count, since they are followed like all others. Beside it stands what two modes cost
+that do nothing, one for functions and one for operations: nobody who follows operations in Python has less.
 
 The phases of a recording call are taken in rounds of their own, with timers around the recorder's own
 methods; a timer around each captured operation costs some 0.2 us, which is why these rounds do not count for
@@ -16,7 +17,7 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ from unittest import mock
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 import rote
 from rote.backends.cuda.session import CudaSession
@@ -31,6 +33,7 @@ from rote.backends.host.session import HostSession
 from rote.recording.entry import Entry
 from rote.recording.lesson import Lesson
 from rote.recording.run import TracedCall
+from rote.signature.modes import DispatchMode
 
 from .common import Outcome, Settings, now, statistic
 
@@ -39,6 +42,7 @@ WIDTH = 64
 LENGTHS = (100, 1_000, 10_000)
 LIVE = 20_000
 CALLS = ("observation", "recording", "first replay", "second replay", "third replay")
+ABOVE = "ms per 1,000 operations above the plain call"
 COLLECTOR = "garbage collector (within the others)"
 PHASES = {
     "trace": [(TracedCall, "run")],
@@ -97,31 +101,44 @@ def chain(length: int) -> Callable[[Tensor], Tensor]:
     return call
 
 
-def subjects(settings: Settings) -> list[Subject]:
-    """Everything that is measured."""
+class Functions(TorchFunctionMode):
+    """Calls every function, and does nothing else."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+class Operations(DispatchMode):
+    """Calls every operation, and does nothing else."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def subjects(settings: Settings) -> Iterator[Subject]:
+    """Everything that is measured, made when its turn comes: what is alive makes all of it slower."""
     device = settings.device
     torch.manual_seed(0)
     x = torch.randn(1, WIDTH, device=device)
+    for length in LENGTHS[: 2 if settings.quick else 3]:
+        yield Subject(f"chain of {length:,}", chain(length), x)
     blocks = nn.Sequential(*[Block(WIDTH, 4) for _ in range(12)]).to(device).eval().requires_grad_(False)
-    tokens = torch.randn(1, 8, WIDTH, device=device)
+    yield Subject("transformer of 12 layers", blocks, torch.randn(1, 8, WIDTH, device=device))
+    del blocks
     live = [torch.zeros(1, device=device) for _ in range(LIVE // (10 if settings.quick else 1))]
-    return [
-        *[
-            Subject(f"chain of {length:,}", chain(length), x)
-            for length in LENGTHS[: 2 if settings.quick else 3]
-        ],
-        Subject("transformer of 12 layers", blocks, tokens),
-        Subject(f"chain of 1,000, {len(live):,} live tensors", chain(1_000), x, live),
-    ]
+    yield Subject(f"chain of 1,000, {len(live):,} live tensors", chain(1_000), x, live)
 
 
 @torch.no_grad()
 def run(settings: Settings) -> Outcome:
     """The calls before the first replay, of every subject."""
     out = Outcome()
-    found = subjects(settings)
-    while found:
-        measure(found.pop(0), settings, out)
+    for subject in subjects(settings):
+        measure(subject, settings, out)
         gc.collect()
     return out
 
@@ -129,20 +146,24 @@ def run(settings: Settings) -> Outcome:
 def measure(subject: Subject, settings: Settings, out: Outcome) -> None:
     """One subject: rounds for the rows, then rounds for the phases."""
     name, call = subject.name, lambda: subject.function(subject.x)
-    expected, times = call(), {way: [] for way in ("plain", *CALLS)}
+    expected, times = call(), {way: [] for way in ("plain", "modes that do nothing", *CALLS)}
     cold, operations = one_round(subject, settings, out)
     for _ in range(settings.rounds(10)):
         for _ in range(3):
             times["plain"].append(timed(call, settings))
+            with Functions(), Operations():
+                times["modes that do nothing"].append(timed(call, settings))
         for way, seconds in one_round(subject, settings, out)[0].items():
             times[way].append(seconds)
     measured = {way: statistic(seconds) for way, seconds in times.items()}
     out.add(name, measured)
     thousands = operations / 1e3
-    plain = measured["plain"]["median_us"]
-    for way in ("observation", "recording"):
-        above = (measured[way]["median_us"] - plain) / 1e3 / thousands
-        out.facts[f"{name}: {way}: ms per 1,000 operations above the plain call"] = above
+    for way in ("modes that do nothing", "observation", "recording"):
+        above = {
+            kind: (measured[way][f"{kind}_us"] - measured["plain"][f"{kind}_us"]) / 1e3 / thousands
+            for kind in ("median", "min")
+        }
+        out.facts[f"{name}: {way}: {ABOVE}"] = above
         out.ratio(name, way, "plain")
     out.facts[f"{name}: operations"] = operations
     out.facts[f"{name}: the first recording of the process, ms"] = {k: s * 1e3 for k, s in cold.items()}
