@@ -121,7 +121,15 @@ def test_what_recording_costs_is_measured_by_phase(tmp_path: Path) -> None:
     assert subjects == {
         *("chain of 100", "chain of 1,000", "transformer of 12 layers", "chain of 1,000, 2,000 live tensors")
     }
-    ways = {"plain", "modes that do nothing", "observation", "recording", "first replay", "second replay", "third replay"}
+    ways = {
+        "plain",
+        "modes that do nothing",
+        "observation",
+        "recording",
+        "first replay",
+        "second replay",
+        "third replay",
+    }
     assert {row["way"] for row in case["rows"]} == ways
     assert case["checks"] and all(case["checks"].values())
     assert case["facts"]["chain of 1,000: operations"] == 1000
