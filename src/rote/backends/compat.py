@@ -3,12 +3,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+OpOverload = torch._ops.OpOverload
+"""The class of ATen operations as a dispatch mode sees them. Seen in torch 2.11 and 2.13."""
+
 _from_pointer: Any = getattr(torch._C, "_construct_storage_from_data_pointer", None)
 """Seen in torch 2.11 and 2.13."""
+
+
+def raw_call(op: Any) -> Callable[..., Any]:
+    """What calling an overload comes down to, 0.5 us cheaper. Seen in torch 2.11 and 2.13."""
+    return getattr(op, "_op", op) if type(op) is OpOverload else op
 
 
 def storage_over(storage: torch.UntypedStorage) -> torch.UntypedStorage:

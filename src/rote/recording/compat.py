@@ -228,11 +228,6 @@ def _has_overrides(arguments: Iterable[Any]) -> bool:
     return any(getattr(kind, "__torch_function__", _disabled) is not _disabled for kind in kinds)
 
 
-def raw_call(op: Any) -> Callable[..., Any]:
-    """What calling an overload comes down to, without its Python wrapper. Seen in torch 2.11 and 2.13."""
-    return getattr(op, "_op", op) if type(op) is torch._ops.OpOverload else op
-
-
 _python_kernels: Any = getattr(torch.library, "_impls", None)
 """The kernels registered from Python, as ``namespace/operation/key``. Seen in torch 2.11 and 2.13."""
 _OWN_KERNELS = frozenset({"aten/_foreach_mm/CUDA", "aten/linalg_lu_solve.out/MPS"})

@@ -20,8 +20,7 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from .events import CAPTURED, Event, first_difference
 from .gradients import GradientWatch
-from .ledger import Ledger, Origin, Token
-from .looks import Look
+from .ledger import Ledger, Origin
 from .tape import Place, SegmentTape
 from .tree import Node
 from .unseen import Unseen
@@ -154,15 +153,6 @@ class Cursor(Place):
         self.path.append(value)
         self.node, self.index = child, 0
         self.nodes.append(child)
-
-    def _expected_look(self, tokens: list[Token]) -> Look | None:
-        """What an earlier call had here, or what the first operand is like, as after most operations."""
-        events = self.node.events
-        if self.index < len(events):
-            was = events[self.index].results
-            if was and type(was[0]) is Token:
-                return was[0].look
-        return tokens[0].look if tokens else None
 
     def _meet(self, event: Event) -> None:
         """Compare an event with what was seen here before; remember it if nothing was."""

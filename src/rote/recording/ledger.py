@@ -70,12 +70,13 @@ class Ledger:
         looks: What the tensors of earlier calls looked like.
 
     Attributes:
+        looks: What tensors look like.
         made: Number of storages that the call has made.
         most_bytes: The most that :attr:`live_bytes` were.
     """
 
     def __init__(self, looks: Looks | None = None) -> None:
-        self._looks = looks if looks is not None else Looks()
+        self.looks = looks if looks is not None else Looks()
         self._last: dict[int, Look] = {}  # of the last tensor on each storage, which the next one may be
         self._origins: dict[int, Origin] = {}
         self._watch: dict[int, _Watched] = {}
@@ -149,7 +150,7 @@ class Ledger:
         look = self._last.get(handle)
         try:
             if look is None or tensor.is_nested or not (look.check(tensor) or look.knows(tensor)):
-                look = self._last[handle] = self._looks.of(tensor)
+                look = self._last[handle] = self.looks.of(tensor)
         except RuntimeError as error:  # it has memory, but no shape
             raise UnsupportedTensorError("nested") from error
         if origin[0] is INPUT or look.integer:
@@ -163,7 +164,7 @@ class Ledger:
             origin, start = self._input(tensor, handle)
             offset -= start // tensor.itemsize
         elif self._is_seed(tensor, origin):
-            return Token(origin, self._looks.made(look.dtype, (), (), False), 0)
+            return Token(origin, self.looks.made(look.dtype, (), (), False), 0)
         return Token(origin, look, offset)
 
     def result(
@@ -181,7 +182,7 @@ class Ledger:
             operation: Name of the operation.
             site: The user's line.
             number: Of the storage, if it is known.
-            like: What it may look like.
+            like: What it may look like: a guess.
         """
         storage = _storage(tensor)
         handle = storage._cdata
@@ -197,8 +198,8 @@ class Ledger:
             origin = (NEW, number)
             self._follow(storage, handle, origin, "cpu" if tensor.is_cpu else tensor.device.type)
         try:
-            if like is None or tensor.is_nested or not like.check(tensor):  # it was a guess
-                like = self._looks.of(tensor)
+            if like is None or tensor.is_nested or not (like.check(tensor) or like.knows(tensor)):
+                like = self.looks.of(tensor)
         except RuntimeError as error:
             raise UnsupportedTensorError("nested") from error
         self._last[handle] = like
@@ -209,12 +210,14 @@ class Ledger:
     def is_again(self, tensor: torch.Tensor, token: Token) -> bool:
         """Whether an operand is what another call had at this place; no says nothing.
 
+        It says no to a lazily negated one, so that it need not be told from others by a check.
+
         Args:
             tensor: The operand, of PyTorch's own classes.
             token: What the other call had.
         """
         origin, look, offset = token
-        if tensor.is_nested or not (look.check(tensor) or look.knows(tensor)):
+        if tensor.is_nested or tensor.is_neg() or not (look.check(tensor) or look.knows(tensor)):
             return False
         if origin[0] is INPUT or look.integer:
             return self.token(tensor) == token

@@ -51,9 +51,17 @@ class Look(Alike):
 
 
 class Looks:
-    """The looks of a tree's tensors."""
+    """The looks of a tree's tensors.
+
+    Attributes:
+        guesses: What results of operations looked like, by the name of the operation, the identity of its
+            first operand's look and the position among the results. What comes next may look otherwise.
+        complex: Any of the tensors was complex.
+    """
 
     def __init__(self) -> None:
+        self.guesses: dict[tuple[str, int, int], Look] = {}
+        self.complex = False
         self._known: dict[tuple[Any, ...], Look] = {}
 
     def of(self, tensor: torch.Tensor) -> Look:
@@ -75,5 +83,7 @@ class Looks:
         if found is None:
             if len(self._known) >= MAX_LOOKS:
                 self._known.clear()
+                self.guesses.clear()
             found = self._known[key] = Look(*key)
+            self.complex = self.complex or dtype.is_complex
         return found

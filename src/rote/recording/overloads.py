@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..backends.compat import raw_call
 from ..partition.facts import Facts, facts_of
-from .compat import composite_call, raw_call, replaced_kernels
+from .compat import composite_call, replaced_kernels
+from .operands import DECOMPOSITIONS
 from .seeds import takes_seeds
 
 DETACH = torch.ops.aten.detach.default
@@ -46,6 +48,7 @@ class Overload(NamedTuple):
         seen = func.namespace != "aten" or replaced_kernels()
         special = func is DETACH or func is LIFT
         parts, facts, seeds = composite_call(func), facts_of(func), takes_seeds(func)
-        repeats = facts.simple and parts is None and not (special or seen or seeds)
+        odd = special or seen or seeds or func in DECOMPOSITIONS
+        repeats = facts.simple and parts is None and not odd
         quiet = not (facts.written or facts.seeded)
         return cls(func, facts, raw_call(func), parts, seen, seeds, special, repeats, quiet)

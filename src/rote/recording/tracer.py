@@ -104,7 +104,6 @@ class Tracer(Repeated, DispatchMode):
                     profiler.__self__.miss_thread()
                 profiler = None
         try:
-            resolve_lazily()
             return self._dispatch(func, args, kwargs or {})
         except UnsupportedTensorError as error:
             if self.mode is not _OBSERVE:
@@ -129,6 +128,12 @@ class Tracer(Repeated, DispatchMode):
                 sys.setprofile(None)
 
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        known = self._known.get(id(func))
+        if known is not None and known.repeats and self.node.complete and not self._suspended:
+            was = self._again(known.facts, args, kwargs) if not self._lazy_zeros else None
+            if was is not None:
+                return self._repeat(was, known, args, kwargs)
+        resolve_lazily()
         if self._suspended:
             return self._seen(func, *args, **kwargs)
         if self._vectorless and func in DECOMPOSITIONS:
@@ -138,7 +143,6 @@ class Tracer(Repeated, DispatchMode):
             if isinstance(func, torch._ops.OpOverload):
                 self._note_writes(written_operands(facts_of(func), args, kwargs))
             return self._seen(func, *args, **kwargs)
-        known = self._known.get(id(func))
         if known is None:
             if not isinstance(func, torch._ops.OpOverload):
                 return self._higher_order(func, args, kwargs)
@@ -160,9 +164,6 @@ class Tracer(Repeated, DispatchMode):
                 return self._detached(func, args[0])
             if not self.ledger.knows(args[0]):
                 return self._lifted(args[0])
-        was = self._again(facts, args, kwargs) if known.repeats and self.node.complete else None
-        if was is not None:
-            return self._repeat(was, known, args, kwargs)
         event, tensors, tokens, placement = self._before(facts, args, kwargs)
         if placement is not _CAPTURED and placement in _READS:
             return self._seen(self._branch, event, func, args, kwargs)
@@ -175,6 +176,8 @@ class Tracer(Repeated, DispatchMode):
     def _repeat(self, was: Event, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What :meth:`_dispatch` does with an operation that another call ran here, on the same operands."""
         facts = known.facts
+        if self.ledger.looks.complex or (self._on_host and self.mode is not _OBSERVE):
+            resolve_lazily()  # no kernel of PyTorch's own makes a lazy tensor of real ones for itself
         if not known.quiet:
             self._note_effects(facts, args, kwargs)
         out = self._run(was, known, args, kwargs, _CAPTURED)
@@ -275,12 +278,15 @@ class Tracer(Repeated, DispatchMode):
         if facts.reshapes:
             self._check_metadata(event, tensors, tokens)
         made = self.ledger.made
+        like = tokens[0][1] if tokens else None
         if type(out) is torch.Tensor:
             event.shape = "one"
-            event.results = (self._result(event, out, tensors, self._expected_look(tokens)),)
+            event.results = (self._result(event, out, tensors, like, 0),)
         else:
             event.shape, parts = results_of(out)
-            event.results = tuple([self._result(event, part, tensors) for part in parts])
+            event.results = tuple(
+                [self._result(event, part, tensors, like, position) for position, part in enumerate(parts)]
+            )
         new = self.ledger.made - made == len(event.results)  # then none of them is a view
         if not new and event.kind == ev.CAPTURED and not facts.mutable and is_view(event, tokens):
             event.kind = ev.VIEW
@@ -350,8 +356,18 @@ class Tracer(Repeated, DispatchMode):
         self.tape, self.mode = None, Mode.OBSERVE
         return self._seen(func, *args, **kwargs)
 
-    def _result(self, event: Event, part: Any, tensors: list[torch.Tensor], like: Look | None = None) -> Any:
-        """A token; the position of the operand that the result is; or None where there is nothing to hold."""
+    def _result(
+        self, event: Event, part: Any, tensors: list[torch.Tensor], first: Look | None, number: int
+    ) -> Any:
+        """A token; the position of the operand that the result is; or None where there is nothing to hold.
+
+        Args:
+            event: The operation.
+            part: The result, or one of several.
+            tensors: The operands.
+            first: What the first of them looks like, as do results of most operations.
+            number: Which of the results it is.
+        """
         if not isinstance(part, torch.Tensor):
             return None
         for position, tensor in enumerate(tensors):
@@ -359,7 +375,12 @@ class Tracer(Repeated, DispatchMode):
                 return position
         if part.is_meta:
             return None
-        return self.ledger.result(part, event.operation, event.site, like=like)
+        ledger, guess = self.ledger, (event.operation, id(first), number)
+        like = ledger.looks.guesses.get(guess, first)
+        token = ledger.result(part, event.operation, event.site, like=like)
+        if token[1] is not like:
+            ledger.looks.guesses[guess] = token[1]
+        return token
 
     def _branch(self, event: Event, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if event.kind == ev.READ and self.mode is not Mode.FOLLOW:

@@ -43,6 +43,7 @@ import torch
 
 from ...base.errors import CaptureError, InternalError, MemoryShortageError
 from ..base import CopyingSegment
+from ..compat import raw_call
 from ..shortage import is_shortage
 from .compat import stop_routing
 from .driver import driver
@@ -159,7 +160,7 @@ class CudaSession:
         if self._graph is None:
             raise InternalError("an operation was captured with no segment open")
         try:
-            out = func(*args, **kwargs)
+            out = raw_call(func)(*args, **kwargs)
         except (RuntimeError, MemoryError) as error:
             if is_shortage(error):
                 raise MemoryShortageError(f"no memory for {func.name()}: {_first_line(error)}") from error

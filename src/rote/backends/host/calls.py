@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import torch
 
-from .compat import Call, OpOverload, raw_call
+from ..compat import raw_call
+from .compat import Call, OpOverload
 
 HOT_FUNCTIONS = frozenset(
     f"aten::{name}"

@@ -68,11 +68,6 @@ def mode_counters() -> tuple[Callable[[], int], Callable[[], int]]:
     return cast("Callable[[], int]", functions), cast("Callable[[], int]", dispatches)
 
 
-def raw_call(op: OpOverload) -> Call:
-    """The overload's C++ entry, 0.5 us cheaper than ``op(...)``. Seen on 2.11 and 2.13."""
-    return cast("Call", getattr(op, "_op", op))
-
-
 def schema_of(op: OpOverload) -> Any:
     """The overload's ``FunctionSchema``. Seen on 2.11 and 2.13; there is no public way to it."""
     return op._schema

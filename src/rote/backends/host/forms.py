@@ -44,9 +44,15 @@ class Form(Alike):
 
 
 class Forms:
-    """The forms of the tensors seen so far."""
+    """The forms of the tensors seen so far.
+
+    Attributes:
+        guesses: What results of operations looked like, by the identity of the operation's facts and of its
+            first operand's form, and the position among the results. What comes next may look otherwise.
+    """
 
     def __init__(self) -> None:
+        self.guesses: dict[tuple[int, int, int], Form] = {}
         self._forms: dict[tuple[torch.dtype, tuple[int, ...], tuple[int, ...], bool, bool], Form] = {}
 
     def of(self, tensor: torch.Tensor) -> Form:
@@ -58,6 +64,7 @@ class Forms:
         if found is None:
             if len(self._forms) >= MAX_FORMS:
                 self._forms.clear()
+                self.guesses.clear()
             found = self._forms[key] = Form(*key)
         found.add(tensor)
         return found

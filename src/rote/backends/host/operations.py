@@ -12,8 +12,9 @@ from typing import Any, cast
 
 import torch
 
+from ..compat import raw_call
 from .calls import method_of
-from .compat import Call, OpOverload, composite_call, raw_call, schema_of
+from .compat import Call, OpOverload, composite_call, schema_of
 from .forms import Form, Forms
 from .trial import PLAIN_VALUES, fits, kind_of
 from .variants import Variant, find_variant

@@ -126,6 +126,15 @@ class Tape:
         check_tensor(func, verb, tensor)
         return self._forms.of(tensor)
 
+    def _result_form(self, facts: Facts, tensor: torch.Tensor, first: Form | None, number: int) -> Form:
+        """What a result looks like, which is guessed: as the last one of the operation on such an operand."""
+        guesses, guess = self._forms.guesses, (id(facts), id(first), number)
+        like = guesses.get(guess, first)
+        form = self._form(facts.op, "returns", tensor, like)
+        if form is not like:
+            guesses[guess] = form
+        return form
+
     def record(
         self,
         facts: Facts,
@@ -150,7 +159,10 @@ class Tape:
         """
         like = looked[2][0] if operands else None  # as after most operations
         returned = (((), out),) if type(out) is _Tensor else tuple(walk(out))
-        results = [(path, part, self._form(facts.op, "returns", part, like)) for path, part in returned]
+        results = [
+            (path, part, self._result_form(facts, part, like, number))
+            for number, (path, part) in enumerate(returned)
+        ]
         if facts.metadata_only:
             return
         if facts.name == "lift_fresh" and self._lift(facts, args[0]):
@@ -209,6 +221,7 @@ class Tape:
             block = made.get(key)
             if block is None:
                 if key in living or key in given:
+                    last[key] = form
                     continue
                 block = made[key] = storages.add(storage, key)
                 last[key] = form
