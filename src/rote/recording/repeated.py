@@ -59,13 +59,13 @@ class Repeated(Placed):
         return was
 
     def _are_again(self, values: Any, expected: Any) -> bool:
-        ledger, home, on_host = self.ledger, self._index, self._on_host
+        is_again, home, on_host = self.ledger.is_again, self._index, self._on_host
         for value, one in zip(values, expected, strict=True):
             kind = type(value)
             if kind is _Tensor or kind is _Parameter:
-                if type(one) is not Token or not ledger.is_again(value, one):
+                if type(one) is not Token or one[1].on_host is not on_host or not is_again(value, one):
                     return False
-                if one[1].on_host is not on_host or value.get_device() != home:
+                if not on_host and value.get_device() != home:
                     return False
             elif kind is list and value and isinstance(value[0], _Tensor):
                 if type(one) is not tuple or len(one) != len(value) or not self._are_again(value, one):
@@ -87,23 +87,24 @@ class Repeated(Placed):
 
         If it has not, some of it may have been noted, as it would be in any case.
         """
-        shape = was.shape
-        if isinstance(out, _Tensor):
-            parts: Any = (out,)
-            if shape != "one":
+        shape, results, viewed = was.shape, was.results, was.kind == VIEW
+        if type(out) is _Tensor and shape == "one" and type(results[0]) is Token:  # as most
+            if viewed and _is_among(out, args, kwargs):
                 return False
+            return self.ledger.is_made_again(out, results[0], was.operation, was.site)
+        if isinstance(out, _Tensor) and shape == "one":
+            parts: Any = (out,)
         elif (shape == "tuple" and isinstance(out, tuple)) or (shape == "list" and isinstance(out, list)):
             parts = out
         else:
             return False
-        results, ledger, viewed = was.results, self.ledger, was.kind == VIEW
         if len(results) != len(parts):
             return False
         for part, one in zip(parts, results, strict=True):
             if type(one) is Token:
                 if type(part) is not _Tensor or (viewed and _is_among(part, args, kwargs)):
                     return False
-                if not ledger.is_made_again(part, one, was.operation, was.site):
+                if not self.ledger.is_made_again(part, one, was.operation, was.site):
                     return False
             elif one is None:
                 if isinstance(part, _Tensor):

@@ -51,8 +51,10 @@ _FRAMES = frozenset({"f_globals", "__globals__"})
 
 _OTHERS = sys.stdlib_module_names | frozenset(TORCH_NEEDS) | {__name__.partition(".")[0]}
 
-_SAVING = frozenset({saved_tensors_hooks.__enter__.__code__, inspect.unwrap(checkpoint).__code__})
-"""Code that takes over what a backward keeps."""
+_SAVING = {
+    id(code): code for code in (saved_tensors_hooks.__enter__.__code__, inspect.unwrap(checkpoint).__code__)
+}
+"""Code that takes over what a backward keeps, by its identity: hashing code takes as long as its text."""
 
 
 class ExecutedCode:
@@ -80,7 +82,7 @@ class ExecutedCode:
         self._reading = Reading()
         self._stop: Callable[[], None] | None = None
         self._passive: set[int] = set()  # code, by identity, that reads the same whenever it is entered
-        self._settled: dict[int, CodeType] = {}  # by identity, since hashing code takes as long as its text
+        self._settled: dict[int, CodeType] = {}
 
     def __enter__(self) -> ExecutedCode:
         self.resumed.clear()
@@ -146,7 +148,7 @@ class ExecutedCode:
             if id(code) in self._reading.open and id(code) not in asked:
                 asked[id(code)] = code
                 monitoring.set_local_events(tool, code, names.CALL)
-            return again or (code in _SAVING and _called_by_us(frame))
+            return again or (id(code) in _SAVING and _called_by_us(frame))
 
         def entered(code: CodeType, offset: int) -> Any:
             return None if note(code, sys._getframe(1)) else monitoring.DISABLE
@@ -185,10 +187,10 @@ class ExecutedCode:
             and "torch" in code.co_filename
         ):
             self.seeds = True
-        saves = code in _SAVING
+        saves = id(code) in _SAVING
         if saves and not _called_by_us(frame):
             self.hooks = True
-        if code in self.globals or code.co_name == "<module>" or is_internal(code.co_filename):
+        if code.co_name == "<module>" or is_internal(code.co_filename) or code in self.globals:
             if not saves:  # to note it again in this call would say nothing new
                 self._settled[id(code)] = code
             return

@@ -101,8 +101,10 @@ def differences(
         written: Addresses of numpy arrays that are not looked at.
     """
     found: list[Difference] = []
+    fresh = len(after.entries)
     for address, entry in before.entries.items():
         later = after.entries.get(address)
+        fresh -= later is not None
         if later is None:
             now = read(entry)
             if now is MISSING or (entry.kind == DEFINED and not same(entry.value, now)):
@@ -126,9 +128,10 @@ def differences(
             )
         if len(found) >= limit:
             return found
-    for address, entry in after.entries.items():
-        fresh = address not in before.entries and entry.kind != PRESENT
-        if fresh and (LENGTH, address[1], None) in before.entries:
+    for address, entry in after.entries.items() if fresh else ():
+        if address in before.entries or entry.kind == PRESENT:
+            continue
+        if (LENGTH, address[1], None) in before.entries:
             found.append(Difference(after.name_of(entry), "absent", show(entry.value)))
         if len(found) >= limit:
             break

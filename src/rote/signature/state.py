@@ -22,7 +22,7 @@ import gc
 import re
 import threading
 import types
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -67,6 +67,7 @@ ORDERED_LENGTH = 64
 
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)
+_CONTAINERS = frozenset({dict, OrderedDict, list, tuple, set, frozenset})
 _KEPT_TYPES = _PLAIN_TYPES | {Content, Present}  # kept as they are
 _UNNAMED = frozenset({"", "__defaults__", "__kwdefaults__", "func", "args", "keywords"})  # by parameters
 _SUBSCRIPT = re.compile(r"\[.*?\]")
@@ -150,10 +151,11 @@ class StateWalk:
 
     def _note(self, kind: str, container: Any, key: Any, value: Any, parent: int, label: str) -> None:
         address = (kind, id(container), key)
-        entries = self.snapshot.entries
+        snapshot = self.snapshot
+        entries = snapshot.entries
         if address in entries:
             return
-        node = self.snapshot.node(parent, label)
+        node = snapshot.node(parent, label)
         kind_of_value = type(value)
         if kind_of_value in _KEPT_TYPES:  # most slots
             entries[address] = _tuple(Entry, (kind, container, key, value, node))
@@ -244,6 +246,9 @@ class StateWalk:
                 self._expand_class(value, node)
                 self._descend(type(value), node)
             return
+        if kind in _CONTAINERS:  # they have no attributes and are asked nothing
+            self._close(value)
+            return
         of_class = self._classes.get(kind) or self._classes.setdefault(kind, class_of(kind))
         self._meet(value, node)
         if of_class.is_open:
@@ -279,6 +284,8 @@ class StateWalk:
     def _expand_dict(self, value: Mapping[Any, Any], node: int) -> None:
         found = members.items(value)
         self._note(LENGTH, value, None, Content(len(found)), node, " (length)")
+        if not found and type(value) is not defaultdict:
+            return
         if len(found) > BULK_LENGTH and all(type(item) in _PLAIN_TYPES for _, item in found):
             self._note(BULK, value, None, Content(found), node, "")
             return
