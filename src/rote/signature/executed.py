@@ -17,6 +17,7 @@ from __future__ import annotations
 import dis
 import gc
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
@@ -40,6 +41,11 @@ _SEEDING = frozenset({
 _OF_GLOBALS = frozenset(
     {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
 )
+
+_UNNAMED = frozenset({"", "__defaults__", "__kwdefaults__", "func", "args", "keywords"})
+"""Slots that code reads by the names of parameters."""
+
+_SUBSCRIPT = re.compile(r"\[.*?\]")
 
 _SEARCHING = frozenset({
     "globals", "locals", "vars", "eval", "exec", "__dict__", "modules", "import_module", "__import__",
@@ -234,6 +240,18 @@ class ExecutedCode:
     def mentioned(self) -> set[str]:
         """Every name and string in the executed code: what it could read an attribute by."""
         return set[str]().union(*map(mentions_of, list(self.globals)))
+
+    def names(self, path: str, mentioned: set[str]) -> bool:
+        """Whether the code names a slot, or the container it lies in.
+
+        Args:
+            path: The name of the slot, as the user would write it.
+            mentioned: What :meth:`mentioned` returns.
+        """
+        name = _SUBSCRIPT.sub("", path).rpartition(".")[2]
+        if name in mentioned or name in _UNNAMED:
+            return True
+        return any(name in code.co_freevars for code in self.globals)
 
     def modules(self) -> list[ModuleType]:
         """The Python modules that the executed code names: what it imports while it runs is no global."""

@@ -35,6 +35,7 @@ class Snapshot:
         arrays: Address ranges of the numpy arrays found.
         training: The optimizers and schedulers found.
         left_out: What was left out.
+        nodes: The tree of names: of each place its parent, or -1, and its label.
     """
 
     def __init__(self, training: Training) -> None:
@@ -43,12 +44,12 @@ class Snapshot:
         self.arrays: list[tuple[int, int]] = []
         self.training = training
         self.left_out = LeftOut()
-        self._nodes: list[tuple[int, str]] = []
+        self.nodes: list[tuple[int, str]] = []
 
     def node(self, parent: int, label: str) -> int:
         """Add a place in the tree of names; returns its number."""
-        self._nodes.append((parent, label))
-        return len(self._nodes) - 1
+        self.nodes.append((parent, label))
+        return len(self.nodes) - 1
 
     def note_tensor(self, entry: Entry, tensor: torch.Tensor) -> None:
         """Add a tensor that was found, by its storage if it has one."""
@@ -60,7 +61,7 @@ class Snapshot:
         """The name of a place, as a user would write it."""
         labels: list[str] = []
         while node >= 0:
-            node, label = self._nodes[node]
+            node, label = self.nodes[node]
             labels.append(label)
         return "".join(reversed(labels))
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import re
 import threading
 import types
 from collections import OrderedDict, defaultdict, deque
@@ -68,9 +67,7 @@ ORDERED_LENGTH = 64
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)
 _CONTAINERS = frozenset({dict, OrderedDict, list, tuple, set, frozenset})
-_KEPT_TYPES = _PLAIN_TYPES | {Content, Present}  # kept as they are
-_UNNAMED = frozenset({"", "__defaults__", "__kwdefaults__", "func", "args", "keywords"})  # by parameters
-_SUBSCRIPT = re.compile(r"\[.*?\]")
+_KEPT_TYPES = _PLAIN_TYPES | BY_IDENTITY | {Content, Present}  # kept as they are
 
 
 class StateWalk:
@@ -155,14 +152,14 @@ class StateWalk:
         entries = snapshot.entries
         if address in entries:
             return
-        node = snapshot.node(parent, label)
+        nodes = snapshot.nodes
+        nodes.append((parent, label))
+        node = len(nodes) - 1
         kind_of_value = type(value)
         if kind_of_value in _KEPT_TYPES:  # most slots
             entries[address] = _tuple(Entry, (kind, container, key, value, node))
-            return
-        if kind_of_value in BY_IDENTITY:
-            entries[address] = _tuple(Entry, (kind, container, key, value, node))
-            self._descend(value, node)
+            if kind_of_value in BY_IDENTITY:
+                self._descend(value, node)
             return
         entry = Entry(kind, container, key, mark(value), node)
         if isinstance(entry.value, Position):
@@ -183,16 +180,10 @@ class StateWalk:
     def _of_use(self, position: Position, container: Any, node: int) -> Position:
         """What a position means to the code that ran; what it does not name counts as not moved."""
         is_argument = self._executed.holders.get(id(position.value)) is container
-        named = is_argument or self._is_named(node)
+        named = is_argument or self._executed.names(self.snapshot.path(node), self._names)
         asked = named and not LOOKING.isdisjoint(self._names)
         known = (position.known or not named) and position.codes.isdisjoint(self._executed.resumed)
         return position._replace(known=known, asked=asked)
-
-    def _is_named(self, node: int) -> bool:
-        """Whether the code that ran names a slot, or the container it lies in."""
-        name = _SUBSCRIPT.sub("", self.snapshot.path(node)).rpartition(".")[2]
-        mentioned = name in self._names or name in _UNNAMED
-        return mentioned or any(name in code.co_freevars for code in self._executed.globals)
 
     def _descend(self, value: Any, node: int) -> None:
         if id(value) in self._seen or type(value) in _PLAIN_TYPES or isinstance(value, torch.Tensor):
@@ -283,7 +274,7 @@ class StateWalk:
 
     def _expand_dict(self, value: Mapping[Any, Any], node: int) -> None:
         found = members.items(value)
-        self._note(LENGTH, value, None, Content(len(found)), node, " (length)")
+        self._note(LENGTH, value, None, _tuple(Content, (len(found),)), node, " (length)")
         if not found and type(value) is not defaultdict:
             return
         if len(found) > BULK_LENGTH and all(type(item) in _PLAIN_TYPES for _, item in found):
@@ -307,7 +298,7 @@ class StateWalk:
     def _expand_sequence(self, value: Any, node: int) -> None:
         found = members.keys(value)
         if not isinstance(value, tuple):
-            self._note(LENGTH, value, None, Content(len(found)), node, " (length)")
+            self._note(LENGTH, value, None, _tuple(Content, (len(found),)), node, " (length)")
         if len(found) > BULK_LENGTH and all(type(item) in _PLAIN_TYPES for item in found):
             self._note(BULK, value, None, Content(found), node, "")
             return
@@ -382,7 +373,9 @@ class StateWalk:
                 continue
             value = attributes[name]
             if name in ("_parameters", "_buffers", "_modules") and isinstance(value, dict):
-                self._note(LENGTH, value, None, Content(members.length(value)), node, f".{name} (length)")
+                self._note(
+                    LENGTH, value, None, _tuple(Content, (members.length(value),)), node, f".{name} (length)"
+                )
                 self._note_order(value, node)
                 for key, item in members.items(value):
                     self._note(ITEM, value, key, item, node, f".{key}")
