@@ -63,12 +63,14 @@ class Subject:
         name: What it is.
         function: The callable.
         x: Its argument.
+        rounds: How often it is recorded.
         keep: Objects that have to be alive meanwhile.
     """
 
     name: str
     function: Callable[[Tensor], Tensor]
     x: Tensor
+    rounds: int = 10
     keep: list[Any] = field(default_factory=list[Any])
 
 
@@ -125,12 +127,12 @@ def subjects(settings: Settings) -> Iterator[Subject]:
     torch.manual_seed(0)
     x = torch.randn(1, WIDTH, device=device)
     for length in LENGTHS[: 2 if settings.quick else 3]:
-        yield Subject(f"chain of {length:,}", chain(length), x)
+        yield Subject(f"chain of {length:,}", chain(length), x, 10 if length <= 1_000 else 4)
     blocks = nn.Sequential(*[Block(WIDTH, 4) for _ in range(12)]).to(device).eval().requires_grad_(False)
     yield Subject("transformer of 12 layers", blocks, torch.randn(1, 8, WIDTH, device=device))
     del blocks
     live = [torch.zeros(1, device=device) for _ in range(LIVE // (10 if settings.quick else 1))]
-    yield Subject(f"chain of 1,000, {len(live):,} live tensors", chain(1_000), x, live)
+    yield Subject(f"chain of 1,000, {len(live):,} live tensors", chain(1_000), x, keep=live)
 
 
 @torch.no_grad()
@@ -148,7 +150,7 @@ def measure(subject: Subject, settings: Settings, out: Outcome) -> None:
     name, call = subject.name, lambda: subject.function(subject.x)
     expected, times = call(), {way: [] for way in ("plain", "modes that do nothing", *CALLS)}
     cold, operations = one_round(subject, settings, out)
-    for _ in range(settings.rounds(10)):
+    for _ in range(settings.rounds(subject.rounds)):
         for _ in range(3):
             times["plain"].append(timed(call, settings))
             with Functions(), Operations():
@@ -206,7 +208,7 @@ def timed(call: Callable[[], object], settings: Settings) -> float:
 def phases(subject: Subject, settings: Settings, thousands: float) -> dict[str, float]:
     """Milliseconds of each phase for each thousand operations; a phase does not count what lies inside it."""
     samples: dict[str, list[float]] = {}
-    for _ in range(max(2, settings.rounds(5))):
+    for _ in range(max(2, settings.rounds(subject.rounds // 2))):
         graphed = rote.graph(subject.function)
         with _timers():  # or they would be code that the call has not run before
             graphed(subject.x)
