@@ -14,16 +14,16 @@ from typing import Any
 import torch
 
 from ..partition.facts import Facts
+from .captured import Captured
 from .cursor import Mode
 from .events import CAPTURED, VIEW, Event, is_same_plain, tensors_of
 from .ledger import Token
-from .placed import Placed
 
 _FOLLOW = Mode.FOLLOW
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 
 
-class Repeated(Placed):
+class Repeated(Captured):
     """A follower that recognizes what an earlier call did at the same place."""
 
     def _again(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Event | None:

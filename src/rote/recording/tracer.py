@@ -26,11 +26,10 @@ from typing import Any
 
 import torch
 
-from ..base.errors import CaptureError, MemoryShortageError
 from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import reason
-from ..partition.boundaries import Placement, rule_of
+from ..partition.boundaries import Placement
 from ..partition.facts import Facts, facts_of, written_operands
 from ..signature.compat import is_lazy_zero, resolve_lazily
 from ..signature.executed import our_profiler
@@ -43,30 +42,22 @@ from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
 from .looks import Look
 from .operands import DECOMPOSITIONS, is_view, without_dropout, without_vectors
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
-from .overloads import DETACH, Overload
+from .overloads import DETACH, ZEROS, Overload
 from .repeated import Repeated
-from .seeds import seeds_on_host
-from .stores import without_copies
-from .tape import RestartError, SegmentTape, kept_call
+from .tape import kept_call
 
-_zeros = getattr(torch.ops.aten._efficientzerotensor, "default", None)
 _FOLLOW, _OBSERVE = Mode.FOLLOW, Mode.OBSERVE  # to look a member up takes ten times as long, in Python 3.11
-_CAPTURED, _ANYWHERE = Placement.CAPTURED, Placement.ANYWHERE
+_CAPTURED = Placement.CAPTURED
 _READS = (Placement.READ, Placement.SHAPED)
 
 
 class Tracer(Repeated, DispatchMode):
-    """Dispatch mode for one run of the callable; the arguments are those of :class:`.cursor.Cursor`.
-
-    Attributes:
-        profiler: What watches the callable's code, if it has to be spared the recorder's own.
-    """
+    """Dispatch mode for one run of the callable; the arguments are those of :class:`.cursor.Cursor`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         DispatchMode.__init__(self)
         Repeated.__init__(self, *args, **kwargs)
         self._known: dict[int, Overload] = {}
-        self.profiler: Any = None
         self._thread, self._vectorless, self._lazy_zeros = get_ident(), False, False
 
     def __enter__(self) -> Any:
@@ -115,27 +106,18 @@ class Tracer(Repeated, DispatchMode):
             if profiler is not None:
                 sys.setprofile(profiler)
 
-    def _seen(self, call: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Run what may be code of the user's in sight of the profiler; see :mod:`..signature.executed`."""
-        profiler = self.profiler
-        if profiler is None or sys.getprofile() is not None:
-            return call(*args, **kwargs)
-        sys.setprofile(profiler)
-        try:
-            return call(*args, **kwargs)
-        finally:
-            if sys.getprofile() is profiler:
-                sys.setprofile(None)
-
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._suspended:
+            resolve_lazily()
+            return self._seen(func, *args, **kwargs)
         known = self._known.get(id(func))
-        if known is not None and known.repeats and self.node.complete and not self._suspended:
-            was = self._again(known.facts, args, kwargs) if not self._lazy_zeros else None
+        if known is None and isinstance(func, torch._ops.OpOverload):
+            known = self._known[id(func)] = Overload.of(func)
+        if known is not None and known.repeats and self.node.complete and not self._lazy_zeros:
+            was = self._again(known.facts, args, kwargs)
             if was is not None:
                 return self._repeat(was, known, args, kwargs)
         resolve_lazily()
-        if self._suspended:
-            return self._seen(func, *args, **kwargs)
         if self._vectorless and func in DECOMPOSITIONS:
             args = without_vectors(func, args)
         mode = self.mode
@@ -144,12 +126,10 @@ class Tracer(Repeated, DispatchMode):
                 self._note_writes(written_operands(facts_of(func), args, kwargs))
             return self._seen(func, *args, **kwargs)
         if known is None:
-            if not isinstance(func, torch._ops.OpOverload):
-                return self._higher_order(func, args, kwargs)
-            if func is _zeros:  # forward-mode AD: no memory, so nothing that a replay would have to make
-                self._lazy_zeros = True
-                return self._seen(func, *args, **kwargs)
-            known = self._known[id(func)] = Overload.of(func)
+            return self._higher_order(func, args, kwargs)
+        if func is ZEROS:  # forward-mode AD: no memory, so nothing that a replay would have to make
+            self._lazy_zeros = True
+            return self._seen(func, *args, **kwargs)
         facts, parts = known.facts, known.parts
         zero = self._lazy_zeros and any(map(is_lazy_zero, tensors_of(args, kwargs)))
         if zero and func.is_view:  # a zero again
@@ -189,26 +169,6 @@ class Tracer(Repeated, DispatchMode):
         event, tensors, tokens, _ = self._before(facts, args, kwargs)
         self._after(event, facts, tensors, tokens, out)
         return out
-
-    def _run(
-        self,
-        event: Event,
-        known: Overload,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        placement: Placement,
-    ) -> Any:
-        """Observe or record an operation."""
-        try:
-            if self.mode is not _OBSERVE and placement is not _ANYWHERE:
-                return self._recorded(event, known, args, kwargs, placement)
-            if known.seeds:
-                args, kwargs = seeds_on_host(known.func, args, kwargs)
-            return self._seen(known.raw, *args, **kwargs) if known.seen else known.raw(*args, **kwargs)
-        except Exception as error:  # the callable may go on from it, which no recording could
-            text = f"{event.operation} raised {type(error).__name__}"
-            self.block(reason(rules.OPERATION_RAISES, text, event.site))
-            raise
 
     def _before(
         self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -300,61 +260,6 @@ class Tracer(Repeated, DispatchMode):
             if tensor.shape != token.shape or tensor.stride() != token.stride:
                 text = f"{event.operation} changes the shape of a tensor made outside the call"
                 self.block(reason(rules.RESHAPED, text, event.site))
-
-    def _recorded(
-        self,
-        event: Event,
-        known: Overload,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        placement: Placement,
-    ) -> Any:
-        tape, func = self.tape, known.func
-        assert tape is not None
-        if placement is _CAPTURED:
-            try:
-                if not self._on_host:
-                    func, args = without_copies(tape.capture, func, args, self._device)
-                if (
-                    tape.executes or not known.seen
-                ):  # a replay that executes runs the kernel's Python code again
-                    return tape.capture(func, args, kwargs)
-                return self._seen(tape.capture, func, args, kwargs)
-            except MemoryShortageError as error:
-                return self._without_memory(tape, error, func, args, kwargs)
-            except CaptureError:
-                self.node.refused.add(self.index)
-                if not tape.executes:
-                    raise RestartError(event.operation) from None
-        refused = self.index in self.node.refused  # where what was captured so far has run, it ends a segment
-        code = rule_of(func, placement, refused, tensors_of(args, kwargs)).code
-        self.node.pure = False
-        return self._seen(tape.island, event, func, args, kwargs, code, early=placement is Placement.EARLY)
-
-    def _without_memory(
-        self, tape: SegmentTape, error: MemoryShortageError, func: Any, args: Any, kwargs: dict[str, Any]
-    ) -> Any:
-        """There was no memory for an operation: make room and try once more, else record no further.
-
-        Where captured operations have not run, the call goes back to where the segment began. Elsewhere the
-        operation itself is tried again, if it has no effect but its result; when that fails too, the rest of
-        the call runs as in eager, where it may still find memory.
-        """
-        if not tape.executes:
-            tape.shortage = str(error)
-            raise RestartError(tape.shortage) from None
-        facts = facts_of(func)
-        if facts.mutable or facts.written or facts.seeded:
-            raise (error.__cause__ or error) from None
-        if tape.make_room():
-            try:
-                return tape.capture(func, args, kwargs)
-            except MemoryShortageError as again:
-                error = again
-        tape.shortage = str(error)
-        tape.abort()
-        self.tape, self.mode = None, Mode.OBSERVE
-        return self._seen(func, *args, **kwargs)
 
     def _result(
         self, event: Event, part: Any, tensors: list[torch.Tensor], first: Look | None, number: int

@@ -1,0 +1,121 @@
+"""How an operation is run in a traced call: as in eager, into the open segment, or between two."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ..base.errors import CaptureError, MemoryShortageError
+from ..hazards import rules
+from ..hazards.rules import reason
+from ..partition.boundaries import Placement, rule_of
+from ..partition.facts import facts_of
+from .cursor import Mode
+from .events import Event, tensors_of
+from .overloads import Overload
+from .placed import Placed
+from .seeds import seeds_on_host
+from .stores import without_copies
+from .tape import RestartError, SegmentTape
+
+_OBSERVE = Mode.OBSERVE  # to look a member up takes ten times as long, in Python 3.11
+_CAPTURED, _ANYWHERE = Placement.CAPTURED, Placement.ANYWHERE
+
+
+class Captured(Placed):
+    """A follower that runs operations; the arguments are those of :class:`.cursor.Cursor`.
+
+    Attributes:
+        profiler: What watches the callable's code, if it has to be spared the recorder's own.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.profiler: Any = None
+
+    def _seen(self, call: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Run what may be code of the user's in sight of the profiler; see :mod:`..signature.executed`."""
+        profiler = self.profiler
+        if profiler is None or sys.getprofile() is not None:
+            return call(*args, **kwargs)
+        sys.setprofile(profiler)
+        try:
+            return call(*args, **kwargs)
+        finally:
+            if sys.getprofile() is profiler:
+                sys.setprofile(None)
+
+    def _run(
+        self,
+        event: Event,
+        known: Overload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        placement: Placement,
+    ) -> Any:
+        """Observe or record an operation."""
+        try:
+            if self.mode is not _OBSERVE and placement is not _ANYWHERE:
+                return self._recorded(event, known, args, kwargs, placement)
+            if known.seeds:
+                args, kwargs = seeds_on_host(known.func, args, kwargs)
+            return self._seen(known.raw, *args, **kwargs) if known.seen else known.raw(*args, **kwargs)
+        except Exception as error:  # the callable may go on from it, which no recording could
+            text = f"{event.operation} raised {type(error).__name__}"
+            self.block(reason(rules.OPERATION_RAISES, text, event.site))
+            raise
+
+    def _recorded(
+        self,
+        event: Event,
+        known: Overload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        placement: Placement,
+    ) -> Any:
+        tape, func = self.tape, known.func
+        assert tape is not None
+        if placement is _CAPTURED:
+            try:
+                if not self._on_host:
+                    func, args = without_copies(tape.capture, func, args, self._device)
+                if (
+                    tape.executes or not known.seen
+                ):  # a replay that executes runs the kernel's Python code again
+                    return tape.capture(func, args, kwargs)
+                return self._seen(tape.capture, func, args, kwargs)
+            except MemoryShortageError as error:
+                return self._without_memory(tape, error, func, args, kwargs)
+            except CaptureError:
+                self.node.refused.add(self.index)
+                if not tape.executes:
+                    raise RestartError(event.operation) from None
+        refused = self.index in self.node.refused  # where what was captured so far has run, it ends a segment
+        code = rule_of(func, placement, refused, tensors_of(args, kwargs)).code
+        self.node.pure = False
+        return self._seen(tape.island, event, func, args, kwargs, code, early=placement is Placement.EARLY)
+
+    def _without_memory(
+        self, tape: SegmentTape, error: MemoryShortageError, func: Any, args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        """There was no memory for an operation: make room and try once more, else record no further.
+
+        Where captured operations have not run, the call goes back to where the segment began. Elsewhere the
+        operation itself is tried again, if it has no effect but its result; when that fails too, the rest of
+        the call runs as in eager, where it may still find memory.
+        """
+        if not tape.executes:
+            tape.shortage = str(error)
+            raise RestartError(tape.shortage) from None
+        facts = facts_of(func)
+        if facts.mutable or facts.written or facts.seeded:
+            raise (error.__cause__ or error) from None
+        if tape.make_room():
+            try:
+                return tape.capture(func, args, kwargs)
+            except MemoryShortageError as again:
+                error = again
+        tape.shortage = str(error)
+        tape.abort()
+        self.tape, self.mode = None, Mode.OBSERVE
+        return self._seen(func, *args, **kwargs)
