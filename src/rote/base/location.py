@@ -107,24 +107,30 @@ class Sites:
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], Site] = {}
-        self._codes: dict[int, tuple[CodeType, bool]] = {}  # what is in here keeps its identity
+        self._internal: set[int] = set()
+        self._codes: list[CodeType] = []  # what is in here keeps its identity
 
     def here(self) -> Site:
         """What :func:`user_site` returns; the caller and the two frames around it are rote's own."""
-        at = sys._getframe(3).f_back  # pyright: ignore[reportPrivateUsage]
+        at, internal = sys._getframe(3).f_back, self._internal  # pyright: ignore[reportPrivateUsage]
         while at is not None:
             code = at.f_code
-            known = self._codes.get(id(code))
-            if known is None:
-                known = self._codes[id(code)] = (code, is_internal(code.co_filename))
-            if not known[1]:
-                place = (id(code), at.f_lasti)
-                found = self._known.get(place)
-                if found is None:
-                    found = self._known[place] = Site(code.co_filename, at.f_lineno, code.co_name)
-                return found
+            if id(code) not in internal:
+                found = self._known.get((id(code), at.f_lasti)) or self._look(at)
+                if found is not None:
+                    return found
             at = at.f_back
         return NOWHERE
+
+    def _look(self, frame: FrameType) -> Site | None:
+        """Where a frame is, if it is the user's; it is told again by the identity of its code."""
+        code = frame.f_code
+        self._codes.append(code)
+        if is_internal(code.co_filename):
+            self._internal.add(id(code))
+            return None
+        found = self._known[id(code), frame.f_lasti] = Site(code.co_filename, frame.f_lineno, code.co_name)
+        return found
 
 
 def traceback_site(traceback: TracebackType | None) -> Site:

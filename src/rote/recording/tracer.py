@@ -186,7 +186,8 @@ class Tracer(Repeated, DispatchMode):
         event = Event(placement._value_, facts.name, operands, (), "none", site)
         if len(ledger.external_sites) < len(ledger.externals):
             ledger.note_readers(facts.name, site)
-        self._note_effects(facts, args, kwargs)
+        if facts.seeded or facts.written:
+            self._note_effects(facts, args, kwargs)
         return event, tensors, tokens, placement
 
     def _note_effects(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -145,7 +145,7 @@ def tensors_in(values: Iterable[Any], found: list[torch.Tensor]) -> list[torch.T
             continue
         elif isinstance(value, _Tensor):
             found.append(value)
-        elif isinstance(value, (list, tuple)):
+        elif isinstance(value, (list, tuple)) and value and type(value[0]) is not int:  # no shape
             tensors_in(cast("list[Any] | tuple[Any, ...]", value), found)
     return found
 
@@ -172,7 +172,8 @@ def _changed(value: Any, rest: Iterator[Any]) -> Any:
     if isinstance(value, _Tensor):
         return next(rest)
     if isinstance(value, (list, tuple)):
-        return [_changed(each, rest) for each in cast("list[Any] | tuple[Any, ...]", value)]
+        items = cast("list[Any] | tuple[Any, ...]", value)
+        return list(items) if items and type(items[0]) is int else [_changed(each, rest) for each in items]
     return value
 
 
