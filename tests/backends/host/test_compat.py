@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from rote.backends.compat import raw_call
 from rote.backends.host import compat
 from rote.base.errors import CaptureError
 
@@ -70,7 +71,7 @@ def test_replay_without(record: Any, monkeypatch: pytest.MonkeyPatch, names: lis
 def test_every_probe_finds_its_private_part() -> None:
     for name in PRIVATE:
         assert hasattr(torch._C, name), name
-    assert compat.raw_call(torch.ops.aten.mm.default) is not torch.ops.aten.mm.default
+    assert raw_call(torch.ops.aten.mm.default) is not torch.ops.aten.mm.default
     assert hasattr(torch, "_neg_view") and hasattr(torch.UntypedStorage, "_cdata")
 
 
