@@ -8,7 +8,7 @@ that observing a call changes no lifetime (autograd steals a gradient only when 
 from __future__ import annotations
 
 import weakref
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore
@@ -53,6 +53,8 @@ class Token(NamedTuple):
         return self.look.on_host
 
 
+_OTHER = -1
+"""The offset of tokens that say how a tensor looks, but not where: that of an argument is its own."""
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor, at every operand
 
 
@@ -77,7 +79,7 @@ class Ledger:
 
     def __init__(self, looks: Looks | None = None) -> None:
         self.looks = looks if looks is not None else Looks()
-        self._last: dict[int, Look] = {}  # of the last tensor on each storage, which the next one may be
+        self._last: dict[int, Token] = {}  # of the last tensor on each storage, which the next one may be
         self._origins: dict[int, Origin] = {}
         self._watch: dict[int, _Watched] = {}
         self._pinned: dict[Origin, torch.UntypedStorage] = {}
@@ -144,18 +146,28 @@ class Ledger:
         handle = _storage(tensor)._cdata
         if self._gone:
             self._forget_gone()
+        last = self._last.get(handle)
+        look = last[1] if last is not None else None
+        try:
+            if look is None or tensor.is_nested or not (look.check(tensor) or look.knows(tensor)):
+                look = self.looks.of(tensor)
+        except RuntimeError as error:  # it has memory, but no shape
+            raise UnsupportedTensorError("nested") from error
+        offset = tensor.storage_offset()
+        if last is not None and last[1] is look and last[2] == offset:
+            return last
         origin = self._origins.get(handle)
         if origin is None:
             origin = self.add_external(tensor)
-        look = self._last.get(handle)
-        try:
-            if look is None or tensor.is_nested or not (look.check(tensor) or look.knows(tensor)):
-                look = self._last[handle] = self.looks.of(tensor)
-        except RuntimeError as error:  # it has memory, but no shape
-            raise UnsupportedTensorError("nested") from error
+        return self._note(tensor, origin, handle, look, offset)
+
+    def _note(self, tensor: torch.Tensor, origin: Origin, handle: int, look: Look, offset: Any) -> Token:
+        """The token of a tensor, which is remembered for the next one on its storage."""
         if origin[0] is INPUT or look.integer:
+            self._last[handle] = _tuple(Token, (origin, look, _OTHER))
             return self._token(tensor, origin, handle, look)
-        return _tuple(Token, (origin, look, tensor.storage_offset()))
+        token = self._last[handle] = _tuple(Token, (origin, look, offset))
+        return token
 
     def _token(self, tensor: torch.Tensor, origin: Origin, handle: int, look: Look) -> Token:
         """The same for an argument, whose offset is its own, and for what may be a seed."""
@@ -202,10 +214,7 @@ class Ledger:
                 like = self.looks.of(tensor)
         except RuntimeError as error:
             raise UnsupportedTensorError("nested") from error
-        self._last[handle] = like
-        if origin[0] is INPUT or like.integer:
-            return self._token(tensor, origin, handle, like)
-        return _tuple(Token, (origin, like, tensor.storage_offset()))
+        return self._note(tensor, origin, handle, like, tensor.storage_offset())
 
     def is_again(self, tensor: torch.Tensor, token: Token) -> bool:
         """Whether an operand is what another call had at this place; no says nothing.
@@ -255,7 +264,7 @@ class Ledger:
             self._follow(storage, handle, origin, "cpu" if look.on_host else tensor.device.type)
         elif known != origin:
             return False
-        self._last[handle] = look
+        self._last[handle] = token
         return True
 
     def _is_seed(self, tensor: torch.Tensor, origin: Origin) -> bool:

@@ -39,6 +39,7 @@ from .inputs import StaticInputs
 from .ledger import Ledger
 from .outputs import Template, make_template
 from .placement import base_offset, group_members
+from .room import with_room
 from .saved import saving
 from .shortage import out_of_memory
 from .surroundings import uncollected
@@ -217,7 +218,7 @@ class TracedCall:
             args, kwargs = self._call.rebuild(list(self._leaves))
         try:
             with self._surroundings(), self._saving(tracer, use), host, tracer:
-                return self._function(*args, **kwargs)
+                return with_room(self._function, args, kwargs)
         except RestartError:
             raise
         except BaseException as error:

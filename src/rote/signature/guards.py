@@ -84,6 +84,14 @@ class Guard:
         self._readers = readers
         self.dead = False
         self._iterates = False
+        guard = weakref.ref(self)
+
+        def died(_: object) -> None:
+            alive = guard()
+            if alive is not None:
+                alive.dead = True
+
+        self._died = died
         for entry in snapshot.entries.values():
             if snapshot.training.is_guarded(entry.container, entry.key):
                 self._sort(entry)
@@ -143,16 +151,9 @@ class Guard:
                 self._watch_tensor(entry, self._snapshot.name_of(entry), tensor)
 
     def _watch_tensor(self, entry: Entry | None, name: str, tensor: torch.Tensor) -> None:
-        guard = weakref.ref(self)
-
-        def died(_: object) -> None:
-            alive = guard()
-            if alive is not None:
-                alive.dead = True
-
         site = self._readers.get(tensor.untyped_storage()._cdata)
         watched = _Watched(
-            entry, name, weakref.ref(tensor, died), tensor.data_ptr(), tensor.requires_grad, site
+            entry, name, weakref.ref(tensor, self._died), tensor.data_ptr(), tensor.requires_grad, site
         )
         self._read.append(watched)
 

@@ -39,6 +39,14 @@ class Content(NamedTuple):
     value: Any
 
 
+_LENGTHS = tuple([Content(length) for length in range(64)])
+
+
+def counted(length: int) -> Content:
+    """A length as it is compared, one object for all short ones."""
+    return _LENGTHS[length] if length < len(_LENGTHS) else Content(length)
+
+
 class Present(NamedTuple):
     """Which attributes, of those that are read by name, an object has.
 

@@ -35,7 +35,8 @@ class Snapshot:
         arrays: Address ranges of the numpy arrays found.
         training: The optimizers and schedulers found.
         left_out: What was left out.
-        nodes: The tree of names: of each place its parent, or -1, and its label.
+        parents: The tree of names: the parent of each place, or -1.
+        labels: The label of each place.
     """
 
     def __init__(self, training: Training) -> None:
@@ -44,12 +45,14 @@ class Snapshot:
         self.arrays: list[tuple[int, int]] = []
         self.training = training
         self.left_out = LeftOut()
-        self.nodes: list[tuple[int, str]] = []
+        self.parents: list[int] = []
+        self.labels: list[str] = []
 
     def node(self, parent: int, label: str) -> int:
         """Add a place in the tree of names; returns its number."""
-        self.nodes.append((parent, label))
-        return len(self.nodes) - 1
+        self.parents.append(parent)
+        self.labels.append(label)
+        return len(self.labels) - 1
 
     def note_tensor(self, entry: Entry, tensor: torch.Tensor) -> None:
         """Add a tensor that was found, by its storage if it has one."""
@@ -61,8 +64,8 @@ class Snapshot:
         """The name of a place, as a user would write it."""
         labels: list[str] = []
         while node >= 0:
-            node, label = self.nodes[node]
-            labels.append(label)
+            labels.append(self.labels[node])
+            node = self.parents[node]
         return "".join(reversed(labels))
 
     def is_root(self, node: int) -> bool:

@@ -35,7 +35,7 @@ from .classes import DESCRIPTORS, MADE_WITH_A_CLASS, MODULE_INTERNALS, UNSET, Cl
 from .compat import class_switches, global_hooks, plain_functions, scripted_names
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
-from .marks import BY_IDENTITY, Content, Present, base_of, mark, pointer_of
+from .marks import BY_IDENTITY, Content, Present, base_of, counted, mark, pointer_of
 from .omission import MetReaderError, Omission
 from .owners import is_user, module_of
 from .reads import Reads
@@ -152,9 +152,9 @@ class StateWalk:
         entries = snapshot.entries
         if address in entries:
             return
-        nodes = snapshot.nodes
-        nodes.append((parent, label))
-        node = len(nodes) - 1
+        node = len(snapshot.labels)
+        snapshot.parents.append(parent)
+        snapshot.labels.append(label)
         kind_of_value = type(value)
         if kind_of_value in _KEPT_TYPES:  # most slots
             entries[address] = _tuple(Entry, (kind, container, key, value, node))
@@ -274,7 +274,7 @@ class StateWalk:
 
     def _expand_dict(self, value: Mapping[Any, Any], node: int) -> None:
         found = members.items(value)
-        self._note(LENGTH, value, None, _tuple(Content, (len(found),)), node, " (length)")
+        self._note(LENGTH, value, None, counted(len(found)), node, " (length)")
         if not found and type(value) is not defaultdict:
             return
         if len(found) > BULK_LENGTH and all(type(item) in _PLAIN_TYPES for _, item in found):
@@ -298,7 +298,7 @@ class StateWalk:
     def _expand_sequence(self, value: Any, node: int) -> None:
         found = members.keys(value)
         if not isinstance(value, tuple):
-            self._note(LENGTH, value, None, _tuple(Content, (len(found),)), node, " (length)")
+            self._note(LENGTH, value, None, counted(len(found)), node, " (length)")
         if len(found) > BULK_LENGTH and all(type(item) in _PLAIN_TYPES for item in found):
             self._note(BULK, value, None, Content(found), node, "")
             return
@@ -367,15 +367,13 @@ class StateWalk:
             present = Present(omission.found.read_names, set()).now(attributes)
             self._note(PRESENT, attributes, None, present, node, " (attributes that are read)")
         else:
-            self._note(LENGTH, attributes, None, Content(len(attributes)), node, " (number of attributes)")
+            self._note(LENGTH, attributes, None, counted(len(attributes)), node, " (number of attributes)")
         for name in list(attributes):
             if name in skipped:
                 continue
             value = attributes[name]
             if name in ("_parameters", "_buffers", "_modules") and isinstance(value, dict):
-                self._note(
-                    LENGTH, value, None, _tuple(Content, (members.length(value),)), node, f".{name} (length)"
-                )
+                self._note(LENGTH, value, None, counted(members.length(value)), node, f".{name} (length)")
                 self._note_order(value, node)
                 for key, item in members.items(value):
                     self._note(ITEM, value, key, item, node, f".{key}")
