@@ -99,6 +99,7 @@ class Tracer(Repeated, DispatchMode):
         except UnsupportedTensorError as error:
             if self.mode is not _OBSERVE:
                 raise
+            resolve_lazily()
             site = user_site()
             self.block(reason(rules.UNSUPPORTED_TENSOR, f"{func.name()} met a {error} tensor", site))
             return self._seen(func, *args, **(kwargs or {}))
