@@ -239,6 +239,37 @@ def test_in_one_graph(name, device):
     torch._dynamo.reset()
 
 
+class Helped(Attention):
+    """Its layers are called by other methods, one of which forgets an attribute."""
+
+    def heads(self, x):
+        return self.q_proj(x), self.k_proj(x), self.v_proj(x)
+
+    def forward(self, x):
+        self.last = x
+        q, k, v = self.heads(x)
+        del self.last
+        return self.o_proj(torch.sigmoid(q) * torch.cat([k, v], dim=-1))
+
+
+def test_helpers_of_a_forward(device, launches):
+    model = torch.nn.Sequential(Helped(32)).to(device)
+    config = CONFIG.replace(calib_batches=1)
+    x = batches(1)[0].to(device)
+    with calibrate(model, config) as stats, torch.no_grad():
+        model(x)
+    quantize_(model, config, stats)
+    with torch.no_grad():
+        expected = model(x)
+        fuse_(model)
+        assert torch.equal(model(x), expected) and launches == [3]
+        torch._dynamo.reset()
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+        assert torch.allclose(compiled(x), expected, atol=1e-6)
+    assert not hasattr(model[0], "last")
+    torch._dynamo.reset()
+
+
 @pytest.mark.parametrize("name", ["default", "policy", "policy in integers"])
 def test_replayed(name, device):
     model = quantized(VARIANTS[name], device).eval()

@@ -183,11 +183,15 @@ class _StandIn:
                 return _Member(self, group, group.index(name))
         value = getattr(module, name)
         if isinstance(value, MethodType) and value.__self__ is module and not _uses_super(value.__func__):
-            return MethodType(value.__func__, self)  # helpers of the forward call layers, too
+            # Helpers of the forward call layers, too. A partial, since Dynamo makes no methods.
+            return functools.partial(value.__func__, self)
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._module, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._module, name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._module(*args, **kwargs)
