@@ -5,9 +5,10 @@
             model(**batch)
 
 It looks at exactly ``calib_batches`` batches. A batch is one call of the model as such; where work is done by
-another method (``policy.sample_actions``), say ``manual=True`` and call ``stats.end_batch()`` after each.
-Batches that come later are not looked at, and too few of them are an error at the end of the block, which
-keeps what was seen.
+another method (``policy.sample_actions``), say ``manual=True`` and call ``stats.end_batch()`` after each, or
+``stats.skip_batch()`` after one that failed. Batches that come later are not looked at, and too few of them
+are an error at the end of the block, which keeps what was seen. A call that raises is no batch: nothing that
+it saw counts.
 
 Nothing of the model changes: there are hooks while the block runs, and none after it, however it ends. Where
 the transform is known beforehand (it comes from the weight), bounds of static scales are taken exactly,
@@ -32,7 +33,7 @@ from .groups import share_by_name
 from .layers import Patterns, candidates
 from .linear import DuQuantLinear
 from .stages import padded
-from .stats import CalibrationStats, LayerStats
+from .stats import CalibrationStats
 from .transforms import Chain
 
 
@@ -73,6 +74,7 @@ class calibrate:  # noqa: N801  it is used like a function
         self._progress = sys.stderr.isatty() if progress is None else progress
         self._handles: list[RemovableHandle] = []
         self._depth = 0
+        self._ended = False
         self._last: tuple[Tensor, str, int] | None = None
         self._made: tuple[Tensor, str] | None = None
         self._transforms: dict[str, Chain] = {}
@@ -89,20 +91,24 @@ class calibrate:  # noqa: N801  it is used like a function
             self._handles.append(self._model.register_forward_pre_hook(self._begin))
             self._handles.append(self._model.register_forward_hook(self._end))
             self._handles.append(self._model.register_forward_hook(self._leave, always_call=True))
+        self.stats.watcher = self._show if self._progress else None
         return self.stats
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        self._last = self._made = None
+        self._last = self._made = self.stats.watcher = None
         if kind is None and not self.stats.done:
-            raise MisuseError(self._too_few())
+            text = self._too_few()
+            self.stats.skip_batch()
+            raise MisuseError(text)
+        self.stats.skip_batch()
 
     def _too_few(self) -> str:
         seen, wanted = self.stats.batches, self.stats.wanted
         text = f"calibration saw {seen} of {wanted} batches"
-        if not self._manual and seen == 0 and self.stats.layers:
+        if not self._manual and seen == 0 and self.stats.begun.layers:
             return (
                 f"{text}, though layers were called: the model was used through another method. "
                 "Say manual=True and call stats.end_batch() after each batch"
@@ -124,18 +130,23 @@ class calibrate:  # noqa: N801  it is used like a function
 
     def _begin(self, module: nn.Module, args: object) -> None:
         self._depth += 1
+        self._ended = False
 
     def _leave(self, module: nn.Module, args: object, output: object) -> None:
+        """Called however the call ends."""
         self._depth -= 1
+        if self._depth == 0 and not self._ended:
+            self.stats.skip_batch()
 
     def _end(self, module: nn.Module, args: object, output: object) -> None:
         """Not called where the model raised."""
-        if self._depth == 1 and not self.stats.done:
+        self._ended = self._depth == 1
+        if self._ended and not self.stats.done:
             self.stats.end_batch()
-            if self._progress:
-                end = "\n" if self.stats.done else ""
-                text = f"\rcalibration: {self.stats.batches} of {self.stats.wanted}"
-                print(text, end=end, file=sys.stderr)
+
+    def _show(self) -> None:
+        end = "\n" if self.stats.done else ""
+        print(f"\rcalibration: {self.stats.batches} of {self.stats.wanted}", end=end, file=sys.stderr)
 
     @torch.no_grad()
     def observe(self, name: str, x: Tensor) -> None:
@@ -149,14 +160,10 @@ class calibrate:  # noqa: N801  it is used like a function
         version = 0 if x.is_inference() else x._version
         if self._last is None or self._last[0] is not x or self._last[2] != version:
             self._last = (x, name, version)
-        features = x.shape[-1]
-        layer = self.stats.layers.setdefault(name, LayerStats.empty(features))
         if not bool(torch.isfinite(x).all()):
             raise MisuseError(f"calibration: the input of {name!r} has values that are not finite")
-        width = padded(features, self._config.block_size)
-        layer.observe(x, self._config, self._transforms.get(name), width)
-        leader = self._last[1]
-        layer.leaders[leader] = layer.leaders.get(leader, 0) + 1
+        width = padded(x.shape[-1], self._config.block_size)
+        self.stats.observe(name, x, self._transforms.get(name), width, self._last[1])
 
     def made(self, name: str, output: object) -> None:
         """Remember the latest output of a norm."""
