@@ -204,6 +204,43 @@ def test_errors_in_the_report():
         report["nothing"]
 
 
+def test_weights_of_linear_maps_elsewhere_are_listed():
+    class Conv1D(torch.nn.Module):
+        def __init__(self, out, width):
+            super().__init__()
+            self.weight, self.bias = (
+                torch.nn.Parameter(torch.randn(width, out)),
+                torch.nn.Parameter(torch.zeros(out)),
+            )
+
+    class Experts(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gate_up_proj = torch.nn.Parameter(torch.randn(4, 64, 32))
+            self.down_proj = torch.nn.Parameter(torch.randn(4, 32, 32))
+
+    model = torch.nn.ModuleDict(
+        {
+            "linear": torch.nn.Linear(32, 32), "conv1d": Conv1D(96, 32), "experts": Experts(),
+            "attention": torch.nn.MultiheadAttention(32, 4), "lstm": torch.nn.LSTM(8, 4),
+            "words": torch.nn.Embedding(7, 32), "conv": torch.nn.Conv1d(3, 4, 5),
+            "norm": torch.nn.LayerNorm((4, 5)), "pieces": torch.nn.Conv2d(3, 4, 5),
+        }
+    )  # fmt: skip
+    for report in (quantize_(model, PLAIN, exclude="experts", dry_run=True), quantize_(model, PLAIN)):
+        assert [row.name for row in report.quantized] == ["linear"]
+        assert [row.name for row in report] == [
+            "linear", "conv1d", "experts", "attention", "attention.out_proj", "lstm"
+        ]  # fmt: skip
+    assert report["conv1d"].reason == "is a Conv1D with weights of its own (weight), and no torch.nn.Linear"
+    assert "(gate_up_proj, down_proj)" in report["experts"].reason and "1 of 6" in str(report)
+    assert report["experts"].shape == (4, 64, 32) and "4x64x32" in str(report)
+    assert report["experts"].bytes_after == 4 * (4 * 64 * 32 + 4 * 32 * 32)
+    assert report["attention"].bytes_after == 4 * (96 * 32 + 96), "the output's have a row of their own"
+    with pytest.raises(OptionError, match="include: 'experts' matches none of the 2 linear layers"):
+        quantize_(model, PLAIN, include="experts")
+
+
 def test_a_model_without_linear_layers():
     report = quantize_(torch.nn.ReLU(), PLAIN)
     assert report.layers == () and report.ratio == 1.0 and "0 of 0" in str(report)

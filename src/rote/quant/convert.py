@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from dataclasses import replace as changed
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -53,7 +53,8 @@ def quantize_(
         stages: Also report the input and the error behind every stage of the transforms, which takes longer.
 
     Returns:
-        A row for every linear layer, quantized or with the reason why not.
+        A row for every linear layer, quantized or with the reason why not, and one for every module of another
+        class that holds the weight of such a layer.
 
     Raises:
         OptionError: A pattern fits no layer.
@@ -220,10 +221,10 @@ def _planned(item: Candidate, config: DuQuantConfig) -> LayerReport:
     row = _row(item)
     if item.reason:
         return row
-    module = item.module
+    module = cast(nn.Linear, item.module)
     layer = DuQuantLinear(
-        module.in_features, module.out_features, config, bias=module.bias is not None,
-        weight_bits=item.weight_bits, device=_META, dtype=cast(nn.Linear, module).weight.dtype,
+        module.in_features, module.out_features, config, bias=cast(Any, module).bias is not None,
+        weight_bits=item.weight_bits, device=_META, dtype=module.weight.dtype,
     )  # fmt: skip
     return changed(
         row, weight_bits=item.weight_bits, act_bits=config.act_bits, path=layer.path, note=layer.note,
@@ -232,11 +233,10 @@ def _planned(item: Candidate, config: DuQuantConfig) -> LayerReport:
 
 
 def _row(item: Candidate) -> LayerReport:
-    module = item.module
-    path = module.path if isinstance(module, DuQuantLinear) else "dense"
-    shape = (module.out_features, module.in_features)
-    size = _bytes(module)
-    return LayerReport(item.name, shape, item.reason, path=path, bytes_before=size, bytes_after=size)
+    path = item.module.path if isinstance(item.module, DuQuantLinear) else "dense"
+    return LayerReport(
+        item.name, item.shape, item.reason, path=path, bytes_before=item.bytes, bytes_after=item.bytes
+    )
 
 
 def _bytes(module: nn.Module) -> int:
