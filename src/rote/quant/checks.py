@@ -23,12 +23,23 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "path": ("reference", "fused", "kernel"),
 }
 _COUNTS = {"rotation_steps": 0, "permutation_rounds": 0, "calib_batches": 1, "sample_rows": 1, "seed": 0}
+_MOST = {"permutation_rounds": 64, "seed": 2**63 - 1}
+"""A file from elsewhere may ask for more stages than there is memory; and what a generator takes."""
 _BITS = (2, 3, 4, 5, 6, 7, 8, 16)
 _BLOCKS = (2, 4096)
 _FLAGS = (
     "shared_rotation", "permute_first", "row_rotation", "fold_smoothing", "weight_symmetric", "act_symmetric",
     "fold_act_scale", "share_groups", "fuse_groups",
 )  # fmt: skip
+
+
+_IDLE: tuple[tuple[str, Any, str, Any], ...] = (
+    ("weight_clip", 1.0, "weight_range", "minmax"),
+    ("act_range", "max", "act_scaling", "static"),
+    ("act_percentile", 99.9, "act_range", "percentile"),
+    ("block_out_size", None, "row_rotation", True),
+)
+"""Fields that another one has to allow: else they would have no effect, and have to be as they are unset."""
 
 
 def check(config: DuQuantConfig) -> None:
@@ -44,6 +55,7 @@ def check(config: DuQuantConfig) -> None:
     for name, least in _COUNTS.items():
         value = getattr(config, name)
         _demand(_whole(value) and value >= least, config, name, f"must be a whole number of at least {least}")
+        _demand(value <= _MOST.get(name, value), config, name, f"must be at most {_MOST.get(name)}")
     for name in _FLAGS:
         _demand(isinstance(getattr(config, name), bool), config, name, "must be True or False")
     for name in ("weight_bits", "act_bits"):
@@ -102,6 +114,13 @@ def _check_lists(config: DuQuantConfig) -> None:
 
 
 def _check_together(config: DuQuantConfig) -> None:
+    for name, unset, other, needed in _IDLE:
+        idle = getattr(config, other) != needed and getattr(config, name) != unset
+        _demand(not idle, config, name, f"has no effect without {other}={needed!r}")
+    _demand(
+        config.smooth_alpha is not None or not config.fold_smoothing, config, "fold_smoothing",
+        "has nothing to fold with smooth_alpha=None",
+    )  # fmt: skip
     scaling, granularity = config.act_scaling, config.act_granularity
     _demand(
         (granularity == "token") == (scaling == "dynamic"), config, "act_granularity",

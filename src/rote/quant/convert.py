@@ -53,8 +53,8 @@ def quantize_(
         stages: Also report the input and the error behind every stage of the transforms, which takes longer.
 
     Returns:
-        A row for every linear layer, quantized or with the reason why not, and one for every module of another
-        class that holds the weight of such a layer.
+        A row for every linear layer, quantized or with the reason why not, and for every module of another
+        class that holds the weight of one.
 
     Raises:
         OptionError: A pattern fits no layer.

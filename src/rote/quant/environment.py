@@ -6,7 +6,7 @@
     WBITS_DEFAULT  weight bits; 0 or 16 leaves weights as they are
     ABITS          activation bits; 0 or 16 leaves activations as they are
     BLOCK          channels in an input block
-    BLOCK_OUT      channels in an output block; BLOCK if it is not set
+    BLOCK_OUT      channels in an output block; BLOCK if it is not set; without effect if ROW_ROT is 0
     LS             read and checked, without effect: it never had one
     PERMUTE        1 or 0
     ACT_PCT        percentile of activations
@@ -124,10 +124,11 @@ def read_plan(variables: Mapping[str, str]) -> EnvironmentPlan | None:
         "row_rotation": read.choice("ROW_ROT", {"restore": True, "0": False}),
         "permutation": "energy" if read.flag("PERMUTE", True) else "none",
         "act_percentile": read.number("ACT_PCT", 99.9),
-        "calib_batches": max(1, read.whole("CALIB_STEPS", 32)),
+        "calib_batches": read.whole("CALIB_STEPS", 32) or 1,
         "layer_bits": bits,
     }  # fmt: skip
-    changes["block_out_size"] = read.whole("BLOCK_OUT", changes["block_size"])
+    block_out = read.whole("BLOCK_OUT", changes["block_size"])
+    changes["block_out_size"] = block_out if changes["row_rotation"] else None
     read.number("LS", 0.15)
     try:
         config = DuQuantConfig.vla(**changes)
