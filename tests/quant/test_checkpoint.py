@@ -236,10 +236,54 @@ def test_a_truncated_file(saved):
     refused(fresh(), saved, "is damaged, or no safetensors file")
 
 
+@pytest.mark.parametrize(
+    ("config", "change", "message"),
+    [
+        (
+            DuQuantConfig.vla(calib_batches=1),
+            poke("head.row_rotation", 0, float("nan")),
+            r"head\.row_rotation has values that are not finite",
+        ),
+        (
+            CONFIG.replace(act_scaling="static", act_granularity="tensor", calib_batches=1),
+            poke("head.act_zero", 0, 2**31 - 1),
+            r"head\.act_zero is 2147483647, which is no code",
+        ),
+    ],
+)
+def test_hostile_values_of_static_scales_and_row_rotations(config, change, message, tmp_path):
+    model = Tiny()
+    with calibrate(model, config) as stats, torch.no_grad():
+        model(batches(1)[0])
+    quantize_(model, config, stats)
+    save_quantized(model, tmp_path / "model")
+    refused(Tiny(), rewritten(tmp_path / "model", change), message)
+
+
+def test_state_that_no_file_can_hold(quantized, saved, tmp_path):
+    class Counted(Tiny):
+        def get_extra_state(self):
+            return {"steps": 3}
+
+    model = Counted()
+    model.layers = quantized.layers
+    with pytest.raises(MisuseError, match="'_extra_state' is a dict, and safetensors hold tensors only"):
+        save_quantized(model, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+    with torch.device("meta"):
+        model = fresh()
+    with pytest.raises(MisuseError, match=r"is on the meta device in the model.*call model\.to_empty"):
+        load_quantized(model, saved)
+    assert not any(isinstance(module, DuQuantLinear) for module in model.modules())
+    load_quantized(model.to_empty(device="cpu"), saved)
+    with pytest.raises(MisuseError, match="is on the meta device, without data"):
+        save_quantized(model.to("meta"), tmp_path / "model")
+
+
 def test_saving_what_is_not_quantized(tmp_path):
     with pytest.raises(MisuseError, match="no layer of the model is quantized"):
         save_quantized(Tiny(), tmp_path / "x")
-    assert not list(tmp_path.iterdir())
+    assert not (tmp_path / "model").exists()
 
 
 def test_statistics_are_saved_and_go_on(tmp_path):

@@ -200,6 +200,8 @@ def _file_name(config: DuQuantConfig, names: list[str], model: nn.Module) -> str
     """Of a checkpoint of these layers of this model with this configuration, and of no other."""
     layers = hashlib.sha256("\n".join(names).encode())
     for name, value in model.state_dict().items():
+        if not isinstance(value, Tensor):
+            continue
         layers.update(f"{name}{value.dtype}{list(value.shape)}".encode())
         if value.numel() and not value.is_meta:
             layers.update(_sampled(value))
