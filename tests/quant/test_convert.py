@@ -100,19 +100,36 @@ def test_calibration_overrules_names():
             return self.left(y) + self.right(y)
 
     model = Odd()
-    names = ["q_proj", "k_proj", "left", "right"]
+    names = dict.fromkeys(["q_proj", "k_proj", "left", "right"], 32)
     assert share_by_name(names, CONFIG) == [["q_proj", "k_proj"], ["left"], ["right"]]
     assert share(names, CONFIG, calibrated(model)) == [["q_proj"], ["k_proj"], ["left", "right"]]
 
 
-def test_a_dry_run_changes_nothing_and_foretells_the_bytes():
+def test_a_name_is_no_evidence_where_widths_differ():
+    class Across(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q_proj, self.k_proj = torch.nn.Linear(32, 32), torch.nn.Linear(64, 32)
+            self.v_proj = torch.nn.Linear(64, 32)
+
+        def forward(self, x, y):
+            return self.q_proj(x) + self.k_proj(y) * self.v_proj(y)
+
+    model, inputs = Across(), (torch.randn(4, 32), torch.randn(4, 64))
+    expected = model(*inputs)
+    assert [row.group for row in quantize_(model, PLAIN)] == ["q_proj", "k_proj", "k_proj"]
+    assert ((model(*inputs) - expected).norm() / expected.norm()) < 0.5
+
+
+@pytest.mark.parametrize("share_groups", [False, True])
+def test_a_dry_run_changes_nothing_and_foretells_the_bytes(share_groups):
     model, twin = Tiny(64), Tiny(64)
-    config = PLAIN.replace(share_groups=False)
+    config = PLAIN.replace(share_groups=share_groups)
     planned = quantize_(model, config, dry_run=True, exclude="head")
     assert planned.dry_run and not any(isinstance(m, DuQuantLinear) for m in model.modules())
     done = quantize_(twin, config, exclude="head")
-    assert [(r.name, r.reason, r.bytes_before, r.bytes_after) for r in planned] == [
-        (r.name, r.reason, r.bytes_before, r.bytes_after) for r in done
+    assert [(r.name, r.reason, r.group, r.bytes_before, r.bytes_after) for r in planned] == [
+        (r.name, r.reason, r.group, r.bytes_before, r.bytes_after) for r in done
     ]
     assert "would be quantized" in str(planned)
 

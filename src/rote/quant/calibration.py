@@ -122,7 +122,8 @@ class calibrate:  # noqa: N801  it is used like a function
         if not static or config.needs_activations:
             return {}
         found: dict[str, Chain] = {}
-        self.stats.groups = share_by_name(list(self._layers), config)
+        widths = {name: _weight(module).shape[1] for name, module in self._layers.items()}
+        self.stats.groups = share_by_name(widths, config)
         for group in self.stats.groups:
             chain = find_transform([_weight(self._layers[name]) for name in group], config, None)
             found.update(dict.fromkeys(group, chain))

@@ -62,7 +62,7 @@ def quantize_(
     """
     found = candidates(model, config, include, exclude)
     if dry_run:
-        return QuantReport(tuple(_planned(item, config) for item in found), dry_run=True)
+        return _planned(found if stats is None else [_seen(item, stats) for item in found], config, stats)
     if stats is None:
         if config.needs_calibration:
             raise MisuseError("this configuration needs calibration: pass stats from rote.quant.calibrate")
@@ -75,7 +75,7 @@ def quantize_(
     wanted = {item.name: item for item in found if not item.reason}
     layers: dict[str, DuQuantLinear] = {}
     folds: list[Fold] = []
-    for group in _groups(list(wanted), config, stats):
+    for group in _groups(wanted, config, stats):
         members = [wanted[name] for name in group]
         done = _quantized(model, members, config, stats, stages)
         layers.update(done.layers)
@@ -103,11 +103,14 @@ def _seen(item: Candidate, stats: CalibrationStats) -> Candidate:
     return changed(item, reason="was not called in calibration")
 
 
-def _groups(names: list[str], config: DuQuantConfig, stats: CalibrationStats | None) -> list[list[str]]:
+def _groups(
+    wanted: dict[str, Candidate], config: DuQuantConfig, stats: CalibrationStats | None
+) -> list[list[str]]:
     """The groups; where bounds were taken behind transforms, those that these were made for."""
+    widths = {name: item.shape[1] for name, item in wanted.items()}
     if stats is None or not stats.groups:
-        return share(names, config, stats)
-    groups = share_by_name(names, config)
+        return share(widths, config, stats)
+    groups = share_by_name(widths, config)
     for group in groups:
         if group not in stats.groups:
             raise MisuseError(
@@ -216,19 +219,30 @@ def _measured(
     )
 
 
-def _planned(item: Candidate, config: DuQuantConfig) -> LayerReport:
-    """The row of a dry run, with the bytes that the layer would keep."""
-    row = _row(item)
-    if item.reason:
-        return row
-    module = cast(nn.Linear, item.module)
-    layer = DuQuantLinear(
-        module.in_features, module.out_features, config, bias=cast(Any, module).bias is not None,
-        weight_bits=item.weight_bits, device=_META, dtype=module.weight.dtype,
-    )  # fmt: skip
-    return changed(
-        row, weight_bits=item.weight_bits, act_bits=config.act_bits, path=layer.path, note=layer.note,
-        group=item.name, bytes_after=_bytes(layer),
+def _planned(found: list[Candidate], config: DuQuantConfig, stats: CalibrationStats | None) -> QuantReport:
+    """The report of a dry run, with the bytes that layers would keep."""
+    rows = {item.name: _row(item) for item in found}
+    wanted = {item.name: item for item in found if not item.reason}
+    for group in _groups(wanted, config, stats):
+        transform = None
+        for name in group:
+            row, item = rows[name], wanted[name]
+            layer = _skeleton(item, config, transform)
+            shared = 0 if transform is None else _bytes(transform)
+            transform = layer.transform
+            rows[name] = changed(
+                row, weight_bits=item.weight_bits, act_bits=config.act_bits, path=layer.path, note=layer.note,
+                group=group[0], bytes_after=_bytes(layer) - shared,
+            )  # fmt: skip
+    return QuantReport(tuple(rows.values()), dry_run=True)
+
+
+def _skeleton(item: Candidate, config: DuQuantConfig, transform: InputTransform | None) -> DuQuantLinear:
+    """What would be in a layer's place, without memory."""
+    linear = cast(nn.Linear, item.module)
+    return DuQuantLinear(
+        linear.in_features, linear.out_features, config, bias=cast(Any, linear).bias is not None,
+        weight_bits=item.weight_bits, transform=transform, device=_META, dtype=linear.weight.dtype,
     )  # fmt: skip
 
 
