@@ -129,6 +129,15 @@ def test_the_pack_directory_is_used_for_its_own_configuration_only(env, tmp_path
     assert other.layers[0].mlp.up_proj.config.block_size == 16
 
 
+def test_a_pack_directory_that_cannot_be(env, tmp_path):
+    (tmp_path / "file").write_text("")
+    env(BLOCK=8, CALIB_STEPS=1, PACKDIR=tmp_path / "file" / "packs")
+    model = Tiny()
+    with pytest.raises(MisuseError, match=r"PACKDIR='.*packs' is no folder, and cannot be made"):
+        quantize_from_env(model, batches(1))
+    assert not any(isinstance(module, DuQuantLinear) for module in model.modules())
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

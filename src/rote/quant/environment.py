@@ -181,6 +181,8 @@ def quantize_from_env(
         planned = quantize_(model, config, include=include, dry_run=True)
         load_quantized(model, kept, config=config, way=path)
         return replace(planned, dry_run=False)
+    if kept is not None:
+        _make_folder(kept.parent)  # before there is anything to lose
     if stats is None and batches is not None and config.needs_calibration:
         with calibrate(model, config, include=include) as stats, torch.no_grad():
             for batch in batches:
@@ -191,9 +193,15 @@ def quantize_from_env(
         raise MisuseError("quantize_from_env needs batches or stats to calibrate with")
     report = quantize_(model, config, stats, include=include)
     if kept is not None:
-        kept.parent.mkdir(parents=True, exist_ok=True)
         save_quantized(model, kept)
     return report
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MisuseError(f"PACKDIR={str(folder)!r} is no folder, and cannot be made: {error}") from error
 
 
 def _file_name(config: DuQuantConfig, names: list[str], model: nn.Module) -> str:
