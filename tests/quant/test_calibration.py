@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rote import MisuseError, OptionError
-from rote.quant import CalibrationStats, DuQuantConfig, calibrate
+from rote.quant import CalibrationStats, DuQuantConfig, calibrate, quantize_
 from rote.quant.stats import LayerStats
 
 from .models import Tiny, batches
@@ -257,6 +257,26 @@ def test_an_input_of_the_wrong_width_is_the_layer_s_error():
 def test_patterns_that_fit_nothing():
     with pytest.raises(OptionError, match=r"include: '\*.fc1' matches none of the 15 linear layers"):
         calibrate(Tiny(), CONFIG, include="*.fc1")
+
+
+def test_compiled_models_are_watched():
+    model = Tiny()
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="eager")
+    with torch.no_grad():
+        expected = compiled(batches(1)[0])
+    watched = run(compiled, calibrate(model, CONFIG), 3)
+    assert watched.layers["head"].calls == 3
+    assert run(compiled, calibrate(compiled, CONFIG), 3).layers["_orig_mod.head"].calls == 3
+    frames = torch._dynamo.utils.counters["frames"]["ok"]
+    with torch.no_grad():
+        assert torch.equal(compiled(batches(1)[0]), expected)
+    assert torch._dynamo.utils.counters["frames"]["ok"] == frames, "and compiled code is what runs again"
+    report = quantize_(model, CONFIG, watched)
+    assert len(report.quantized) == 15
+    with torch.no_grad():
+        assert not torch.equal(compiled(batches(1)[0]), expected)
+    torch._dynamo.reset()
 
 
 @pytest.mark.parametrize("manual", [False, True])

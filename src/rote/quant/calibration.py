@@ -10,15 +10,16 @@ another method (``policy.sample_actions``), say ``manual=True`` and call ``stats
 are an error at the end of the block, which keeps what was seen. A call that raises is no batch: nothing that
 it saw counts.
 
-Nothing of the model changes: there are hooks while the block runs, and none after it, however it ends. Where
-the transform is known beforehand (it comes from the weight), bounds of static scales are taken exactly,
-behind the transform, from every row; where it has to be searched for first, they are taken from the kept
-rows.
+Nothing of the model changes: there are hooks while the block runs, and none after it, however it ends. What
+is compiled runs eagerly meanwhile, since compiled code does not look for hooks. Where the transform is
+known beforehand (it comes from the weight), bounds of static scales are taken exactly, behind the
+transform, from every row; where it has to be searched for first, they are taken from the kept rows.
 """
 
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..base.errors import MisuseError
 from .build import find_transform
+from .compat import uncompiled
 from .config import UNQUANTIZED, DuQuantConfig
 from .folding import is_norm
 from .groups import share_by_name
@@ -73,6 +75,7 @@ class calibrate:  # noqa: N801  it is used like a function
         self.stats.wanted = config.calib_batches
         self._progress = sys.stderr.isatty() if progress is None else progress
         self._handles: list[RemovableHandle] = []
+        self._eager = ExitStack()
         self._depth = 0
         self._ended = False
         self._last: tuple[Tensor, str, int] | None = None
@@ -81,6 +84,7 @@ class calibrate:  # noqa: N801  it is used like a function
 
     def __enter__(self) -> CalibrationStats:
         self._transforms = self._known_transforms()
+        self._eager.enter_context(uncompiled())
         for name, module in self._model.named_modules():
             if isinstance(module, nn.Linear | DuQuantLinear):
                 hook = _Hook(self, name)
@@ -98,6 +102,7 @@ class calibrate:  # noqa: N801  it is used like a function
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._eager.close()
         self._last = self._made = self.stats.watcher = None
         if kind is None and not self.stats.done:
             text = self._too_few()
