@@ -158,8 +158,8 @@ def quantize_from_env(
         path: How layers are calculated; the variables do not say.
 
     Returns:
-        The report of :func:`~rote.quant.quantize_`, without errors if the layers were loaded from PACKDIR;
-        None, with nothing done, if no variable is set.
+        The report, without errors if the layers were loaded from PACKDIR; None, with nothing done, if no
+        variable is set.
 
     Raises:
         OptionError: A variable is unknown, has an impossible value, or fits no layer.
