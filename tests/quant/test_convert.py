@@ -10,7 +10,7 @@ import torch
 from torch.nn.utils import prune
 
 from rote import MisuseError, OptionError
-from rote.quant import DuQuantConfig, DuQuantLinear, calibrate, quantize_
+from rote.quant import DuQuantConfig, DuQuantLinear, calibrate, load_quantized, quantize_, save_quantized
 from rote.quant.groups import share, share_by_name
 
 from .models import Tiny, batches
@@ -103,6 +103,44 @@ def test_calibration_overrules_names():
     names = dict.fromkeys(["q_proj", "k_proj", "left", "right"], 32)
     assert share_by_name(names, CONFIG) == [["q_proj", "k_proj"], ["left"], ["right"]]
     assert share(names, CONFIG, calibrated(model)) == [["q_proj"], ["k_proj"], ["left", "right"]]
+
+
+@pytest.mark.parametrize(
+    "config", [CONFIG, CONFIG.replace(weight_range="learned"), DuQuantConfig.vla(calib_batches=2)]
+)
+@pytest.mark.parametrize("inside", ["weights", "calibration", "quantization"])
+def test_in_inference_mode(config, inside, tmp_path):
+    fresh, x = Tiny(), torch.randn(4, 32, requires_grad=True)
+    with torch.inference_mode(inside == "weights"):
+        model, other = Tiny(), Tiny()
+    with torch.inference_mode(inside != "quantization"):
+        stats = calibrated(model, config)
+    with torch.inference_mode(inside == "quantization"):
+        quantize_(model, config, stats)
+        save_quantized(model, tmp_path / "model")
+        load_quantized(fresh, tmp_path / "model")
+    with torch.no_grad():
+        assert torch.equal(model(x), fresh(x))
+    if inside == "weights":
+        with pytest.raises(MisuseError, match="was made in inference mode in the model"):
+            load_quantized(other, tmp_path / "model")
+        assert not any(isinstance(module, DuQuantLinear) for module in other.modules())
+        with torch.inference_mode():
+            load_quantized(other, tmp_path / "model")
+            assert torch.equal(other(x), fresh(x))
+        model = other.head  # what is new is ordinary
+    for each in (model, fresh):
+        each(x).sum().backward()
+        each.to(torch.bfloat16)(x.bfloat16()).sum().backward()
+
+
+def test_statistics_of_another_model():
+    other = Tiny(48)
+    with pytest.raises(
+        MisuseError, match=r"'layers\.0\.self_attn\.q_proj' takes 48 features, and took 32 in"
+    ):
+        quantize_(other, CONFIG, calibrated(Tiny()))
+    assert not any(isinstance(module, DuQuantLinear) for module in other.modules())
 
 
 def test_a_name_is_no_evidence_where_widths_differ():

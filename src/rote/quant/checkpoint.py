@@ -128,6 +128,8 @@ def _same(configs: list[DuQuantConfig], wanted: DuQuantConfig) -> None:
             raise MisuseError(f"was made with another configuration: {text}")
 
 
+@torch.inference_mode(False)
+@torch.no_grad()
 def _built(
     model: nn.Module, configs: list[DuQuantConfig], entries: list[LayerEntry], way: str | None
 ) -> dict[str, DuQuantLinear]:
@@ -185,6 +187,8 @@ def _check_state(model: nn.Module, built: Mapping[str, DuQuantLinear], tensors: 
                 f"{name} is on the meta device in the model, and nothing can be loaded there: call "
                 "model.to_empty(device=...) first"
             )
+        if tensor.is_inference() and not torch.is_inference_mode_enabled():
+            raise MisuseError(f"{name} was made in inference mode in the model, and can only be loaded in it")
         other = tensors[name]
         if other.shape != tensor.shape:
             raise MisuseError(f"{name} is {tuple(other.shape)}, and {tuple(tensor.shape)} in the model")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..base.errors import OptionError
+from torch import Tensor
+
+from ..base.errors import MisuseError, OptionError
 from .names import check_patterns
 
 if TYPE_CHECKING:
@@ -64,6 +66,26 @@ def check(config: DuQuantConfig) -> None:
     _check_blocks(config)
     _check_lists(config)
     _check_together(config)
+
+
+def check_layer(in_features: int, out_features: int, weight_bits: int) -> None:
+    """Refuse a layer that cannot be.
+
+    Raises:
+        OptionError: The message names the argument.
+    """
+    for name, value in (("in_features", in_features), ("out_features", out_features)):
+        if not _whole(value) or value < 1:
+            raise OptionError(f"{name}={value!r} must be a whole number of at least 1")
+    if not _bits(weight_bits):
+        raise OptionError(f"weight_bits={weight_bits!r} must be 2 to 8, or 16 for no quantization")
+
+
+def input_error(x: Tensor, features: int) -> MisuseError:
+    """What is wrong with the input of a layer that takes rows of ``features`` numbers."""
+    if x.is_floating_point():
+        return MisuseError(f"the input has {x.shape[-1]} features, this layer takes {features}")
+    return MisuseError(f"the input is {x.dtype}, this layer takes real floating point numbers")
 
 
 def _check_numbers(config: DuQuantConfig) -> None:

@@ -30,6 +30,8 @@ from .transforms import Chain, Smoothing
 _META = torch.device("meta")
 
 
+@torch.inference_mode(False)  # what is made can be moved and differentiated later
+@torch.no_grad()
 def quantize_(
     model: nn.Module,
     config: DuQuantConfig,
@@ -58,7 +60,7 @@ def quantize_(
 
     Raises:
         OptionError: A pattern fits no layer.
-        MisuseError: Statistics are needed and missing, incomplete, or from another configuration.
+        MisuseError: Statistics are needed and missing, incomplete, or from another configuration or model.
     """
     found = candidates(model, config, include, exclude)
     if dry_run:
@@ -98,9 +100,16 @@ def quantize_(
 
 def _seen(item: Candidate, stats: CalibrationStats) -> Candidate:
     layer = stats.layers.get(item.name)
-    if item.reason or (layer is not None and layer.count):
+    if item.reason:
         return item
-    return changed(item, reason="was not called in calibration")
+    if layer is None or not layer.count:
+        return changed(item, reason="was not called in calibration")
+    if len(layer.peak) != item.shape[1]:
+        raise MisuseError(
+            f"{item.name!r} takes {item.shape[1]} features, and took {len(layer.peak)} in calibration: "
+            "calibrate this model"
+        )
+    return item
 
 
 def _groups(

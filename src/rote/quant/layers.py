@@ -137,7 +137,7 @@ def _unsuited(name: str, module: nn.Module, tied: dict[int, list[str]]) -> str:
     inside = next(iter(module._modules), None)
     if inside is not None:
         return f"has a module of its own, {inside!r}, which would be lost"
-    weight: torch.Tensor = module.weight
+    weight = module.weight.detach()
     if weight.is_meta:
         return "its weight is on the meta device, without data"
     if not weight.is_floating_point():
@@ -146,7 +146,7 @@ def _unsuited(name: str, module: nn.Module, tied: dict[int, list[str]]) -> str:
         return "its weight is empty"
     if not bool(torch.isfinite(weight).all()):
         return "its weight has values that are not finite"
-    owners = [owner for owner in tied[id(weight)] if owner != f"{name}.weight"]
+    owners = [owner for owner in tied[id(module.weight)] if owner != f"{name}.weight"]
     return f"shares its weight with {owners[0]}" if owners else ""
 
 
