@@ -30,10 +30,11 @@ from ..base.errors import MisuseError
 from .build import find_transform
 from .compat import uncompiled
 from .config import UNQUANTIZED, DuQuantConfig
-from .folding import is_norm
+from .folding import OTHERS, is_norm
 from .groups import share_by_name
 from .layers import Patterns, candidates
 from .linear import DuQuantLinear
+from .readers import Readers
 from .stages import padded
 from .stats import CalibrationStats
 from .transforms import Chain
@@ -75,7 +76,8 @@ class calibrate:  # noqa: N801  it is used like a function
         self.stats.wanted = config.calib_batches
         self._progress = sys.stderr.isatty() if progress is None else progress
         self._handles: list[RemovableHandle] = []
-        self._eager = ExitStack()
+        self._open = ExitStack()
+        self._readers: Readers | None = Readers(self._read) if config.fold_smoothing else None
         self._depth = 0
         self._ended = False
         self._last: tuple[Tensor, str, int] | None = None
@@ -84,7 +86,9 @@ class calibrate:  # noqa: N801  it is used like a function
 
     def __enter__(self) -> CalibrationStats:
         self._transforms = self._known_transforms()
-        self._eager.enter_context(uncompiled())
+        self._open.enter_context(uncompiled())
+        if self._readers is not None:
+            self._open.enter_context(self._readers)
         for name, module in self._model.named_modules():
             if isinstance(module, nn.Linear | DuQuantLinear):
                 hook = _Hook(self, name)
@@ -102,7 +106,7 @@ class calibrate:  # noqa: N801  it is used like a function
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        self._eager.close()
+        self._open.close()
         self._last = self._made = self.stats.watcher = None
         if kind is None and not self.stats.done:
             text = self._too_few()
@@ -147,6 +151,9 @@ class calibrate:  # noqa: N801  it is used like a function
     def _end(self, module: nn.Module, args: object, output: object) -> None:
         """Not called where the model raised."""
         self._ended = self._depth == 1
+        if self._ended and self._readers is not None:
+            self._readers.returned(output)
+            self._readers.forget()
         if self._ended and not self.stats.done:
             self.stats.end_batch()
 
@@ -154,11 +161,17 @@ class calibrate:  # noqa: N801  it is used like a function
         end = "\n" if self.stats.done else ""
         print(f"\rcalibration: {self.stats.batches} of {self.stats.wanted}", end=end, file=sys.stderr)
 
-    @torch.no_grad()
     def observe(self, name: str, x: Tensor) -> None:
         """Take in the input of a layer."""
         if self.stats.done:
             return
+        if self._readers is None:
+            self._observe(name, x)
+        else:
+            self._readers.expect(x, lambda: self._observe(name, x))
+
+    @torch.no_grad()
+    def _observe(self, name: str, x: Tensor) -> None:
         if self._made is not None and self._made[0] is x:
             self.stats.came_from(name, self._made[1])
         if name not in self._layers:
@@ -174,6 +187,13 @@ class calibrate:  # noqa: N801  it is used like a function
     def made(self, name: str, output: object) -> None:
         """Remember the latest output of a norm."""
         self._made = (output, name) if isinstance(output, Tensor) and not self.stats.done else None
+        if self._made is not None and self._readers is not None:
+            self._readers.made(name, self._made[0])
+
+    def _read(self, norm: str) -> None:
+        """Something that is no linear layer reads the output of a norm."""
+        if not self.stats.done:
+            self.stats.came_from(OTHERS, norm)
 
 
 class _After:

@@ -42,8 +42,8 @@ class DuQuantConfig:
             float32.
         smooth_alpha: Strength of smoothing, 0 to 1; None does none. 0.5 to 0.6 is usual.
         fold_smoothing: Do not divide inputs, but fold the divisors into the norm before a group of layers.
-            Only groups for which calibration shows such a norm are smoothed then, and it is only right where
-            nothing but linear layers reads that norm's output.
+            Only groups for which calibration shows such a norm, whose output nothing else reads, are
+            smoothed then; the report says which are not.
         weight_symmetric: Without a zero point.
         weight_granularity: One scale per ``"tensor"``, ``"channel"`` (row), or ``"group"`` of a row.
         weight_group_size: Columns in such a group; divides ``block_size``.

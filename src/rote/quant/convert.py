@@ -29,6 +29,8 @@ from .transforms import Chain, Smoothing
 
 _META = torch.device("meta")
 
+NOT_SMOOTHED = "not smoothed: no norm feeds it, and nothing else"
+
 
 @torch.inference_mode(False)  # what is made can be moved and differentiated later
 @torch.no_grad()
@@ -167,6 +169,8 @@ def _quantized(
         layer = fill_layer(linear, config, seen, transform, chain=chain, weight_bits=item.weight_bits)
         divisors = chain.stages[0].scale if fold and isinstance(chain.stages[0], Smoothing) else None
         row = _measured(item, linear, layer, None if seen is None else seen.rows, members[0].name, divisors)
+        if config.fold_smoothing and fold is None:
+            row = changed(row, note="; ".join(filter(None, [NOT_SMOOTHED, row.note])))
         if stages and seen is not None:
             row = changed(row, stages=stage_reports(linear, chain, seen.rows, config, item.weight_bits))
         group.layers[item.name], group.rows[item.name] = layer, row

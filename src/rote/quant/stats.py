@@ -122,7 +122,8 @@ class CalibrationStats:
         wanted: Batches asked for.
         batches: Batches seen.
         layers: By name.
-        sources: For every linear layer how often its input came straight from which norm.
+        sources: For every linear layer how often its input came straight from which norm; with
+            ``fold_smoothing`` under no name what else reads a norm's output.
         groups: The groups whose transforms bounds were taken behind; empty if they were not.
         begun: The batch that has not ended yet, if there is one; it is not saved.
         watcher: Called when a batch has ended.
@@ -268,9 +269,10 @@ def _add(total: Sources, more: Sources) -> None:
 
 
 def _dependent(config: DuQuantConfig) -> list[str]:
-    """The fields that statistics depend on: what bounds behind the transform are made with, if they are."""
+    """The fields that statistics depend on: what is looked for, and what bounds behind a transform are of."""
+    folds = ["fold_smoothing"] if config.fold_smoothing else []
     if config.act_scaling != "static" or config.needs_activations:
-        return ["act_scaling"] if config.act_scaling == "static" else []
+        return [*folds, "act_scaling"] if config.act_scaling == "static" else folds
     return [
         "act_scaling", "act_range", "act_percentile", "block_size", "rotation", "shared_rotation",
         "permutation", "permutation_rounds", "permute_first", "transform_dtype", "share_groups", "seed",
