@@ -34,7 +34,7 @@ from .folding import OTHERS, is_norm
 from .groups import share_by_name
 from .layers import Patterns, candidates
 from .linear import DuQuantLinear
-from .readers import Readers
+from .readers import Outputs, Readers
 from .stages import padded
 from .stats import CalibrationStats
 from .transforms import Chain
@@ -77,11 +77,11 @@ class calibrate:  # noqa: N801  it is used like a function
         self._progress = sys.stderr.isatty() if progress is None else progress
         self._handles: list[RemovableHandle] = []
         self._open = ExitStack()
-        self._readers: Readers | None = Readers(self._read) if config.fold_smoothing else None
+        self._outputs = Outputs()
+        self._readers = Readers(self._outputs, self._read) if config.fold_smoothing else None
         self._depth = 0
         self._ended = False
         self._last: tuple[Tensor, str, int] | None = None
-        self._made: tuple[Tensor, str] | None = None
         self._transforms: dict[str, Chain] = {}
 
     def __enter__(self) -> CalibrationStats:
@@ -107,7 +107,8 @@ class calibrate:  # noqa: N801  it is used like a function
             handle.remove()
         self._handles.clear()
         self._open.close()
-        self._last = self._made = self.stats.watcher = None
+        self._last = self.stats.watcher = None
+        self._outputs.clear()
         if kind is None and not self.stats.done:
             text = self._too_few()
             self.stats.skip_batch()
@@ -153,7 +154,6 @@ class calibrate:  # noqa: N801  it is used like a function
         self._ended = self._depth == 1
         if self._ended and self._readers is not None:
             self._readers.returned(output)
-            self._readers.forget()
         if self._ended and not self.stats.done:
             self.stats.end_batch()
 
@@ -172,8 +172,9 @@ class calibrate:  # noqa: N801  it is used like a function
 
     @torch.no_grad()
     def _observe(self, name: str, x: Tensor) -> None:
-        if self._made is not None and self._made[0] is x:
-            self.stats.came_from(name, self._made[1])
+        norm = self._outputs.norm_of(x)
+        if norm is not None:
+            self.stats.came_from(name, norm)
         if name not in self._layers:
             return
         version = 0 if x.is_inference() else x._version
@@ -185,10 +186,9 @@ class calibrate:  # noqa: N801  it is used like a function
         self.stats.observe(name, x, self._transforms.get(name), width, self._last[1])
 
     def made(self, name: str, output: object) -> None:
-        """Remember the latest output of a norm."""
-        self._made = (output, name) if isinstance(output, Tensor) and not self.stats.done else None
-        if self._made is not None and self._readers is not None:
-            self._readers.made(name, self._made[0])
+        """Remember the output of a norm."""
+        if isinstance(output, Tensor):
+            self._outputs.add(name, output)
 
     def _read(self, norm: str) -> None:
         """Something that is no linear layer reads the output of a norm."""

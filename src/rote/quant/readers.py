@@ -16,23 +16,39 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 
+class Outputs:
+    """The outputs of norms, of which none is kept alive."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[ReferenceType[Tensor], str]] = {}
+
+    def add(self, norm: str, output: Tensor) -> None:
+        """Remember what a norm returned."""
+        self._made[id(output)] = (ref(output), norm)
+
+    def norm_of(self, x: Tensor) -> str | None:
+        """The norm that returned this very tensor, if one did."""
+        known = self._made.get(id(x))
+        return known[1] if known is not None and known[0]() is x else None
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._made.clear()
+
+
 class Readers(TorchFunctionMode):
     """Watches the outputs of norms.
 
     Args:
+        outputs: What they returned.
         found: Called with the name of a norm whose output is read.
     """
 
-    def __init__(self, found: Callable[[str], None]) -> None:
+    def __init__(self, outputs: Outputs, found: Callable[[str], None]) -> None:
         super().__init__()
-        self._found = found
-        self._made: dict[int, tuple[ReferenceType[Tensor], str]] = {}
+        self._outputs, self._found = outputs, found
         self._expected: Tensor | None = None
         self._quiet = False
-
-    def made(self, norm: str, output: Tensor) -> None:
-        """Watch the output of a norm."""
-        self._made[id(output)] = (ref(output), norm)
 
     def expect(self, x: Tensor, observe: Callable[[], None]) -> None:
         """A linear layer is about to read ``x``; what ``observe`` does with it is no reading."""
@@ -48,17 +64,12 @@ class Readers(TorchFunctionMode):
         for x in _tensors(result):
             self._read(x)
 
-    def forget(self) -> None:
-        """A batch has ended."""
-        self._made.clear()
-        self._expected = None
-
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if self._made and not self._quiet:
+        if not self._quiet:
             made = next(_tensors(result), None)
             writes = getattr(func, "__name__", "").endswith("_")
             for x in _tensors((args, kwargs)) if made is not None else ():
@@ -69,9 +80,9 @@ class Readers(TorchFunctionMode):
         return result
 
     def _read(self, x: Tensor) -> None:
-        known = self._made.get(id(x))
-        if known is not None and known[0]() is x:
-            self._found(known[1])
+        norm = self._outputs.norm_of(x)
+        if norm is not None:
+            self._found(norm)
 
 
 def _tensors(value: object) -> Iterator[Tensor]:
