@@ -18,6 +18,7 @@ from rote.quant import (
     load_quantized,
     quantize_,
     save_quantized,
+    storage,
 )
 from rote.quant.checkpoint import content_hash
 
@@ -317,6 +318,38 @@ def test_statistics_of_another_kind(saved, tmp_path):
     tensors.pop("head:peak")
     save_file(tensors, tmp_path / "stats", metadata=metadata)
     with pytest.raises(MisuseError, match="is a damaged calibration"):
+        CalibrationStats.load(tmp_path / "stats")
+
+
+def of_head(part, value):
+    return lambda tensors, content: tensors.update({f"head:{part}": value(tensors[f"head:{part}"])})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t, c: c.update(batches="2"), "batches cannot be '2'"),
+        (lambda t, c: c.update(wanted=-1), "wanted cannot be -1"),
+        (lambda t, c: c.update(groups=5), "groups cannot be 5"),
+        (lambda t, c: c.update(sources={"a": 1}), "sources cannot be"),
+        (lambda t, c: c["layers"]["head"].update(calls=True), "calls of 'head'"),
+        (lambda t, c: c["layers"]["head"].update(count=1), "count of 'head'"),
+        (lambda t, c: c["layers"]["head"].update(leaders=4), "leaders of 'head'"),
+        (of_head("rows", lambda rows: rows / 0), "rows of 'head'"),
+        (of_head("rows", lambda rows: rows.half()), "rows of 'head'"),
+        (of_head("peak", lambda peak: -peak), "peak of 'head'"),
+        (of_head("keys", lambda keys: keys[1:]), "keys of 'head'"),
+        (of_head("bounds", lambda bounds: bounds.flip(0)), "bounds of 'head'"),
+        (of_head("bounds", lambda bounds: bounds[:, 1:]), "bounds of 'head'"),
+    ],
+)
+def test_hostile_statistics(change, message, tmp_path):
+    config = DuQuantConfig.vla(calib_batches=2)
+    calibrated(Tiny(), config).save(tmp_path / "stats")
+    tensors, content = storage.read(tmp_path / "stats")
+    change(tensors, content)
+    storage.write(tmp_path / "stats", tensors, content)
+    with pytest.raises(MisuseError, match=f"is a damaged calibration: {message}"):
         CalibrationStats.load(tmp_path / "stats")
 
 

@@ -19,6 +19,7 @@ from ..base.errors import MisuseError
 from . import storage
 from .config import DuQuantConfig
 from .ranges import bounds_of
+from .stats_checks import check_stats
 from .transforms import Chain, pad_columns
 
 FORMAT = "rote.quant.calibration"
@@ -243,10 +244,8 @@ class CalibrationStats:
             stats.sources = content["sources"]
             for name, values in content["layers"].items():
                 kept = {key: tensors.get(f"{name}:{key}") for key in _TENSORS}
-                layer = LayerStats(**values, **cast(Any, kept))
-                if {layer.peak.shape, layer.rows.shape[1:]} != {(layer.peak.numel(),)}:
-                    raise MisuseError(f"the parts of {name!r} do not fit together")
-                stats.layers[name] = layer
+                stats.layers[name] = LayerStats(**values, **cast(Any, kept))
+            check_stats(stats)
         except (KeyError, TypeError, AttributeError, MisuseError) as error:
             raise MisuseError(f"{path}: is a damaged calibration: {error}") from error
         return stats
