@@ -7,6 +7,7 @@ import pickle
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import rote
 from rote.quant import (
@@ -268,6 +269,34 @@ def test_helpers_of_a_forward(device, launches):
         assert torch.allclose(compiled(x), expected, atol=1e-6)
     assert not hasattr(model[0], "last")
     torch._dynamo.reset()
+
+
+class Recalculated(Helped):
+    def forward(self, x):
+        return checkpoint(self.mixed, x, use_reentrant=False)
+
+    def mixed(self, x):
+        q, k, v = self.heads(x)
+        return self.o_proj(torch.sigmoid(q) * torch.cat([k, v], dim=-1))
+
+
+def test_checkpoints_of_activations(device, launches):
+    model, twin = Recalculated(32).to(device), Helped(32).to(device)
+    twin.load_state_dict(model.state_dict())
+    x = batches(1)[0].to(device)
+    gradients = []
+    for each in (model, twin):
+        config = CONFIG.replace(calib_batches=1, fuse_groups=True)
+        with calibrate(each, config) as stats, torch.no_grad():
+            each(x)
+        quantize_(each, config, stats)
+        leaf = x.clone().requires_grad_()
+        loss = each(leaf).square().sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+        gradients.append(leaf.grad)
+    assert torch.equal(*gradients)
+    assert launches == [3] * 4, "once forwards and once in each backward; and once without checkpoints"
 
 
 @pytest.mark.parametrize("name", ["default", "policy", "policy in integers"])
