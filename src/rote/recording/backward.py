@@ -45,6 +45,7 @@ from .compat import apply_of
 from .log import BackwardLog
 from .result import EAGER, PLAINLY, Result
 from .saved import modified
+from .views import Tracked
 
 MAX_KEYS = 16
 """Kinds of backward (which gradients there are and which are needed) of one recording that are recorded."""
@@ -146,7 +147,7 @@ class Backward:
     Args:
         walk: Walks the graph.
         arguments: Positions of the argument leaves among the targets, which they come first of.
-        tracked: Positions of the result leaves that require grad; several may be one tensor.
+        tracked: The results that require grad.
         saved: What the graph saved, besides what the path made.
         occupancy: Of the recording's memory.
         owner: The key of the forward, weakly.
@@ -160,7 +161,7 @@ class Backward:
         self,
         walk: GradientWalk,
         arguments: list[int],
-        tracked: list[list[int]],
+        tracked: list[Tracked],
         saved: Saved,
         occupancy: Occupancy,
         owner: weakref.ref[Owner],
@@ -196,7 +197,7 @@ class Backward:
             copies: The results by position; those that require grad are replaced.
         """
         leaves = call.leaves
-        values = [copies[positions[0]] for positions in self._tracked]
+        values = [copies[each.position] for each in self._tracked]
         sources = [leaves[index] for index in self._arguments]
         given = [_note(leaves[index]) for index in self._saved.arguments]
         claim = Claim(self, self._versions(), given, self._keeps)
@@ -206,9 +207,8 @@ class Backward:
         token.repeatable = Repeatable.of(owner, call) if owner is not None else None
         with torch.enable_grad():
             made = _apply(claim, token, values, *sources, *self._parameters)
-        for positions, tensor in zip(self._tracked, made, strict=True):
-            for position in positions:
-                copies[position] = tensor
+        for each, tensor in zip(self._tracked, made, strict=True):
+            copies[each.position] = tensor
         given.extend([_note(made[number]) for number in self._saved.results])
 
     # ------------------------------------------------------------------ backward

@@ -34,10 +34,11 @@ from .compat import in_bad_fork, saving_is_hooked
 from .copies import Copies
 from .entry import Entry
 from .inline import is_chained, is_inline, put_together
-from .outputs import OWN, PASSED, OutputLeaf, copy_of
+from .outputs import copy_of
 from .replay import result_of
 from .result import REPLAYED, Result
 from .run import tracing
+from .template import OWN, PASSED, OutputLeaf
 from .variant import Variant
 
 

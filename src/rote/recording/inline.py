@@ -8,7 +8,7 @@ from ..signature.key import Call
 from ..signature.leaves import Spec
 from ..signature.source import Source
 from .entry import Entry
-from .outputs import EXTERNAL_SAME, OWN, PASSED, VALUE
+from .template import EXTERNAL_SAME, OWN, PASSED, VALUE
 from .variant import Variant
 
 _INLINE = (OWN, PASSED, EXTERNAL_SAME, VALUE)

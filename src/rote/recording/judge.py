@@ -23,10 +23,10 @@ from ..signature.snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE, Snapshot
 from .autograd import kept_storages
 from .gradients import GradientWatch
 from .ledger import NEW, Ledger
-from .outputs import OWN
 from .pinpoint import line_that_advances, line_that_calls, line_that_changes
 from .placement import group_members
 from .run import HostRandom, Outcome, parameters_of
+from .template import OWN
 from .tracked import graph_ends
 
 NEXT = "Take the item outside (x = next(batches)), and pass it in as an argument."

@@ -26,7 +26,6 @@ from .borrow import Lease
 from .choice import bind, note_inputs
 from .gradients import GradientEffect, GradientWatch
 from .inputs import StaticInputs
-from .outputs import AGAIN, Template, spend
 from .patience import MAX_OBSERVED, overdrawn
 from .placement import describe_inputs
 from .pupil import Pupil
@@ -35,6 +34,7 @@ from .result import EAGER, RECORDED, Result
 from .run import HostRandom, Outcome, Plan, parameters_of
 from .shortage import estimate_of, keep, settle
 from .states import Event, State
+from .template import AGAIN, Template, spend
 from .tracked import take_over, tracked_results
 from .variant import Variant
 
@@ -240,7 +240,7 @@ class Lesson:
         leaves: list[Any] = []
         spec = flatten(outcome.value, leaves)
         fresh: list[Any] = []
-        for part, leaf in zip(leaves, outcome.template.leaves, strict=True):
+        for part, leaf in zip(leaves, outcome.template.leaves, strict=False):
             fresh.append(fresh[leaf.index] if leaf.kind == AGAIN else spend(part) if leaf.spent else part)
         return unflatten(spec, iter(fresh))
 

@@ -11,7 +11,7 @@ grad, as in eager, and raises when ``backward`` is called on it again, as in eag
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,88 +20,30 @@ from ..base.location import NOWHERE, Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.compat import is_lazy_zero, is_wrapped, negative_view
-from ..signature.leaves import Spec, flatten, paths, unflatten
+from ..signature.leaves import flatten, paths, unflatten
 from .borrow import Lease, lend
 from .events import comparable
 from .ledger import EXTERNAL, INPUT, Ledger, Token
-
-PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VALUE, META, AGAIN = (
-    "passed", "input view", "external", "external view", "own", "value", "meta", "again",
-)  # fmt: skip
+from .template import (
+    AGAIN,
+    EXTERNAL_SAME,
+    EXTERNAL_VIEW,
+    INPUT_VIEW,
+    META,
+    OWN,
+    PASSED,
+    VALUE,
+    VIEW,
+    OutputLeaf,
+    Template,
+    spend,
+)
+from .views import copied_together, related, view_of
 
 Attach = Callable[[dict[int, torch.Tensor]], None]
 """Hangs results into the caller's autograd graph; see :meth:`.backward.Backward.attach`."""
 
 _VALUES = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
-
-
-@dataclass(frozen=True)
-class OutputLeaf:
-    """One leaf of a result.
-
-    Attributes:
-        kind: Where it comes from, one of the names above.
-        token: What two observations of it are compared by.
-        index: Argument leaf (passed, input view), storage number (own) or earlier leaf of the result (again).
-        value: The tensor in the recording, the external tensor, or the plain value.
-        spent: It requires grad, and its graph was consumed inside the call.
-        tracked: It requires grad, and backward may be called on it.
-        made: The operation that made it and its line.
-        base: What an external view with a graph is a view of.
-    """
-
-    kind: str
-    token: Any
-    index: int = -1
-    value: Any = None
-    spent: bool = False
-    made: str = ""
-    tracked: bool = False
-    base: torch.Tensor | None = None
-
-
-@dataclass(frozen=True)
-class Template:
-    """A result, taken apart so that it can be made again from the recording's memory."""
-
-    spec: Spec
-    leaves: tuple[OutputLeaf, ...]
-
-    @property
-    def tracked(self) -> bool:
-        """Whether backward may be called on a part of the result that is made by the call."""
-        return any(leaf.tracked and leaf.kind == OWN for leaf in self.leaves)
-
-    @property
-    def key(self) -> Any:
-        """What two observations of the result are compared by."""
-        return (self.spec, tuple((leaf.token, leaf.tracked) for leaf in self.leaves))
-
-    def prepared(self) -> Template:
-        """For a recording: results with a consumed graph become tensors that carry its stand-in."""
-        leaves = [
-            replace(leaf, value=spend(leaf.value)) if leaf.kind == OWN and leaf.spent else leaf
-            for leaf in self.leaves
-        ]
-        return Template(self.spec, tuple(leaves))
-
-    def bare(self) -> Template:
-        """A template that holds no memory of a recording: enough to compare by."""
-        leaves = tuple(
-            replace(leaf, value=None, made="") if leaf.kind == OWN else leaf for leaf in self.leaves
-        )
-        return Template(self.spec, leaves)
-
-    def difference(self, other: Template) -> str:
-        """Say which part of the result differs from another observation of it."""
-        if self.spec != other.spec:
-            return "the structure of the result differs"
-        for name, was, now in zip(paths(self.spec, "result"), self.leaves, other.leaves, strict=True):
-            if was.tracked != now.tracked:
-                return f"{name} {'required' if was.tracked else 'did not require'} grad before"
-            if was.token != now.token:
-                return f"{name} was {was.value!r:.60} and is {now.value!r:.60}"
-        return "nothing differs"
 
 
 def make_template(
@@ -140,7 +82,7 @@ def make_template(
                 text = f"{name} is a {type(leaf).__name__}"
                 blockers.append(reason(rules.OPAQUE_OUTPUT, text, site, _instead_of(type(leaf))))
             found.append(OutputLeaf(VALUE, _value_token(leaf, ledger), value=leaf))
-    return Template(spec, tuple(found)), blockers
+    return related(Template(spec, tuple(found)), value), blockers
 
 
 def _instead_of(kind: type) -> str:
@@ -236,6 +178,8 @@ def hand_out(
             parts.append(_input_view(leaf.token, base, starts[leaf.index]))
         elif leaf.kind == EXTERNAL_VIEW:
             parts.append(_external_view(leaf))
+        elif leaf.kind == VIEW:
+            parts.append(view_of(leaf, template, copies))
         elif leaf.kind == META:
             parts.append(torch.empty_like(leaf.value))
         elif leaf.kind == AGAIN:
@@ -249,11 +193,15 @@ def _lent(template: Template, lease: Lease) -> Template:
     """The same result with tensors that look at the recording's memory (a loss is small, and copied)."""
     leaves = [
         replace(leaf, kind=VALUE, value=lend(leaf.value, lease, leaf.made))
-        if leaf.kind == OWN and not leaf.spent and not leaf.tracked
+        if leaf.kind in (OWN, VIEW) and not leaf.spent and not _is_tracked(leaf, template)
         else leaf
         for leaf in template.leaves
     ]
     return Template(template.spec, tuple(leaves))
+
+
+def _is_tracked(leaf: OutputLeaf, template: Template) -> bool:
+    return leaf.tracked or (leaf.kind == VIEW and template.leaves[leaf.index].tracked)
 
 
 def _copy_leaf(leaf: OutputLeaf) -> torch.Tensor:
@@ -296,16 +244,10 @@ def _copies(template: Template) -> dict[int, torch.Tensor]:
             by_storage.setdefault(leaf.value.untyped_storage()._cdata, []).append(position)
     found: dict[int, torch.Tensor] = {}
     for positions in by_storage.values():
-        first = template.leaves[positions[0]].value
         if len(positions) == 1:
             found[positions[0]] = _copy_leaf(template.leaves[positions[0]])
-            continue
-        storage = first.untyped_storage().clone()
-        for position in positions:
-            tensor = template.leaves[position].value
-            fresh = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-            fresh.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
-            found[position] = spend(fresh) if template.leaves[position].spent else fresh
+        else:
+            found.update(copied_together({position: template.leaves[position] for position in positions}))
     return found
 
 
@@ -319,24 +261,3 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
     storage = tensor.untyped_storage().clone()
     fresh = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     return fresh.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
-
-
-class _Spent(torch.autograd.Function):
-    """Stands for a graph that was consumed inside the call."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, anchor: torch.Tensor) -> torch.Tensor:
-        return tensor.view_as(tensor)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        raise RuntimeError(
-            "Trying to backward through the graph a second time: the graphed callable already called "
-            "backward() on this output. Call backward() once, inside the callable."
-        )
-
-
-def spend(tensor: torch.Tensor) -> torch.Tensor:
-    """Make a tensor require grad whose graph cannot be walked again."""
-    with torch.enable_grad():
-        return _Spent.apply(tensor.detach(), torch.empty(0, requires_grad=True))

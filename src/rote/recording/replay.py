@@ -14,7 +14,8 @@ from .backward import Backward
 from .borrow import Lease
 from .counted import COUNTS_ALL, Counted
 from .inputs import StaticInputs
-from .outputs import INPUT_VIEW, Template, hand_out
+from .outputs import hand_out
+from .template import INPUT_VIEW, Template
 from .tree import Node
 
 
