@@ -120,10 +120,11 @@ def _value_token(leaf: Any, ledger: Ledger) -> Any:
 
 
 def _tensor_leaf(leaf: torch.Tensor, ledger: Ledger, inputs: dict[int, int], spent: bool) -> OutputLeaf:
-    if leaf.layout is not torch.strided or is_wrapped(leaf) or is_lazy_zero(leaf):
+    if leaf.layout is not torch.strided or is_wrapped(leaf):
         return OutputLeaf(VALUE, (leaf.layout, leaf.dtype, tuple(leaf.shape)))
-    if leaf.device.type == "meta":
-        return OutputLeaf(META, (tuple(leaf.shape), leaf.stride(), leaf.dtype), value=leaf.detach())
+    if leaf.device.type == "meta" or is_lazy_zero(leaf):
+        token = (tuple(leaf.shape), leaf.stride(), leaf.dtype, leaf.device)
+        return OutputLeaf(META, token, value=leaf.detach())
     if id(leaf) in inputs:
         return OutputLeaf(PASSED, inputs[id(leaf)], index=inputs[id(leaf)])
     tracked = leaf.requires_grad and leaf.grad_fn is not None and not spent
@@ -181,7 +182,8 @@ def hand_out(
         elif leaf.kind == VIEW:
             parts.append(view_of(leaf, template, copies))
         elif leaf.kind == META:
-            parts.append(torch.empty_like(leaf.value))
+            zero = is_lazy_zero(leaf.value)  # it cannot be written
+            parts.append(leaf.value.detach() if zero else torch.empty_like(leaf.value))
         elif leaf.kind == AGAIN:
             parts.append(parts[leaf.index])
         else:
