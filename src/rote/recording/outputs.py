@@ -11,6 +11,7 @@ grad, as in eager, and raises when ``backward`` is called on it again, as in eag
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -36,6 +37,7 @@ from .template import (
     VIEW,
     OutputLeaf,
     Template,
+    in_mode_of,
     spend,
 )
 from .views import copied_together, related, view_of
@@ -162,10 +164,12 @@ def hand_out(
     if lease is not None:
         template = _lent(template, lease)
     if attach is None and template.spec is None and template.leaves[0].kind == OWN:
-        return _copy_leaf(template.leaves[0])
+        with in_mode_of(template.leaves[0].value):
+            return _copy_leaf(template.leaves[0])
     copies = _copies(template)
     if attach is not None:
-        attach(copies)
+        with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
+            attach(copies)
     parts: list[Any] = []
     for position, leaf in enumerate(template.leaves):
         if leaf.kind == OWN:
@@ -246,10 +250,12 @@ def _copies(template: Template) -> dict[int, torch.Tensor]:
             by_storage.setdefault(leaf.value.untyped_storage()._cdata, []).append(position)
     found: dict[int, torch.Tensor] = {}
     for positions in by_storage.values():
-        if len(positions) == 1:
-            found[positions[0]] = _copy_leaf(template.leaves[positions[0]])
-        else:
-            found.update(copied_together({position: template.leaves[position] for position in positions}))
+        first = template.leaves[positions[0]]
+        with in_mode_of(first.value):
+            if len(positions) == 1:
+                found[positions[0]] = _copy_leaf(first)
+            else:
+                found.update(copied_together({place: template.leaves[place] for place in positions}))
     return found
 
 
