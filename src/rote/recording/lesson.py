@@ -229,7 +229,7 @@ class Lesson:
                 variant.written |= plan.inputs.written
                 plan.inputs.written = variant.written
             if self._backward is not None and not self._node.recorded:
-                self._backward.release()  # a way that is walked once
+                self._backward.release("its forward went a way that is not recorded")
             # If the way ends unrecorded, what it left in .grad gets memory of its own.
             if not self._node.recorded:
                 for effect in self._effects:

@@ -15,12 +15,13 @@ from ..signature.key import TENSOR, Call
 from ..signature.leaves import flatten
 from .accumulators import StandIns
 from .autograd import GradientWalk, Node, kept_storages, leaves_below, older_node, runs_python
-from .backward import Backward, Occupancy, Owner, Read, Saved
+from .backward import Backward, Occupancy, Owner
 from .gradients import Slots, slot_of
 from .inputs import StaticInputs
 from .ledger import EXTERNAL, Ledger
 from .log import BackwardLog
 from .placement import group_members
+from .saved import Read, Saved
 from .template import INPUT_VIEW, Template
 from .views import shared_results, tracked_in
 
