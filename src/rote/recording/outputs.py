@@ -18,13 +18,13 @@ from typing import Any
 import torch
 
 from ..base.location import NOWHERE, Site
-from ..hazards import rules
-from ..hazards.rules import Reason, reason
+from ..hazards.rules import Reason
 from ..signature.compat import is_lazy_zero, is_wrapped, negative_view
 from ..signature.leaves import flatten, paths, unflatten
 from .borrow import Lease, lend
 from .events import comparable
 from .ledger import EXTERNAL, INPUT, Ledger, Token
+from .opaque import opaque_object, opaque_tensor
 from .template import (
     AGAIN,
     EXTERNAL_SAME,
@@ -76,43 +76,15 @@ def make_template(
             first[id(leaf)] = position
             made = _tensor_leaf(leaf, ledger, inputs, id(leaf) in spent)
             found.append(made)
-            blockers.extend(_unusual(name, leaf, made, site))
+            why = opaque_tensor(name, leaf, made, site)
+            blockers.extend([why] if why is not None else [])
         elif id(leaf) in inputs:
             found.append(OutputLeaf(PASSED, (PASSED, inputs[id(leaf)]), index=inputs[id(leaf)]))
         else:
             if not isinstance(leaf, _VALUES) and not callable(leaf):
-                text = f"{name} is a {type(leaf).__name__}"
-                blockers.append(reason(rules.OPAQUE_OUTPUT, text, site, _instead_of(type(leaf))))
+                blockers.append(opaque_object(name, leaf, site))
             found.append(OutputLeaf(VALUE, _value_token(leaf, ledger), value=leaf))
     return related(Template(spec, tuple(found)), value), blockers
-
-
-def _instead_of(kind: type) -> str:
-    """What to do about a result of a class that is no container, where that is known."""
-    if kind.__module__.startswith("transformers.") and kind.__name__.endswith("Cache"):
-        return "Call the model with use_cache=False (training needs no cache), or return its logits."
-    return ""
-
-
-def _unusual(name: str, leaf: torch.Tensor, made: OutputLeaf, site: Site) -> list[Reason]:
-    """Results that a copy or a view would not be like."""
-    if made.kind in (PASSED, EXTERNAL_SAME, META):
-        return []
-    text: str | None = None
-    if made.kind == VALUE:
-        what = "is left over from a torch.func transform" if is_wrapped(leaf) else f"has layout {leaf.layout}"
-        text = f"{name} {what}"
-    elif type(leaf) is not torch.Tensor:
-        text = f"{name} is a {type(leaf).__name__}"
-    elif leaf.requires_grad and leaf.grad_fn is None:
-        text = f"{name} is a leaf that requires grad"
-    elif leaf.is_conj() or leaf.is_neg():
-        text = f"{name} is a lazy conjugate or negative"
-    elif made.kind == INPUT_VIEW and made.value is not leaf.dtype:
-        text = f"{name} is a view of an argument with another dtype"
-    elif made.kind == EXTERNAL_VIEW and made.tracked and (made.base is None or made.base.dtype != leaf.dtype):
-        text = f"{name} is a differentiable view of a tensor made outside, with another dtype"
-    return [reason(rules.OPAQUE_OUTPUT, text, site)] if text is not None else []
 
 
 def _value_token(leaf: Any, ledger: Ledger) -> Any:
