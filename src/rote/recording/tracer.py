@@ -32,6 +32,7 @@ from ..hazards import rules
 from ..hazards.rules import reason
 from ..partition.boundaries import Placement, place, rule_of
 from ..partition.facts import Facts, facts_of, written_operands
+from ..partition.fills import filled_in
 from ..signature.compat import is_lazy_zero, resolve_lazily
 from ..signature.executed import our_profiler
 from ..signature.modes import DispatchMode
@@ -46,7 +47,7 @@ from .operands import DECOMPOSITIONS, is_view, without_dropout, without_vectors
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .overloads import DETACH, Overload
 from .seeds import seeds_on_host
-from .stores import filled_in, without_copies
+from .stores import without_copies
 from .tape import RestartError, SegmentTape, kept_call
 from .zeros import LAZY_ZEROS, on_zeros
 
@@ -222,8 +223,8 @@ class Tracer(HostTensors, DispatchMode):
     def _place(
         self, facts: Facts, tensors: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Placement:
-        number = filled_in(args, kwargs) if facts.stores else None
-        fills = number is not None and self.ledger.origin(number) in self._constants
+        number = filled_in(facts, args, kwargs)
+        fills = number is not None and number.is_cpu and self.ledger.origin(number) in self._constants
         placement = place(facts, tensors, kwargs, self._on_host, fills=fills)
         if placement is Placement.CAPTURED:
             return Placement.ISLAND if self.node.refused and self.index in self.node.refused else placement
