@@ -38,6 +38,8 @@ FREEZE_OUTSIDE = (
 )
 """What to do about a call that freezes what it finds unfrozen, as one of two that take turns."""
 
+_TENSOR = "a tensor at "
+
 DERIVED = (
     "A hook of torch.nn.utils assigns the weight in each call. Use torch.nn.utils.parametrizations "
     "(spectral_norm, weight_norm), which assigns nothing; a mask of prune can be a parametrization as well."
@@ -69,6 +71,8 @@ def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> 
         where = line_that_advances(difference.name, codes) or site
         return Reason(rules.STATE_CHANGES.code, str(difference), where, NEXT)
     remedy = DERIVED if difference.derived else ""
+    if difference.was.startswith(_TENSOR) and difference.now.startswith(_TENSOR):
+        remedy = f"Write into it in place ({difference.name}.copy_(...)), or pass it in and return it."
     line = line_that_changes(difference.name, codes) or site
     return reason(rules.STATE_CHANGES, str(difference), line, remedy)
 
