@@ -71,7 +71,7 @@ def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> 
         where = line_that_advances(difference.name, codes) or site
         return Reason(rules.STATE_CHANGES.code, str(difference), where, NEXT)
     remedy = DERIVED if difference.derived else ""
-    if difference.was.startswith(_TENSOR) and difference.now.startswith(_TENSOR):
+    if not remedy and difference.was.startswith(_TENSOR) and difference.now.startswith(_TENSOR):
         remedy = f"Write into it in place ({difference.name}.copy_(...)), or pass it in and return it."
     line = line_that_changes(difference.name, codes) or site
     return reason(rules.STATE_CHANGES, str(difference), line, remedy)

@@ -11,7 +11,6 @@ grad, as in eager, and raises when ``backward`` is called on it again, as in eag
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +36,6 @@ from .template import (
     VIEW,
     OutputLeaf,
     Template,
-    in_mode_of,
     spend,
 )
 from .views import copied_together, related, view_of
@@ -136,11 +134,13 @@ def hand_out(
     if lease is not None:
         template = _lent(template, lease)
     if attach is None and template.spec is None and template.leaves[0].kind == OWN:
-        with in_mode_of(template.leaves[0].value):
-            return _copy_leaf(template.leaves[0])
+        return _copies(template)[0]
     copies = _copies(template)
     if attach is not None:
-        with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
+        if torch.is_inference_mode_enabled():
+            with torch.inference_mode(False):
+                attach(copies)
+        else:
             attach(copies)
     parts: list[Any] = []
     for position, leaf in enumerate(template.leaves):
@@ -215,20 +215,33 @@ def _external_view(leaf: OutputLeaf) -> torch.Tensor:
 
 
 def _copies(template: Template) -> dict[int, torch.Tensor]:
-    """A copy of every tensor in the recording's memory, one memory per storage."""
+    """A copy of every tensor in the recording's memory, one memory per storage.
+
+    They are inference tensors, or none, as the callable makes them: it may have set the mode itself.
+    """
     by_storage: dict[int, list[int]] = {}
     for position, leaf in enumerate(template.leaves):
         if leaf.kind == OWN:
-            by_storage.setdefault(leaf.value.untyped_storage()._cdata, []).append(position)
+            by_storage.setdefault(leaf.index, []).append(position)
     found: dict[int, torch.Tensor] = {}
+    inference = torch.is_inference_mode_enabled()
     for positions in by_storage.values():
         first = template.leaves[positions[0]]
-        with in_mode_of(first.value):
-            if len(positions) == 1:
-                found[positions[0]] = _copy_leaf(first)
-            else:
-                found.update(copied_together({place: template.leaves[place] for place in positions}))
+        if first.value.is_inference() is not inference:
+            with torch.inference_mode(not inference):
+                found.update(_copied(template, positions))
+        elif len(positions) == 1:
+            found[positions[0]] = _copy_leaf(first)
+        else:
+            found.update(_copied(template, positions))
     return found
+
+
+def _copied(template: Template, positions: list[int]) -> dict[int, torch.Tensor]:
+    """Copies of results that share memory, or of one that does not."""
+    if len(positions) > 1:
+        return copied_together({place: template.leaves[place] for place in positions})
+    return {positions[0]: _copy_leaf(template.leaves[positions[0]])}
 
 
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -94,15 +93,6 @@ class Template:
             if was.token != now.token:
                 return f"{name} was {was.value!r:.60} and is {now.value!r:.60}"
         return "nothing differs"
-
-
-def in_mode_of(tensor: torch.Tensor) -> AbstractContextManager[Any]:
-    """A context in which a copy of a result is an inference tensor, or none, as the result is.
-
-    The callable may have set the mode itself, for all of its work or a part of it.
-    """
-    mode = tensor.is_inference()
-    return nullcontext() if mode == torch.is_inference_mode_enabled() else torch.inference_mode(mode)
 
 
 class _Spent(torch.autograd.Function):

@@ -30,7 +30,7 @@ import torch
 from ..signature.leaves import flatten, paths
 from .autograd import Node, nodes_below
 from .compat import Creation, creation_of, node_age
-from .template import OWN, VIEW, OutputLeaf, Template, in_mode_of, spend
+from .template import OWN, VIEW, OutputLeaf, Template, spend
 
 _MAX_VIEWS = 64
 """Views of one tensor that are compared with each other."""
@@ -295,5 +295,5 @@ def view_of(leaf: OutputLeaf, template: Template, copies: dict[int, torch.Tensor
     tensor: torch.Tensor = leaf.value
     base, recorded = copies[leaf.index], template.leaves[leaf.index].value
     offset = tensor.storage_offset() - recorded.storage_offset() + base.storage_offset()
-    with in_mode_of(base), torch.set_grad_enabled(leaf.follows):
+    with torch.inference_mode(base.is_inference()), torch.set_grad_enabled(leaf.follows):
         return base.as_strided(tensor.shape, tensor.stride(), offset)
