@@ -32,6 +32,7 @@ from ..hazards import rules
 from ..hazards.rules import reason
 from ..partition.boundaries import Placement, place, rule_of
 from ..partition.facts import Facts, facts_of, written_operands
+from ..partition.fills import filled_in
 from ..signature.compat import is_lazy_zero, resolve_lazily
 from ..signature.executed import our_profiler
 from ..signature.modes import DispatchMode
@@ -46,10 +47,10 @@ from .operands import DECOMPOSITIONS, is_view, without_dropout, without_vectors
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .overloads import DETACH, Overload
 from .seeds import seeds_on_host
-from .stores import filled_in, without_copies
+from .stores import without_copies
 from .tape import RestartError, SegmentTape, kept_call
+from .zeros import LAZY_ZEROS, on_zeros
 
-_zeros = getattr(torch.ops.aten._efficientzerotensor, "default", None)
 _FOLLOW, _OBSERVE = Mode.FOLLOW, Mode.OBSERVE  # to look a member up takes ten times as long, in Python 3.11
 _CAPTURED, _ANYWHERE = Placement.CAPTURED, Placement.ANYWHERE
 _READS = (Placement.READ, Placement.SHAPED)
@@ -143,7 +144,7 @@ class Tracer(HostTensors, DispatchMode):
         if known is None:
             if not isinstance(func, torch._ops.OpOverload):
                 return self._higher_order(func, args, kwargs)
-            if func is _zeros:  # forward-mode AD: no memory, so nothing that a replay would have to make
+            if func is LAZY_ZEROS:  # forward-mode AD: no memory, so nothing that a replay would have to make
                 self._lazy_zeros = True
                 return self._seen(func, *args, **kwargs)
             known = self._known[id(func)] = Overload.of(func)
@@ -151,11 +152,9 @@ class Tracer(HostTensors, DispatchMode):
         zero = self._lazy_zeros and any(map(is_lazy_zero, tensors_of(args, kwargs)))
         if zero and func.is_view:  # a zero again
             return self._seen(func, *args, **kwargs)
-        if parts is not None and (zero or torch.is_inference_mode_enabled()):
+        if zero or (parts is not None and torch.is_inference_mode_enabled()):
             with self:  # they come back here, one by one
-                return self._seen(parts, *args, **kwargs)
-        if zero:
-            raise UnsupportedTensorError("forward-mode zero")
+                return self._seen(parts or on_zeros(func), *args, **kwargs)
         if special:
             if func is DETACH:
                 return self._detached(func, args[0])
@@ -224,8 +223,8 @@ class Tracer(HostTensors, DispatchMode):
     def _place(
         self, facts: Facts, tensors: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Placement:
-        number = filled_in(args, kwargs) if facts.stores else None
-        fills = number is not None and self.ledger.origin(number) in self._constants
+        number = filled_in(facts, args, kwargs)
+        fills = number is not None and number.is_cpu and self.ledger.origin(number) in self._constants
         placement = place(facts, tensors, kwargs, self._on_host, fills=fills)
         if placement is Placement.CAPTURED:
             return Placement.ISLAND if self.node.refused and self.index in self.node.refused else placement
