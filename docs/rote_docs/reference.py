@@ -9,7 +9,20 @@ import rote
 ELSEWHERE = frozenset({"rote.Options"})
 """Names that have a page of their own."""
 
-_MEMBERS = {"rote.Graphed": ("__call__", "report", "explain", "reset")}
+_MEMBERS: dict[str, tuple[str, ...]] = {
+    "rote.Graphed": ("__call__", "report", "explain", "reset"),
+    "rote.quant.calibrate": (),
+    "rote.quant.CalibrationStats": ("done", "end_batch", "skip_batch", "combine", "check", "save", "load"),
+    "rote.quant.DuQuantLinear": (
+        "forward",
+        "weight",
+        "effective_weight",
+        "codes",
+        "set_path",
+        "refresh",
+        "note",
+    ),
+}
 """What is shown of a class whose other members are not for users."""
 
 
@@ -34,7 +47,7 @@ def errors() -> str:
 
 def _shown(name: str) -> str:
     members = _MEMBERS.get(name)
-    options = f"\n    options:\n      members: [{', '.join(members)}]" if members else ""
+    options = f"\n    options:\n      members: [{', '.join(members)}]" if members is not None else ""
     return f"::: {name}{options}"
 
 

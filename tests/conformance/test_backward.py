@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import rote
@@ -393,7 +394,7 @@ def test_one_tensor_returned_twice(device):
     replays_both(both(device, step, lambda: Twice(4, 3)))
 
 
-def test_results_that_share_memory(device, reason):
+def test_results_that_share_memory(device):
     class Views(nn.Linear):
         def forward(self, x):
             y = super().forward(x)
@@ -405,8 +406,7 @@ def test_results_that_share_memory(device, reason):
         (whole.sum() + row.square().sum()).backward()
         return [whole, row, *gradients(model)]
 
-    g = both(device, step, lambda: Views(4, 3))
-    assert g.report().replayed == 0 and reason(g, "RT407").message == "two results share memory"
+    replays_both(both(device, step, lambda: Views(4, 3)))
 
 
 def test_views_of_arguments_keep_their_history(device):
@@ -1081,3 +1081,46 @@ def test_a_backward_that_asks_for_gradients_of_saved_parameters(device, steps):
         assert (report.replayed, report.backwards_replayed) >= (5, 4), g.explain()
     finally:
         g.reset()
+
+
+def test_every_backward_that_is_no_replay_has_a_reason(device, reason):
+    net = nn.Linear(4, 6).to(device)
+
+    def called(g):
+        return g(torch.randn(5, 4, device=device))
+
+    g = rote.graph(net)
+    for _ in range(4):
+        called(g).sum().backward()
+    late = called(g)
+    g.reset()
+    late.sum().backward()
+    assert "given back before" in reason(g, "RT307").message
+
+    g = rote.graph(net)
+    for _ in range(4):
+        called(g).sum().backward()
+    with Observer():
+        called(g).sum().backward()  # which is not even counted
+    late = called(g)
+    with Observer():
+        late.sum().backward()
+    assert reason(g, "RT307").remedy == "Call backward() outside of it."
+
+    g = rote.graph(lambda x: net(x) * x.sum().item())
+    for _ in range(4):
+        called(g).sum().backward()
+    text = "its forward went a way that is not recorded"
+    assert sum(text in why.message for why in g.report().reasons) == 1, g.explain()
+
+    g = rote.graph(lambda x: net(x).chunk(3, -1))
+    for number in range(40):
+        parts = called(g)
+        sum(part.sum() for place, part in enumerate(parts) if (number % 7 + 1) >> place & 1).backward()
+    assert "of other results" in reason(g, "RT307").message
+    assert reason(g, "RT307").count == 6
+
+
+class Observer(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))

@@ -65,7 +65,29 @@ def test_an_opaque_result(device, reason):
     assert g.report().replayed == 0
     found = reason(g, "RT501")
     assert found.message == "result is a Box"
-    assert found.remedy == "Return tensors in tuples, lists, dicts or dataclasses."
+    text = "Return its tensors in a tuple, list, dict or dataclass, and make the Box outside."
+    assert found.remedy == text
+
+
+@pytest.mark.parametrize(
+    ("result", "said", "remedy"),
+    [
+        (lambda x: torch.distributions.Normal(x, 1.0), "result is a Normal", "(loc, scale), and make"),
+        (lambda x: {"a": [{1, 2}]}, "result['a'][0] is a set", "Return a list or a tuple."),
+        (lambda x: (x, (row for row in x)), "result[1] is a generator", "Return a list"),
+        (lambda x: numpy.ones(3), "result is a ndarray", "call .numpy() on it outside"),
+        (lambda x: (x * 1).to_sparse(), "result has layout sparse_coo", "to_dense()"),
+        (lambda x: torch.conj(x * 1j), "result is a lazy conjugate or negative", "resolve_conj()"),
+        (lambda x: torch.ones(3, requires_grad=True), "a leaf that requires grad", "requires_grad_() on it"),
+        (lambda x: x.view(torch.int32), "view of an argument with another dtype", "clone()"),
+    ],
+)
+def test_what_to_return_instead(result, said, remedy, reason):
+    g = rote.graph(result)
+    for _ in range(CALLS):
+        g(torch.ones(3))
+    found = reason(g, "RT501")
+    assert said in found.message and remedy in found.remedy, found
 
 
 def test_memory_handed_to_numpy(device, where, reason):

@@ -365,3 +365,64 @@ def test_a_factorization_whose_failure_escapes(device):
     g = compare(step, [(x,) for x in matrices(device, (5, 8, 9))], states=(state, state))
     assert g.report().replayed >= 6, g.explain()
     assert [each.code for each in g.report().recordings[0].islands] == ["RT131"]
+
+
+INDEXING = {
+    "rows": lambda table, rows: table[rows],
+    "index_select": lambda table, rows: table.index_select(0, rows),
+    "embedding": lambda table, rows: nn.functional.embedding(rows, table),
+    "gather": lambda table, rows: table.gather(0, rows[:, None]),
+    "beside a read": lambda table, rows: table[rows] * (2 if rows.sum() > 4 else 1),
+}
+
+
+@pytest.mark.parametrize("bad", [{4, 5, 8}, {0, 1, 2, 3, 7}, {3}], ids=["later", "first", "once"])
+@pytest.mark.parametrize("name", INDEXING)
+def test_an_index_out_of_range_that_the_callable_catches(name, bad):
+    """On the host an operation raises in its replay, too (a device stops working for good)."""
+    table = torch.arange(12.0).view(4, 3)
+
+    def fn(rows):
+        try:
+            return INDEXING[name](table, rows) * 2
+        except (IndexError, RuntimeError):
+            return table[:2] - 1
+
+    g = rote.graph(fn)
+    for number in range(12):
+        rows = torch.tensor([number % 4, 9 if number in bad else 1])
+        assert torch.equal(g(rows), fn(rows)), f"call {number}"
+    assert g.report().calls == 12 and g.report().replayed >= 3, g.explain()
+    assert any("of a replay raised" in why.message for why in g.report().reasons), g.explain()
+
+
+def test_an_index_out_of_range_that_leaves_the_callable():
+    table = torch.arange(12.0).view(4, 3)
+    g = rote.graph(lambda rows: table[rows] * 2)
+    for number in range(12):
+        rows = torch.tensor([0, 9 if number in (5, 8) else 1])
+        if number in (5, 8):
+            with pytest.raises(IndexError, match="index 9 is out of bounds"):
+                g(rows)
+        else:
+            assert torch.equal(g(rows), table[rows] * 2)
+    assert g.report().replayed >= 6
+
+
+def test_an_index_out_of_range_in_a_call_that_cannot_be_made_again():
+    table, count = torch.arange(12.0).view(4, 3), torch.zeros(())
+
+    def fn(rows):
+        count.add_(1)
+        try:
+            return table[rows] * 2
+        except IndexError:
+            return table[:2] - 1
+
+    g = rote.graph(fn)
+    for _ in range(5):
+        g(torch.tensor([0, 1]))
+    with pytest.raises(IndexError):  # better than to count twice
+        g(torch.tensor([0, 9]))
+    assert count == 6
+    assert torch.equal(g(torch.tensor([0, 1])), table[:2] * 2) and count == 7

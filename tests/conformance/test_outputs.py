@@ -293,3 +293,41 @@ def test_an_object_that_is_no_argument_is_not(device):
     held = Cache(device)
     g = compare(lambda x: (x * held.scale, held), [(torch.ones(3, device=device),)] * 6)
     assert {reason.code for reason in g.report().reasons} == {"RT501"}
+
+
+@pytest.mark.parametrize("outside", [False, True])
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize(
+    "ending",
+    [
+        lambda y: y,
+        lambda y: {"a": y + 1, "b": (y, 3)},
+        lambda y: y.chunk(2, -1),
+        lambda y: (y, y[0]),
+        lambda y: (y.t(), bool(y.sum() > 1e9)),
+    ],
+    ids=["one", "nested", "parts", "row", "read"],
+)
+def test_inference_mode_that_the_callable_sets(device, outside, inside, ending):
+    """Results are inference tensors, or are none, as the callable makes them."""
+    net = nn.Linear(4, 4).to(device)
+    fn = torch.inference_mode(inside)(lambda x: ending(net(x.clone() if x.is_inference() else x)))
+    g = rote.graph(fn)
+    for number in range(8):
+        with torch.inference_mode(outside):
+            x = torch.randn(2, 4, device=device)
+            wanted, got = list(tensors_in(fn(x))), list(tensors_in(g(x)))
+            for one, other in zip(wanted, got, strict=True):
+                assert torch.equal(one, other), f"call {number}"
+                assert one.is_inference() == other.is_inference() == inside, f"call {number}"
+                assert one.requires_grad == other.requires_grad, f"call {number}"
+            del wanted, got, one, other
+    assert g.report().replayed >= 4, g.explain()
+
+
+def tensors_in(value):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from tensors_in(part)

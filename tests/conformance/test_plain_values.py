@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import enum
+import fractions
+import pathlib
+import uuid
 from collections import OrderedDict, defaultdict, deque
 
 import pytest
@@ -174,3 +180,58 @@ def test_a_deque_and_a_table_with_defaults_that_hold_tensors(device):
         for _ in range(WARM + 2):
             assert torch.equal(g(x), fn(x))
     assert count_recordings(g) == 3 and g.report().replayed == 6
+
+
+class Shade(enum.Enum):
+    DARK = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [
+        (lambda: frozenset({"n", 1, 2.0}), lambda: frozenset({"n", 1, 3.0})),
+        (lambda: [frozenset({frozenset({1}), Shade.DARK})], lambda: [frozenset({frozenset({1})})]),
+        (lambda: fractions.Fraction(1, 2), lambda: fractions.Fraction(1, 3)),
+        (lambda: decimal.Decimal("1.0"), lambda: decimal.Decimal("1.00")),
+        (lambda: datetime.datetime(2020, 1, 1), lambda: datetime.datetime(2020, 1, 1, fold=1)),
+        (lambda: datetime.timedelta(1), lambda: datetime.timedelta(2)),
+        (lambda: pathlib.Path("/tmp"), lambda: pathlib.Path("/var")),
+        (lambda: uuid.UUID(int=1), lambda: uuid.UUID(int=2)),
+        (lambda: torch.finfo(torch.float32), lambda: torch.finfo(torch.float64)),
+    ],
+)
+def test_objects_that_are_known_by_their_value(device, value, other, reason):
+    """Made anew for each call."""
+    g = rote.graph(lambda x, what: x * len(str(what)))
+    x = torch.ones(2, device=device)
+    for number in range(16):
+        what = other() if number % 4 == 3 else value()
+        assert torch.equal(g(x, what), x * len(str(what))), f"call {number}"
+    assert g.report().replayed == 12, g.explain()
+    text = reason(g, "RT306").message
+    assert " was " in text and "another one" not in text
+
+
+def test_a_set_of_objects_is_known_by_its_identity(device, reason):
+    class Own:
+        pass
+
+    g = rote.graph(lambda x, what: x * len(what))
+    x, kept = torch.ones(2, device=device), []
+    for _ in range(6):
+        kept.append(frozenset({Own()}))
+        g(x, kept[-1])
+    assert g.report().replayed == 0 and "another one" in reason(g, "RT306").message
+
+
+def test_an_argument_that_is_gone_is_told(device):
+    """The next one may come to lie where it lay, and has the same key."""
+
+    class Own:
+        pass
+
+    g = rote.graph(lambda x, what: x * 2)
+    for _ in range(6):
+        g(torch.ones(2, device=device), Own())
+    told = [why for why in g.report().reasons if why.code == "RT306"]
+    assert sum(why.count for why in told) == 5 and all("args[1]" in why.message for why in told), g.explain()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 
 import rote
@@ -128,3 +129,48 @@ def test_zeros_that_a_graph_saves(device, forward):
         assert g.report().replayed == 5, g.explain()
     finally:
         g.reset()
+
+
+def _filled(z):
+    return torch.zeros(5, device=z.device).index_add(0, torch.tensor([0, 1, 1], device=z.device), z)
+
+
+def _dual(function):
+    def call(x):
+        with forward_ad.dual_level():
+            primal, tangent = forward_ad.unpack_dual(function(forward_ad.make_dual(x, torch.ones_like(x))))
+            return primal, tangent
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda function: lambda x: torch.func.jvp(function, (x,), (torch.ones_like(x),)),
+        torch.func.jacfwd,
+        lambda function: torch.func.hessian(lambda x: function(x).sum()),
+        lambda function: torch.func.jacfwd(torch.func.jacfwd(function)),
+        _dual,
+    ],
+    ids=["jvp", "jacfwd", "hessian", "twice", "dual"],
+)
+@pytest.mark.parametrize(
+    "function",
+    [torch.sgn, _filled, lambda z: (z.abs() + 1).sqrt(), lambda z: z * 0 + z.detach()],
+    ids=["sgn", "index_add", "sqrt", "detach"],
+)
+def test_zeros_without_memory_that_are_copied_or_returned(device, function, transform):
+    replays(transform(function), device, 3)
+
+
+def test_a_zero_without_memory_must_not_be_written(device):
+    def tangent(x):
+        return torch.func.jvp(lambda z: (z.detach() * 2, z), (x,), (torch.ones_like(x),))[1][0]
+
+    def write(x):
+        zero = torch.func.jacfwd(torch.func.jacfwd(lambda z: z * 0 + z.detach()))(x)
+        return zero.zero_()
+
+    for function in (tangent, write):
+        compare(function, [(torch.randn(3, device=device),) for _ in range(6)])

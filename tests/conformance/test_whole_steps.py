@@ -431,8 +431,9 @@ def test_a_rate_that_changes_at_every_call_is_told_the_line(device, name, reason
     place = ', device="cuda"' if device.type == "cuda" else ""
     rate = 0.004 if name == "one-cycle" else 0.05
     assert found.remedy == (
-        f"torch.optim.SGD(params, lr=torch.tensor({rate}{place}), fused=True): schedulers then change the "
-        "learning rate in place, and it is read on the device."
+        f"torch.optim.SGD(params, lr=torch.tensor({rate}{place}), fused=True): schedulers then change it in "
+        "place, and it is read on the device "
+        '(set it by hand with optimizer.param_groups[0]["lr"].fill_(...)).'
     )
     line = found.remedy.partition(": ")[0]
     again = train(lambda: Scheduled(device, lambda params: eval(line), SCHEDULES[name]), batches(device, 40))
@@ -488,7 +489,7 @@ def test_other_hyperparameters(device, reason):
     g = train(lambda: Warming(device), batches(device, 40))
     found = reason(g, "RT412")
     assert "['momentum'] was " in found.message
-    assert found.remedy.startswith("Keep momentum constant, or change it seldom")
+    assert found.remedy.startswith("Keep momentum constant (OneCycleLR and CyclicLR: cycle_momentum=False)")
 
 
 def test_a_scheduler_stepped_inside(device, reason, where):

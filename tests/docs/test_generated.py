@@ -17,6 +17,7 @@ import rote.quant
 import rote.testing
 from rote.front import padding, shapes
 from rote.memory.budget import SLABS
+from rote.quant import environment
 from rote.recording.entry import MAX_PENDING
 from rote.recording.patience import PAYS
 from rote.recording.states import FIRST_REST, PATIENCE, TABLE
@@ -169,6 +170,13 @@ def test_everything_public_is_in_the_reference_once(package: ModuleType) -> None
     assert f"<!-- insert: reference-{package.__name__.rpartition('.')[2]} -->" in page(
         f"reference/{package.__name__.rpartition('.')[2]}.md"
     )
+
+
+def test_the_guide_lists_the_variables_of_the_quantization() -> None:
+    table = re.search(r"^\| name \| what it says.*?\n\n", page("quantization.md"), re.M | re.S)
+    assert table is not None
+    first = [line.split("|")[1] for line in table.group().strip().splitlines()[2:]]
+    assert sorted(re.findall(r"`(\w+)`", "".join(first))) == sorted(environment.NAMES)
 
 
 def test_a_family_of_errors_comes_before_its_members() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rote import MisuseError, OptionError
-from rote.quant import CalibrationStats, DuQuantConfig, calibrate
+from rote.quant import CalibrationStats, DuQuantConfig, calibrate, quantize_
 from rote.quant.stats import LayerStats
 
 from .models import Tiny, batches
@@ -89,6 +89,51 @@ def test_a_call_that_raises_is_no_batch():
             model(batch)
             assert stats.batches <= 3
     assert stats.batches == 3 and stats.layers["head"].calls == 3
+
+
+@pytest.mark.parametrize("manual", [False, True])
+@pytest.mark.parametrize("config", [CONFIG, DuQuantConfig.vla(calib_batches=3)])
+def test_nothing_of_a_batch_that_raises_counts(config, manual):
+    model, every = Tiny(), batches(4)
+    clean = run(model, calibrate(model, config, manual=False), 3)
+
+    def fail(module, args, output):
+        raise ZeroDivisionError
+
+    with calibrate(model, config, manual=manual) as stats, torch.no_grad():
+        for i, batch in enumerate([every[0], 1000 * every[3], every[1], every[2]]):
+            if i == 1:  # between layers of one group
+                handle = model.layers[0].self_attn.q_proj.register_forward_hook(fail)
+                with pytest.raises(ZeroDivisionError):
+                    model(batch)
+                handle.remove()
+                if manual:
+                    stats.skip_batch()
+                continue
+            model(batch)
+            if manual:
+                stats.end_batch()
+    assert stats.sources == clean.sources and stats.layers.keys() == clean.layers.keys()
+    for name, layer in clean.layers.items():
+        other = stats.layers[name]
+        assert (other.calls, other.leaders) == (layer.calls, layer.leaders)
+        assert torch.equal(other.peak, layer.peak) and torch.equal(other.rows, layer.rows)
+
+
+def test_a_batch_that_was_interrupted_is_made_again():
+    model = Tiny()
+    every = batches(3)
+    watched = calibrate(model, CONFIG)
+    handle = model.layers[0].mlp.up_proj.register_forward_pre_hook(lambda module, args: 1 / 0)
+    with pytest.raises(ZeroDivisionError), watched as stats, torch.no_grad():
+        model(1000 * every[0])
+    handle.remove()
+    assert not stats.layers and not stats.batches
+    with calibrate(model, CONFIG, resume=stats), torch.no_grad():
+        for batch in every:
+            model(batch)
+    clean = run(model, calibrate(model, CONFIG), 3)
+    assert all(torch.equal(layer.peak, clean.layers[name].peak) for name, layer in stats.layers.items())
 
 
 def test_other_methods_are_counted_by_hand():
@@ -214,9 +259,34 @@ def test_patterns_that_fit_nothing():
         calibrate(Tiny(), CONFIG, include="*.fc1")
 
 
-def test_progress(capsys):
+def test_compiled_models_are_watched():
     model = Tiny()
-    run(model, calibrate(model, CONFIG, progress=True), 3)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="eager")
+    with torch.no_grad():
+        expected = compiled(batches(1)[0])
+    watched = run(compiled, calibrate(model, CONFIG), 3)
+    assert watched.layers["head"].calls == 3
+    assert run(compiled, calibrate(compiled, CONFIG), 3).layers["_orig_mod.head"].calls == 3
+    frames = torch._dynamo.utils.counters["frames"]["ok"]
+    with torch.no_grad():
+        assert torch.equal(compiled(batches(1)[0]), expected)
+    assert torch._dynamo.utils.counters["frames"]["ok"] == frames, "and compiled code is what runs again"
+    report = quantize_(model, CONFIG, watched)
+    assert len(report.quantized) == 15
+    with torch.no_grad():
+        assert not torch.equal(compiled(batches(1)[0]), expected)
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("manual", [False, True])
+def test_progress(capsys, manual):
+    model = Tiny()
+    with calibrate(model, CONFIG, progress=True, manual=manual) as stats, torch.no_grad():
+        for batch in batches(3):
+            model(batch)
+            if manual:
+                stats.end_batch()
     assert capsys.readouterr().err.split("\r")[1:] == [f"calibration: {i} of 3" for i in (1, 2)] + [
         "calibration: 3 of 3\n"
     ]

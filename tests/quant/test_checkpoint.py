@@ -18,6 +18,7 @@ from rote.quant import (
     load_quantized,
     quantize_,
     save_quantized,
+    storage,
 )
 from rote.quant.checkpoint import content_hash
 
@@ -236,10 +237,54 @@ def test_a_truncated_file(saved):
     refused(fresh(), saved, "is damaged, or no safetensors file")
 
 
+@pytest.mark.parametrize(
+    ("config", "change", "message"),
+    [
+        (
+            DuQuantConfig.vla(calib_batches=1),
+            poke("head.row_rotation", 0, float("nan")),
+            r"head\.row_rotation has values that are not finite",
+        ),
+        (
+            CONFIG.replace(act_scaling="static", act_granularity="tensor", calib_batches=1),
+            poke("head.act_zero", 0, 2**31 - 1),
+            r"head\.act_zero is 2147483647, which is no code",
+        ),
+    ],
+)
+def test_hostile_values_of_static_scales_and_row_rotations(config, change, message, tmp_path):
+    model = Tiny()
+    with calibrate(model, config) as stats, torch.no_grad():
+        model(batches(1)[0])
+    quantize_(model, config, stats)
+    save_quantized(model, tmp_path / "model")
+    refused(Tiny(), rewritten(tmp_path / "model", change), message)
+
+
+def test_state_that_no_file_can_hold(quantized, saved, tmp_path):
+    class Counted(Tiny):
+        def get_extra_state(self):
+            return {"steps": 3}
+
+    model = Counted()
+    model.layers = quantized.layers
+    with pytest.raises(MisuseError, match="'_extra_state' is a dict, and safetensors hold tensors only"):
+        save_quantized(model, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+    with torch.device("meta"):
+        model = fresh()
+    with pytest.raises(MisuseError, match=r"is on the meta device in the model.*call model\.to_empty"):
+        load_quantized(model, saved)
+    assert not any(isinstance(module, DuQuantLinear) for module in model.modules())
+    load_quantized(model.to_empty(device="cpu"), saved)
+    with pytest.raises(MisuseError, match="is on the meta device, without data"):
+        save_quantized(model.to("meta"), tmp_path / "model")
+
+
 def test_saving_what_is_not_quantized(tmp_path):
     with pytest.raises(MisuseError, match="no layer of the model is quantized"):
         save_quantized(Tiny(), tmp_path / "x")
-    assert not list(tmp_path.iterdir())
+    assert not (tmp_path / "model").exists()
 
 
 def test_statistics_are_saved_and_go_on(tmp_path):
@@ -273,6 +318,38 @@ def test_statistics_of_another_kind(saved, tmp_path):
     tensors.pop("head:peak")
     save_file(tensors, tmp_path / "stats", metadata=metadata)
     with pytest.raises(MisuseError, match="is a damaged calibration"):
+        CalibrationStats.load(tmp_path / "stats")
+
+
+def of_head(part, value):
+    return lambda tensors, content: tensors.update({f"head:{part}": value(tensors[f"head:{part}"])})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t, c: c.update(batches="2"), "batches cannot be '2'"),
+        (lambda t, c: c.update(wanted=-1), "wanted cannot be -1"),
+        (lambda t, c: c.update(groups=5), "groups cannot be 5"),
+        (lambda t, c: c.update(sources={"a": 1}), "sources cannot be"),
+        (lambda t, c: c["layers"]["head"].update(calls=True), "calls of 'head'"),
+        (lambda t, c: c["layers"]["head"].update(count=1), "count of 'head'"),
+        (lambda t, c: c["layers"]["head"].update(leaders=4), "leaders of 'head'"),
+        (of_head("rows", lambda rows: rows / 0), "rows of 'head'"),
+        (of_head("rows", lambda rows: rows.half()), "rows of 'head'"),
+        (of_head("peak", lambda peak: -peak), "peak of 'head'"),
+        (of_head("keys", lambda keys: keys[1:]), "keys of 'head'"),
+        (of_head("bounds", lambda bounds: bounds.flip(0)), "bounds of 'head'"),
+        (of_head("bounds", lambda bounds: bounds[:, 1:]), "bounds of 'head'"),
+    ],
+)
+def test_hostile_statistics(change, message, tmp_path):
+    config = DuQuantConfig.vla(calib_batches=2)
+    calibrated(Tiny(), config).save(tmp_path / "stats")
+    tensors, content = storage.read(tmp_path / "stats")
+    change(tensors, content)
+    storage.write(tmp_path / "stats", tensors, content)
+    with pytest.raises(MisuseError, match=f"is a damaged calibration: {message}"):
         CalibrationStats.load(tmp_path / "stats")
 
 

@@ -21,7 +21,7 @@ from rote.quant.names import check_all_used, matches
         ("weight_clip", 0), ("act_clip", 1.1), ("act_percentile", 0), ("act_percentile", 100.1),
         ("row_rotation", 1), ("transform_dtype", "float64"), ("weight_group_size", 32), ("groups", (("q",),)),
         ("layer_bits", (("*", 4, 4),)), ("layer_bits", (("*", 1),)),
-        ("layer_bits", (("re:(", 4),)), ("seed", -1),
+        ("layer_bits", (("re:(", 4),)), ("seed", -1), ("seed", 2**63), ("permutation_rounds", 65),
     ],
 )  # fmt: skip
 def test_a_bad_value_names_its_field(field, value):
@@ -39,6 +39,11 @@ def test_a_bad_value_names_its_field(field, value):
         ({"rotation": "svd"}, "shared_rotation"),
         ({"rotation": "svd", "shared_rotation": False}, "permute_first"),
         ({"permute_first": True, "permutation_rounds": 2}, "permutation_rounds"),
+        ({"weight_clip": 0.8}, "weight_clip"),
+        ({"act_range": "mse"}, "act_range"),
+        ({"act_percentile": 99.0}, "act_percentile"),
+        ({"block_out_size": 64}, "block_out_size"),
+        ({"smooth_alpha": None, "fold_smoothing": True}, "fold_smoothing"),
     ],
 )
 def test_fields_that_do_not_go_together(values, field):

@@ -10,7 +10,7 @@ import torch
 from torch.nn.utils import prune
 
 from rote import MisuseError, OptionError
-from rote.quant import DuQuantConfig, DuQuantLinear, calibrate, quantize_
+from rote.quant import DuQuantConfig, DuQuantLinear, calibrate, load_quantized, quantize_, save_quantized
 from rote.quant.groups import share, share_by_name
 
 from .models import Tiny, batches
@@ -100,19 +100,74 @@ def test_calibration_overrules_names():
             return self.left(y) + self.right(y)
 
     model = Odd()
-    names = ["q_proj", "k_proj", "left", "right"]
+    names = dict.fromkeys(["q_proj", "k_proj", "left", "right"], 32)
     assert share_by_name(names, CONFIG) == [["q_proj", "k_proj"], ["left"], ["right"]]
     assert share(names, CONFIG, calibrated(model)) == [["q_proj"], ["k_proj"], ["left", "right"]]
 
 
-def test_a_dry_run_changes_nothing_and_foretells_the_bytes():
+@pytest.mark.parametrize(
+    "config", [CONFIG, CONFIG.replace(weight_range="learned"), DuQuantConfig.vla(calib_batches=2)]
+)
+@pytest.mark.parametrize("inside", ["weights", "calibration", "quantization"])
+def test_in_inference_mode(config, inside, tmp_path):
+    fresh, x = Tiny(), torch.randn(4, 32, requires_grad=True)
+    with torch.inference_mode(inside == "weights"):
+        model, other = Tiny(), Tiny()
+    with torch.inference_mode(inside != "quantization"):
+        stats = calibrated(model, config)
+    with torch.inference_mode(inside == "quantization"):
+        quantize_(model, config, stats)
+        save_quantized(model, tmp_path / "model")
+        load_quantized(fresh, tmp_path / "model")
+    with torch.no_grad():
+        assert torch.equal(model(x), fresh(x))
+    if inside == "weights":
+        with pytest.raises(MisuseError, match="was made in inference mode in the model"):
+            load_quantized(other, tmp_path / "model")
+        assert not any(isinstance(module, DuQuantLinear) for module in other.modules())
+        with torch.inference_mode():
+            load_quantized(other, tmp_path / "model")
+            assert torch.equal(other(x), fresh(x))
+        model = other.head  # what is new is ordinary
+    for each in (model, fresh):
+        each(x).sum().backward()
+        each.to(torch.bfloat16)(x.bfloat16()).sum().backward()
+
+
+def test_statistics_of_another_model():
+    other = Tiny(48)
+    with pytest.raises(
+        MisuseError, match=r"'layers\.0\.self_attn\.q_proj' takes 48 features, and took 32 in"
+    ):
+        quantize_(other, CONFIG, calibrated(Tiny()))
+    assert not any(isinstance(module, DuQuantLinear) for module in other.modules())
+
+
+def test_a_name_is_no_evidence_where_widths_differ():
+    class Across(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q_proj, self.k_proj = torch.nn.Linear(32, 32), torch.nn.Linear(64, 32)
+            self.v_proj = torch.nn.Linear(64, 32)
+
+        def forward(self, x, y):
+            return self.q_proj(x) + self.k_proj(y) * self.v_proj(y)
+
+    model, inputs = Across(), (torch.randn(4, 32), torch.randn(4, 64))
+    expected = model(*inputs)
+    assert [row.group for row in quantize_(model, PLAIN)] == ["q_proj", "k_proj", "k_proj"]
+    assert ((model(*inputs) - expected).norm() / expected.norm()) < 0.5
+
+
+@pytest.mark.parametrize("share_groups", [False, True])
+def test_a_dry_run_changes_nothing_and_foretells_the_bytes(share_groups):
     model, twin = Tiny(64), Tiny(64)
-    config = PLAIN.replace(share_groups=False)
+    config = PLAIN.replace(share_groups=share_groups)
     planned = quantize_(model, config, dry_run=True, exclude="head")
     assert planned.dry_run and not any(isinstance(m, DuQuantLinear) for m in model.modules())
     done = quantize_(twin, config, exclude="head")
-    assert [(r.name, r.reason, r.bytes_before, r.bytes_after) for r in planned] == [
-        (r.name, r.reason, r.bytes_before, r.bytes_after) for r in done
+    assert [(r.name, r.reason, r.group, r.bytes_before, r.bytes_after) for r in planned] == [
+        (r.name, r.reason, r.group, r.bytes_before, r.bytes_after) for r in done
     ]
     assert "would be quantized" in str(planned)
 
@@ -202,6 +257,43 @@ def test_errors_in_the_report():
     assert rows[0]["name"] == "layers.0.self_attn.q_proj" and rows[0]["shape"] == [32, 32]
     with pytest.raises(KeyError):
         report["nothing"]
+
+
+def test_weights_of_linear_maps_elsewhere_are_listed():
+    class Conv1D(torch.nn.Module):
+        def __init__(self, out, width):
+            super().__init__()
+            self.weight, self.bias = (
+                torch.nn.Parameter(torch.randn(width, out)),
+                torch.nn.Parameter(torch.zeros(out)),
+            )
+
+    class Experts(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gate_up_proj = torch.nn.Parameter(torch.randn(4, 64, 32))
+            self.down_proj = torch.nn.Parameter(torch.randn(4, 32, 32))
+
+    model = torch.nn.ModuleDict(
+        {
+            "linear": torch.nn.Linear(32, 32), "conv1d": Conv1D(96, 32), "experts": Experts(),
+            "attention": torch.nn.MultiheadAttention(32, 4), "lstm": torch.nn.LSTM(8, 4),
+            "words": torch.nn.Embedding(7, 32), "conv": torch.nn.Conv1d(3, 4, 5),
+            "norm": torch.nn.LayerNorm((4, 5)), "pieces": torch.nn.Conv2d(3, 4, 5),
+        }
+    )  # fmt: skip
+    for report in (quantize_(model, PLAIN, exclude="experts", dry_run=True), quantize_(model, PLAIN)):
+        assert [row.name for row in report.quantized] == ["linear"]
+        assert [row.name for row in report] == [
+            "linear", "conv1d", "experts", "attention", "attention.out_proj", "lstm"
+        ]  # fmt: skip
+    assert report["conv1d"].reason == "is a Conv1D with weights of its own (weight), and no torch.nn.Linear"
+    assert "(gate_up_proj, down_proj)" in report["experts"].reason and "1 of 6" in str(report)
+    assert report["experts"].shape == (4, 64, 32) and "4x64x32" in str(report)
+    assert report["experts"].bytes_after == 4 * (4 * 64 * 32 + 4 * 32 * 32)
+    assert report["attention"].bytes_after == 4 * (96 * 32 + 96), "the output's have a row of their own"
+    with pytest.raises(OptionError, match="include: 'experts' matches none of the 2 linear layers"):
+        quantize_(model, PLAIN, include="experts")
 
 
 def test_a_model_without_linear_layers():

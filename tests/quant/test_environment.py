@@ -55,6 +55,12 @@ def test_what_is_not_set_is_as_published(env):
     assert (plan.config.weight_bits, plan.config.act_bits, plan.config.calib_batches) == (16, 16, 1)
 
 
+def test_output_blocks_go_with_row_rotation(env):
+    env(BLOCK_OUT=8, ROW_ROT=0)
+    plan = read_plan(read_duquant())
+    assert plan is not None and plan.config == DuQuantConfig.vla(row_rotation=False)
+
+
 def test_quantizing_as_they_say(env):
     env(
         BLOCK=8,
@@ -123,12 +129,22 @@ def test_the_pack_directory_is_used_for_its_own_configuration_only(env, tmp_path
     assert other.layers[0].mlp.up_proj.config.block_size == 16
 
 
+def test_a_pack_directory_that_cannot_be(env, tmp_path):
+    (tmp_path / "file").write_text("")
+    env(BLOCK=8, CALIB_STEPS=1, PACKDIR=tmp_path / "file" / "packs")
+    model = Tiny()
+    with pytest.raises(MisuseError, match=r"PACKDIR='.*packs' is no folder, and cannot be made"):
+        quantize_from_env(model, batches(1))
+    assert not any(isinstance(module, DuQuantLinear) for module in model.modules())
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"BITS": 4}, "ROTE_DUQUANT_BITS is not known"),
         ({"DEBUG": 1}, "ROTE_DUQUANT_DEBUG is not known"),
         ({"ABITS": "eight"}, "ABITS='eight' must be a whole number"),
+        ({"CALIB_STEPS": -1}, "calib_batches=-1 must be a whole number of at least 1"),
         ({"ABITS": 1}, "act_bits=1 must be 2 to 8"),
         ({"BLOCK": 24}, "ROTE_DUQUANT_BLOCK: block_size=24 must be a power of two"),
         ({"ACT_PCT": "x"}, "ACT_PCT='x' must be a number"),

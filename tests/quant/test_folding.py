@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from rote import MisuseError
 from rote.quant import DuQuantConfig, calibrate, load_quantized, quantize_, save_quantized
 from rote.quant.folding import find_fold, source_of
 
@@ -105,6 +106,64 @@ def test_a_norm_that_feeds_another_layer_is_not_folded_into():
     quantize_(model, CONFIG, stats, exclude="*.k_proj")
     assert torch.equal(model.layers[0].input_layernorm.weight, before)
     assert ((model(x) - expected).norm() / expected.norm()) < 0.03
+
+
+class Reading(torch.nn.Module):
+    """A layer behind a norm, and something else that may read the norm's output."""
+
+    def __init__(self, way):
+        super().__init__()
+        self.way = way
+        self.norm, self.layer = torch.nn.LayerNorm(32), torch.nn.Linear(32, 32)
+        self.last = torch.nn.LayerNorm(32)
+        self.router = torch.nn.Parameter(torch.randn(32, 32))
+        self.norm.weight.data = 0.5 + torch.rand(32)
+        self.norm.weight.data[3] = 15.0
+
+    def forward(self, x):
+        y = self.norm(x)
+        if self.way == "another norm":
+            self.last(x)
+        if self.way == "in place":
+            y += 1
+        if self.way == "nothing":
+            y = y.contiguous()
+            assert y.shape[-1] == y.size(-1) == 32 and y.dim() == 3 and not y.is_cuda
+        z = self.layer(y)
+        if self.way == "residual":
+            return z + y
+        if self.way == "by hand":
+            return z * torch.nn.functional.linear(y, self.router)
+        if self.way == "part":
+            return z * torch.cat([part.tanh() for part in y.chunk(2, -1)], -1)
+        if self.way == "handed out":
+            return {"found": [z, y]}
+        return z
+
+
+@pytest.mark.parametrize(
+    "way", ["nothing", "another norm", "residual", "by hand", "part", "handed out", "in place"]
+)
+def test_a_norm_that_something_else_reads_is_not_folded_into(way):
+    def flat(result):
+        return torch.cat(result["found"], -1) if isinstance(result, dict) else result
+
+    model = Reading(way).eval()
+    x, before = batches(1, seed=4)[0], model.norm.weight.detach().clone()
+    with torch.no_grad():
+        expected = flat(model(x))
+    (row,) = quantize_(model, CONFIG, calibrated(model))
+    folds = way in ("nothing", "another norm")
+    assert row.note == ("" if folds else "not smoothed: no norm feeds it, and nothing else")
+    assert torch.equal(model.norm.weight, before) != folds
+    with torch.no_grad():
+        assert (flat(model(x)) - expected).norm() / expected.norm() < 0.03
+
+
+def test_folding_is_told_to_calibration():
+    model = Tiny()
+    with pytest.raises(MisuseError, match="taken with fold_smoothing=False and are to be used with"):
+        quantize_(model, CONFIG, calibrated(model, CONFIG.replace(fold_smoothing=False)))
 
 
 def test_checkpoints_hold_the_folded_norm(tmp_path):

@@ -7,6 +7,7 @@ import pickle
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import rote
 from rote.quant import (
@@ -237,6 +238,65 @@ def test_in_one_graph(name, device):
         expected.square().sum().backward()
         assert torch.allclose(leaf.grad, twin.grad, atol=1e-5)
     torch._dynamo.reset()
+
+
+class Helped(Attention):
+    """Its layers are called by other methods, one of which forgets an attribute."""
+
+    def heads(self, x):
+        return self.q_proj(x), self.k_proj(x), self.v_proj(x)
+
+    def forward(self, x):
+        self.last = x
+        q, k, v = self.heads(x)
+        del self.last
+        return self.o_proj(torch.sigmoid(q) * torch.cat([k, v], dim=-1))
+
+
+def test_helpers_of_a_forward(device, launches):
+    model = torch.nn.Sequential(Helped(32)).to(device)
+    config = CONFIG.replace(calib_batches=1)
+    x = batches(1)[0].to(device)
+    with calibrate(model, config) as stats, torch.no_grad():
+        model(x)
+    quantize_(model, config, stats)
+    with torch.no_grad():
+        expected = model(x)
+        fuse_(model)
+        assert torch.equal(model(x), expected) and launches == [3]
+        torch._dynamo.reset()
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+        assert torch.allclose(compiled(x), expected, atol=1e-6)
+    assert not hasattr(model[0], "last")
+    torch._dynamo.reset()
+
+
+class Recalculated(Helped):
+    def forward(self, x):
+        return checkpoint(self.mixed, x, use_reentrant=False)
+
+    def mixed(self, x):
+        q, k, v = self.heads(x)
+        return self.o_proj(torch.sigmoid(q) * torch.cat([k, v], dim=-1))
+
+
+def test_checkpoints_of_activations(device, launches):
+    model, twin = Recalculated(32).to(device), Helped(32).to(device)
+    twin.load_state_dict(model.state_dict())
+    x = batches(1)[0].to(device)
+    gradients = []
+    for each in (model, twin):
+        config = CONFIG.replace(calib_batches=1, fuse_groups=True)
+        with calibrate(each, config) as stats, torch.no_grad():
+            each(x)
+        quantize_(each, config, stats)
+        leaf = x.clone().requires_grad_()
+        loss = each(leaf).square().sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+        gradients.append(leaf.grad)
+    assert torch.equal(*gradients)
+    assert launches == [3] * 4, "once forwards and once in each backward; and once without checkpoints"
 
 
 @pytest.mark.parametrize("name", ["default", "policy", "policy in integers"])

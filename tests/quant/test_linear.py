@@ -245,6 +245,15 @@ def test_what_cannot_be():
     layer = quantized(VARIANTS["default"], dense_layer())
     with pytest.raises(MisuseError, match="the input has 41 features, this layer takes 40"):
         layer(torch.randn(2, 41))
+    for kind in (torch.int32, torch.bool, torch.complex64):
+        with pytest.raises(MisuseError, match=f"the input is {kind}, this layer takes real floating"):
+            layer(torch.zeros(2, 40, dtype=kind))
+    for name, sizes in (("in_features=0", (0, 8)), ("out_features=2.5", (8, 2.5))):
+        with pytest.raises(OptionError, match=f"^{name} must be a whole number of at least 1"):
+            DuQuantLinear(*sizes, DuQuantConfig())
+    for bits in (9, 0, "4"):
+        with pytest.raises(OptionError, match=f"^weight_bits={bits!r} must be 2 to 8, or 16"):
+            DuQuantLinear(8, 8, DuQuantConfig(), weight_bits=bits)
     with pytest.raises(OptionError, match="path='triton' must be one of"):
         layer.set_path("triton")
     with pytest.raises(OptionError, match=r"^fold_act_scale"):

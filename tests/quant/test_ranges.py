@@ -77,10 +77,10 @@ def test_silent_channels_have_a_scale():
 @pytest.mark.parametrize("how", ["max", "percentile", "mse"])
 @pytest.mark.parametrize("rotation", ["none", "hadamard", "greedy"])
 def test_every_static_scale_in_a_model(granularity, how, rotation):
-    settings = config(
-        granularity, how, rotation=rotation, weight_bits=8, calib_batches=2, act_percentile=99.99,
-        rotation_steps=4,
-    )  # fmt: skip
+    changes = {"rotation": rotation, "rotation_steps": 4, "weight_bits": 8, "calib_batches": 2}
+    if how == "percentile":
+        changes["act_percentile"] = 99.99
+    settings = config(granularity, how, **changes)
     model, x = Tiny(), batches(2)[1]
     expected = model(x)
     with calibrate(model, settings) as stats, torch.no_grad():

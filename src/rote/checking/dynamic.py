@@ -11,16 +11,12 @@ from typing import Any
 
 import torch
 
+from ..partition.fills import is_mask
 from .invented import LARGEST, host_copy
 from .operands import replaced, tensors_in
 
 _aten = torch.ops.aten
 _long = torch.long
-
-
-def is_mask(tensor: Any) -> bool:
-    """Whether an index selects elements by a mask."""
-    return isinstance(tensor, torch.Tensor) and tensor.dtype in (torch.bool, torch.uint8)
 
 
 def without_masks(indices: Any) -> list[Any]:

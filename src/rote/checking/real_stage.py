@@ -20,11 +20,11 @@ from ..hazards import rules
 from ..hazards.finding import Severity
 from ..hazards.rules import trial as trial_rules
 from ..partition.facts import Facts, facts_of, written_operands
+from ..partition.fills import filled_in, is_mask
 from ..recording.compat import composite_call, innermost
 from ..signature.compat import is_lazy_zero, resolve_lazily
 from ..signature.modes import DispatchMode
 from ..signature.snapshot import Snapshot
-from .dynamic import is_mask
 from .notes import Notes
 from .observed import Observed
 from .operands import plain, short, shown, tensors_in
@@ -104,7 +104,8 @@ class RealTrial(DispatchMode):
             self.places[len(self.trace)] = here()
         self.trace.append((facts.name, (plain(args), plain(tuple(kwargs.items())))))
         masks = [index for index in args[1] if is_mask(index)] if facts.indexed else []
-        if masks and not (facts.stores and args[2].numel() == 1 and args[2].dim() == 0):
+        number = filled_in(facts, args, kwargs)
+        if masks and (number is None or number.dim()):
             text = "a mask selects elements, and the host has to know how many"
             self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"of {shown(masks[0])}")
         elif facts.dynamic and not facts.indexed and kwargs.get("output_size") is None:

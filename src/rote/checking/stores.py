@@ -15,9 +15,9 @@ import torch
 
 from ..hazards import rules
 from ..partition.facts import Facts
-from .dynamic import is_mask
+from ..partition.fills import is_mask
 from .notes import Notes
-from .operands import operand, shown
+from .operands import shown
 from .storages import Memory
 
 _WHERE = torch.ops.aten.where.self
@@ -44,14 +44,9 @@ class Numbers:
         """Whether a copy within the device is one of a number into a single element."""
         return source in self._made and not target.dim()
 
-    def are_filled_in(self, value: torch.Tensor, args: tuple[Any, ...]) -> bool:
-        """Whether a store through a mask is a fill: of one number, by nothing but the mask, not added."""
-        indices = [index for index in args[1] if index is not None]
-        return len(indices) == 1 and self._is_number(value) and not operand(args, {}, 3, "accumulate")
-
     def note(self, notes: Notes, facts: Facts, func: Any, args: tuple[Any, ...]) -> None:
         """Note a number that an operation moves to the device by itself."""
-        if facts.stores and len(args) > 2 and self._is_number(args[2]):
+        if facts.stores and len(args) > 2 and self.is_number(args[2]):
             if not any(index is not None and is_mask(index) for index in args[1]):
                 text = "a number is stored in chosen places: it is moved to the device first, which waits"
                 notes.add(rules.DEVICE_COPY, text, evidence=shown(args[2]), remedy=_FILL_ROWS)
@@ -61,6 +56,7 @@ class Numbers:
                 text = "where() moves a tensor of the host to the device, which waits for the copy"
                 notes.add(rules.DEVICE_COPY, text, evidence=shown(found[0]), remedy=_PLAIN)
 
-    def _is_number(self, value: Any) -> bool:
+    def is_number(self, value: Any) -> bool:
+        """Whether an operand is a single number, which CUDA would have on the host."""
         alone = isinstance(value, torch.Tensor) and value.numel() == 1
         return alone and (value in self._made or not self._on_device(value))

@@ -23,10 +23,11 @@ from ..hazards import rules
 from ..hazards.finding import Severity
 from ..hazards.rules import trial as trial_rules
 from ..partition.facts import Facts, facts_of, written_operands
+from ..partition.fills import filled_in, is_mask
 from ..recording.compat import composite_call
 from ..signature.modes import DispatchMode
 from .compat import PRETENDED, FakeTensor, depends_on_data, lacks_fake, without_function_modes
-from .dynamic import is_mask, largest, of_host_kernel, without_masks
+from .dynamic import largest, of_host_kernel, without_masks
 from .invented import LARGEST, Inventor, host_copy
 from .known import Known
 from .notes import Notes
@@ -368,8 +369,7 @@ class Trial(DispatchMode):
     def _masked(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         masks = [index for index in args[1] if is_mask(index)]
         if facts.stores:
-            value = args[2]
-            if not self._numbers.are_filled_in(value, args):
+            if not self._numbers.is_number(filled_in(facts, args, kwargs)):
                 text = "a store through a mask counts the elements on the host"
                 self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"mask {shown(masks[0])}")
             with self.fake:

@@ -12,7 +12,7 @@ import importlib.util
 import os
 import sys
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -202,7 +202,7 @@ def _quantized(request: Request, *, stages: bool) -> tuple[QuantReport, bool]:
     model, config, layers = request.model, request.config, (request.include, request.exclude)
     planned = quantize_(model, config, include=layers[0], exclude=layers[1], dry_run=True)
     if request.dry_run or not planned.quantized:
-        return planned, bool(planned.quantized)
+        return replace(planned, dry_run=request.dry_run), bool(planned.quantized)
     stats = _calibrated(request)
     if stages and stats is None:
         raise MisuseError(f"--plot needs inputs to look at, and {request.target.name} returned no arguments")
@@ -237,7 +237,8 @@ def _calibrated(request: Request) -> CalibrationStats | None:
     if request.batches is not None and len(calls) < request.batches:
         raise MisuseError(f"--batches {request.batches}: {target.name} has {len(calls)}")
     if len(calls) < wanted:
-        request.notes.append(f"calibrated with {len(calls)} batches, where the configuration has {wanted}")
+        batches = "1 batch" if len(calls) == 1 else f"{len(calls)} batches"
+        request.notes.append(f"calibrated with {batches}, where the configuration has {wanted}")
     config = request.config.replace(calib_batches=len(calls))
     watched = calibrate(
         request.model, config, include=request.include, exclude=request.exclude, manual=True, progress=False

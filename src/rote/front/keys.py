@@ -11,7 +11,7 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..recording.entry import Entry
 from ..recording.subject import Subject
-from ..signature.key import Call, explain_key, remedy_of_key
+from ..signature.key import ONE_OBJECT, OPAQUE, PARAMETER, Call, explain_key, remedy_of_key
 from .newcomers import PATIENCE, Newcomers
 from .options import Options
 from .report import Tally
@@ -38,6 +38,7 @@ class Keys:
         self._newcomers = newcomers
         self._serial = newcomers.serial()
         self._refusal: tuple[int, Reason] | None = None
+        self._gone = False
 
     def find(self, call: Call) -> Entry | None:
         """The key of a call, if it was looked at before and its arguments are alive."""
@@ -46,6 +47,7 @@ class Keys:
             return None
         if entry.dead:
             self.entries.pop(call.key).release()
+            self._gone = True
             return None
         self.entries.move_to_end(call.key)
         return entry
@@ -72,9 +74,17 @@ class Keys:
             tell: Say in the report what differs from the key that was used last.
         """
         entries = self.entries
-        if tell and entries:
+        if tell and self._gone:  # the next one may come to lie where it lay
+            pairs = zip(call.names(), call.leaves, call.kinds, strict=True)
+            known = [
+                f"{name} ({type(leaf).__name__})" for name, leaf, kind in pairs if kind in (OPAQUE, PARAMETER)
+            ]
+            text = f"{', '.join(known)}, known by identity, is another object; that of earlier calls is gone"
+            self._tally.add([reason(rules.NEW_KEY, text, user_site(caller), ONE_OBJECT)])
+        elif tell and entries:
             remedy = remedy_of_key(next(reversed(entries.values())).key, call)
             self._tally.add([reason(rules.NEW_KEY, self._what_differs(call), user_site(caller), remedy)])
+        self._gone = False
         entry = entries[call.key] = Entry(self._subject, call)
         while len(entries) > self._most:
             entries.popitem(last=False)[1].release()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..recording.outputs import OWN, Template
+from ..recording.template import OWN, VIEW, Template
 from ..signature.leaves import flatten, paths, unflatten
 
 Fill = Callable[[torch.Tensor, int, int], torch.Tensor]
@@ -183,8 +183,8 @@ def find_cut(template: Template, exact: Any, padded: Any, sources: Sequence[Sour
     if flatten(padded, now) != spec:
         raise CannotCutError("the structure of the result depends on the size")
     found: list[tuple[tuple[int, tuple[int, ...]], ...]] = []
-    for name, leaf, before, after in zip(paths(spec, "result"), template.leaves, was, now, strict=True):
-        if leaf.kind == OWN:
+    for name, leaf, before, after in zip(paths(spec, "result"), template.leaves, was, now, strict=False):
+        if leaf.kind in (OWN, VIEW):
             found.append(_dimensions(name, before, after, sources))
         elif isinstance(before, torch.Tensor):
             found.append(())

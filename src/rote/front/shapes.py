@@ -36,8 +36,8 @@ from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..recording.entry import Entry
-from ..recording.outputs import INPUT_VIEW, OWN, PASSED
 from ..recording.result import PLAINLY, REPLAYED, Result
+from ..recording.template import INPUT_VIEW, OWN, PASSED, VIEW
 from ..recording.variant import Variant
 from ..signature.key import Call, bind, is_plain
 from ..signature.leaves import flatten
@@ -306,7 +306,7 @@ def _against(result: Result, site: Site) -> Reason | None:
         text = "the call leaves gradients behind"
     elif PASSED in kinds or INPUT_VIEW in kinds:
         text = "a result is an argument or a view of one"
-    elif len(set(owned)) < len(owned):
+    elif len(set(owned)) < len(owned) or VIEW in kinds:
         text = "two results share memory"
     elif any(leaf.spent for leaf in template.leaves) or _requires_grad(result.value):
         text = "a result requires grad"

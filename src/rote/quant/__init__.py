@@ -32,7 +32,7 @@ from .picture import draw as draw
 from .report import LayerReport as LayerReport
 from .report import QuantReport as QuantReport
 from .stats import CalibrationStats as CalibrationStats
-from .warmup import warmup as warmup
+from .warming import warmup as warmup
 
 __all__ = [
     "CalibrationStats", "DuQuantConfig", "DuQuantLinear", "LayerReport", "QuantReport", "calibrate", "draw",

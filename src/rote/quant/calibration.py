@@ -5,19 +5,21 @@
             model(**batch)
 
 It looks at exactly ``calib_batches`` batches. A batch is one call of the model as such; where work is done by
-another method (``policy.sample_actions``), say ``manual=True`` and call ``stats.end_batch()`` after each.
-Batches that come later are not looked at, and too few of them are an error at the end of the block, which
-keeps what was seen.
+another method (``policy.sample_actions``), say ``manual=True`` and call ``stats.end_batch()`` after each, or
+``stats.skip_batch()`` after one that failed. Batches that come later are not looked at, and too few of them
+are an error at the end of the block, which keeps what was seen. A call that raises is no batch: nothing that
+it saw counts.
 
-Nothing of the model changes: there are hooks while the block runs, and none after it, however it ends. Where
-the transform is known beforehand (it comes from the weight), bounds of static scales are taken exactly,
-behind the transform, from every row; where it has to be searched for first, they are taken from the kept
-rows.
+Nothing of the model changes: there are hooks while the block runs, and none after it, however it ends. What
+is compiled runs eagerly meanwhile, since compiled code does not look for hooks. Where the transform is
+known beforehand (it comes from the weight), bounds of static scales are taken exactly, behind the
+transform, from every row; where it has to be searched for first, they are taken from the kept rows.
 """
 
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -26,13 +28,15 @@ from torch.utils.hooks import RemovableHandle
 
 from ..base.errors import MisuseError
 from .build import find_transform
+from .compat import uncompiled
 from .config import UNQUANTIZED, DuQuantConfig
-from .folding import is_norm
+from .folding import OTHERS, is_norm
 from .groups import share_by_name
 from .layers import Patterns, candidates
 from .linear import DuQuantLinear
+from .readers import Outputs, Readers
 from .stages import padded
-from .stats import CalibrationStats, LayerStats
+from .stats import CalibrationStats
 from .transforms import Chain
 
 
@@ -72,13 +76,19 @@ class calibrate:  # noqa: N801  it is used like a function
         self.stats.wanted = config.calib_batches
         self._progress = sys.stderr.isatty() if progress is None else progress
         self._handles: list[RemovableHandle] = []
+        self._open = ExitStack()
+        self._outputs = Outputs()
+        self._readers = Readers(self._outputs, self._read) if config.fold_smoothing else None
         self._depth = 0
+        self._ended = False
         self._last: tuple[Tensor, str, int] | None = None
-        self._made: tuple[Tensor, str] | None = None
         self._transforms: dict[str, Chain] = {}
 
     def __enter__(self) -> CalibrationStats:
         self._transforms = self._known_transforms()
+        self._open.enter_context(uncompiled())
+        if self._readers is not None:
+            self._open.enter_context(self._readers)
         for name, module in self._model.named_modules():
             if isinstance(module, nn.Linear | DuQuantLinear):
                 hook = _Hook(self, name)
@@ -89,20 +99,26 @@ class calibrate:  # noqa: N801  it is used like a function
             self._handles.append(self._model.register_forward_pre_hook(self._begin))
             self._handles.append(self._model.register_forward_hook(self._end))
             self._handles.append(self._model.register_forward_hook(self._leave, always_call=True))
+        self.stats.watcher = self._show if self._progress else None
         return self.stats
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        self._last = self._made = None
+        self._open.close()
+        self._last = self.stats.watcher = None
+        self._outputs.clear()
         if kind is None and not self.stats.done:
-            raise MisuseError(self._too_few())
+            text = self._too_few()
+            self.stats.skip_batch()
+            raise MisuseError(text)
+        self.stats.skip_batch()
 
     def _too_few(self) -> str:
         seen, wanted = self.stats.batches, self.stats.wanted
         text = f"calibration saw {seen} of {wanted} batches"
-        if not self._manual and seen == 0 and self.stats.layers:
+        if not self._manual and seen == 0 and self.stats.begun.layers:
             return (
                 f"{text}, though layers were called: the model was used through another method. "
                 "Say manual=True and call stats.end_batch() after each batch"
@@ -116,7 +132,8 @@ class calibrate:  # noqa: N801  it is used like a function
         if not static or config.needs_activations:
             return {}
         found: dict[str, Chain] = {}
-        self.stats.groups = share_by_name(list(self._layers), config)
+        widths = {name: _weight(module).shape[1] for name, module in self._layers.items()}
+        self.stats.groups = share_by_name(widths, config)
         for group in self.stats.groups:
             chain = find_transform([_weight(self._layers[name]) for name in group], config, None)
             found.update(dict.fromkeys(group, chain))
@@ -124,43 +141,59 @@ class calibrate:  # noqa: N801  it is used like a function
 
     def _begin(self, module: nn.Module, args: object) -> None:
         self._depth += 1
+        self._ended = False
 
     def _leave(self, module: nn.Module, args: object, output: object) -> None:
+        """Called however the call ends."""
         self._depth -= 1
+        if self._depth == 0 and not self._ended:
+            self.stats.skip_batch()
 
     def _end(self, module: nn.Module, args: object, output: object) -> None:
         """Not called where the model raised."""
-        if self._depth == 1 and not self.stats.done:
+        self._ended = self._depth == 1
+        if self._ended and self._readers is not None:
+            self._readers.returned(output)
+        if self._ended and not self.stats.done:
             self.stats.end_batch()
-            if self._progress:
-                end = "\n" if self.stats.done else ""
-                text = f"\rcalibration: {self.stats.batches} of {self.stats.wanted}"
-                print(text, end=end, file=sys.stderr)
 
-    @torch.no_grad()
+    def _show(self) -> None:
+        end = "\n" if self.stats.done else ""
+        print(f"\rcalibration: {self.stats.batches} of {self.stats.wanted}", end=end, file=sys.stderr)
+
     def observe(self, name: str, x: Tensor) -> None:
         """Take in the input of a layer."""
         if self.stats.done:
             return
-        if self._made is not None and self._made[0] is x:
-            self.stats.came_from(name, self._made[1])
+        if self._readers is None:
+            self._observe(name, x)
+        else:
+            self._readers.expect(x, lambda: self._observe(name, x))
+
+    @torch.no_grad()
+    def _observe(self, name: str, x: Tensor) -> None:
+        norm = self._outputs.norm_of(x)
+        if norm is not None:
+            self.stats.came_from(name, norm)
         if name not in self._layers:
             return
         version = 0 if x.is_inference() else x._version
         if self._last is None or self._last[0] is not x or self._last[2] != version:
             self._last = (x, name, version)
-        features = x.shape[-1]
-        layer = self.stats.layers.setdefault(name, LayerStats.empty(features))
         if not bool(torch.isfinite(x).all()):
             raise MisuseError(f"calibration: the input of {name!r} has values that are not finite")
-        width = padded(features, self._config.block_size)
-        layer.observe(x, self._config, self._transforms.get(name), width)
-        leader = self._last[1]
-        layer.leaders[leader] = layer.leaders.get(leader, 0) + 1
+        width = padded(x.shape[-1], self._config.block_size)
+        self.stats.observe(name, x, self._transforms.get(name), width, self._last[1])
 
     def made(self, name: str, output: object) -> None:
-        """Remember the latest output of a norm."""
-        self._made = (output, name) if isinstance(output, Tensor) and not self.stats.done else None
+        """Remember the output of a norm."""
+        if isinstance(output, Tensor):
+            self._outputs.add(name, output)
+
+    def _read(self, norm: str) -> None:
+        """Something that is no linear layer reads the output of a norm."""
+        if not self.stats.done:
+            self.stats.came_from(OTHERS, norm)
 
 
 class _After:

@@ -43,13 +43,19 @@ def save_quantized(model: nn.Module, path: str | Path) -> None:
         path: The file; one that is there is replaced.
 
     Raises:
-        MisuseError: Nothing in the model is quantized.
+        MisuseError: Nothing in the model is quantized, or its state is not made of tensors alone.
         EnvironmentError_: safetensors is not installed.
     """
     configs, entries = entries_of(model)
     if not entries:
         raise MisuseError("save_quantized: no layer of the model is quantized; call quantize_ first")
     state = model.state_dict()
+    for name, value in state.items():
+        if not isinstance(value, Tensor):
+            kind = type(value).__name__
+            raise MisuseError(f"save_quantized: {name!r} is a {kind}, and safetensors hold tensors only")
+        if value.is_meta:
+            raise MisuseError(f"save_quantized: {name!r} is on the meta device, without data")
     content = {"configs": configs, "layers": [vars(entry) for entry in entries]}
     metadata = {"format": FORMAT, "version": VERSION, **content, "hash": content_hash(content, state)}
     storage.write(path, state, metadata)
@@ -122,6 +128,8 @@ def _same(configs: list[DuQuantConfig], wanted: DuQuantConfig) -> None:
             raise MisuseError(f"was made with another configuration: {text}")
 
 
+@torch.inference_mode(False)
+@torch.no_grad()
 def _built(
     model: nn.Module, configs: list[DuQuantConfig], entries: list[LayerEntry], way: str | None
 ) -> dict[str, DuQuantLinear]:
@@ -174,6 +182,13 @@ def _check_state(model: nn.Module, built: Mapping[str, DuQuantLinear], tensors: 
         ]
         raise MisuseError(f"does not fit the model: the file {' and '.join(parts)}")
     for name, tensor in wanted.items():
+        if tensor.is_meta:
+            raise MisuseError(
+                f"{name} is on the meta device in the model, and nothing can be loaded there: call "
+                "model.to_empty(device=...) first"
+            )
+        if tensor.is_inference() and not torch.is_inference_mode_enabled():
+            raise MisuseError(f"{name} was made in inference mode in the model, and can only be loaded in it")
         other = tensors[name]
         if other.shape != tensor.shape:
             raise MisuseError(f"{name} is {tuple(other.shape)}, and {tuple(tensor.shape)} in the model")
@@ -200,9 +215,14 @@ def check_values(built: Mapping[str, DuQuantLinear], tensors: Mapping[str, Tenso
             scale = tensors.get(f"{name}.{key}")
             if scale is not None and not bool((scale.isfinite() & (scale > 0)).all()):
                 raise MisuseError(f"{name}.{key} has values that are not positive numbers")
-        for i in range(layer.transform.turns):
-            if not bool(tensors[f"{name}.transform.rotation_{i}"].isfinite().all()):
-                raise MisuseError(f"{name}.transform.rotation_{i} has values that are not finite")
+        turns = [f"transform.rotation_{i}" for i in range(layer.transform.turns)]
+        for key in (*turns, "row_rotation"):
+            rotation = tensors.get(f"{name}.{key}")
+            if rotation is not None and not bool(rotation.isfinite().all()):
+                raise MisuseError(f"{name}.{key} has values that are not finite")
+        zero = tensors.get(f"{name}.act_zero")
+        if zero is not None and not -128 <= int(zero) <= 127:
+            raise MisuseError(f"{name}.act_zero is {int(zero)}, which is no code")
 
 
 def describes(path: str | Path) -> list[DuQuantConfig]:

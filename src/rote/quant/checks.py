@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..base.errors import OptionError
+from torch import Tensor
+
+from ..base.errors import MisuseError, OptionError
 from .names import check_patterns
 
 if TYPE_CHECKING:
@@ -23,12 +25,23 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "path": ("reference", "fused", "kernel"),
 }
 _COUNTS = {"rotation_steps": 0, "permutation_rounds": 0, "calib_batches": 1, "sample_rows": 1, "seed": 0}
+_MOST = {"permutation_rounds": 64, "seed": 2**63 - 1}
+"""A file from elsewhere may ask for more stages than there is memory; and what a generator takes."""
 _BITS = (2, 3, 4, 5, 6, 7, 8, 16)
 _BLOCKS = (2, 4096)
 _FLAGS = (
     "shared_rotation", "permute_first", "row_rotation", "fold_smoothing", "weight_symmetric", "act_symmetric",
     "fold_act_scale", "share_groups", "fuse_groups",
 )  # fmt: skip
+
+
+_IDLE: tuple[tuple[str, Any, str, Any], ...] = (
+    ("weight_clip", 1.0, "weight_range", "minmax"),
+    ("act_range", "max", "act_scaling", "static"),
+    ("act_percentile", 99.9, "act_range", "percentile"),
+    ("block_out_size", None, "row_rotation", True),
+)
+"""Fields that another one has to allow: else they would have no effect, and have to be as they are unset."""
 
 
 def check(config: DuQuantConfig) -> None:
@@ -44,6 +57,7 @@ def check(config: DuQuantConfig) -> None:
     for name, least in _COUNTS.items():
         value = getattr(config, name)
         _demand(_whole(value) and value >= least, config, name, f"must be a whole number of at least {least}")
+        _demand(value <= _MOST.get(name, value), config, name, f"must be at most {_MOST.get(name)}")
     for name in _FLAGS:
         _demand(isinstance(getattr(config, name), bool), config, name, "must be True or False")
     for name in ("weight_bits", "act_bits"):
@@ -52,6 +66,26 @@ def check(config: DuQuantConfig) -> None:
     _check_blocks(config)
     _check_lists(config)
     _check_together(config)
+
+
+def check_layer(in_features: int, out_features: int, weight_bits: int) -> None:
+    """Refuse a layer that cannot be.
+
+    Raises:
+        OptionError: The message names the argument.
+    """
+    for name, value in (("in_features", in_features), ("out_features", out_features)):
+        if not _whole(value) or value < 1:
+            raise OptionError(f"{name}={value!r} must be a whole number of at least 1")
+    if not _bits(weight_bits):
+        raise OptionError(f"weight_bits={weight_bits!r} must be 2 to 8, or 16 for no quantization")
+
+
+def input_error(x: Tensor, features: int) -> MisuseError:
+    """What is wrong with the input of a layer that takes rows of ``features`` numbers."""
+    if x.is_floating_point():
+        return MisuseError(f"the input has {x.shape[-1]} features, this layer takes {features}")
+    return MisuseError(f"the input is {x.dtype}, this layer takes real floating point numbers")
 
 
 def _check_numbers(config: DuQuantConfig) -> None:
@@ -102,6 +136,13 @@ def _check_lists(config: DuQuantConfig) -> None:
 
 
 def _check_together(config: DuQuantConfig) -> None:
+    for name, unset, other, needed in _IDLE:
+        idle = getattr(config, other) != needed and getattr(config, name) != unset
+        _demand(not idle, config, name, f"has no effect without {other}={needed!r}")
+    _demand(
+        config.smooth_alpha is not None or not config.fold_smoothing, config, "fold_smoothing",
+        "has nothing to fold with smooth_alpha=None",
+    )  # fmt: skip
     scaling, granularity = config.act_scaling, config.act_granularity
     _demand(
         (granularity == "token") == (scaling == "dynamic"), config, "act_granularity",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,3 +27,10 @@ def tensor_core_product(a: Tensor, b: Tensor) -> Tensor:
     a = torch.nn.functional.pad(a, (0, depth, 0, max(24 - rows, -rows % 8)))
     b = torch.nn.functional.pad(b, (0, depth, 0, -out % 8))
     return _PRODUCT(a, b.T)[:rows, :out]
+
+
+def uncompiled() -> AbstractContextManager[Any]:
+    """Inside, what ``torch.compile`` made runs as it was written, and sees hooks that came later."""
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled yet, and the import takes seconds
+        return nullcontext()
+    return torch.compiler.set_stance("force_eager")

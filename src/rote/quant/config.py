@@ -27,14 +27,14 @@ class DuQuantConfig:
             ``weight_bits``. 16 leaves the whole layer as it is.
         block_size: Channels that one rotation mixes, a power of two. Inputs are padded with zeros to a
             multiple.
-        block_out_size: The same for row rotations; None takes ``block_size``.
+        block_out_size: The same for row rotations, where there are such; None takes ``block_size``.
         rotation: How rotations are made: ``"greedy"`` search over the activations, ``"hadamard"``, ``"svd"``
             of the weight's blocks, or ``"none"``.
         shared_rotation: One matrix for all blocks of a stage, or one per block.
         rotation_steps: Steps of the greedy search; the best prefix of them is kept.
         permutation: ``"zigzag"`` deals the channels by size to the blocks, ``"energy"`` alternates the
             largest and the smallest weight columns, ``"none"`` keeps the order (there is one rotation then).
-        permutation_rounds: Permutations. Each stands between two rotations, or before one.
+        permutation_rounds: Permutations, at most 64. Each stands between two rotations, or before one.
         permute_first: Permute, then rotate (P R) instead of rotate, permute, rotate (R P R).
         row_rotation: Rotate the weight's rows too, by the SVD of row blocks, and restore the output.
         transform_dtype: Type that rotations are rounded to, ``"float32"``, ``"bfloat16"`` or ``"float16"``;
@@ -42,19 +42,20 @@ class DuQuantConfig:
             float32.
         smooth_alpha: Strength of smoothing, 0 to 1; None does none. 0.5 to 0.6 is usual.
         fold_smoothing: Do not divide inputs, but fold the divisors into the norm before a group of layers.
-            Only groups for which calibration shows such a norm are smoothed then, and it is only right where
-            nothing but linear layers reads that norm's output.
+            Only groups for which calibration shows such a norm, whose output nothing else reads, are
+            smoothed then; the report says which are not.
         weight_symmetric: Without a zero point.
         weight_granularity: One scale per ``"tensor"``, ``"channel"`` (row), or ``"group"`` of a row.
         weight_group_size: Columns in such a group; divides ``block_size``.
         weight_range: ``"minmax"``, ``"mse"`` (search of the clipping ratio per row), ``"grid"`` (the coarse
             search of the policy variant), or ``"learned"`` (clipping trained on the layer's output).
-        weight_clip: Factor on the weight's range.
+        weight_clip: Factor on the weight's range, with ``weight_range="minmax"``.
         act_scaling: ``"dynamic"`` (from each call's tokens) or ``"static"`` (from calibration).
         act_symmetric: Without a zero point.
         act_granularity: One scale per ``"token"`` (dynamic), ``"tensor"`` or ``"channel"`` (static).
         act_range: ``"max"``, ``"percentile"`` or ``"mse"``, for static scales.
-        act_percentile: Percentile of absolute values, over 0 and at most 100.
+        act_percentile: Percentile of absolute values, over 0 and at most 100, with
+            ``act_range="percentile"``.
         act_clip: Factor on the activation's range. 0.9 helps with 4 bits and hurts with 6 and more.
         fold_act_scale: Multiply static per-channel scales into the weight before it is quantized, which is
             what integer arithmetic needs. Without it the layer can only be calculated as fake quantization.

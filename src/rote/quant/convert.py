@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from dataclasses import replace as changed
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,11 @@ from .transforms import Chain, Smoothing
 
 _META = torch.device("meta")
 
+NOT_SMOOTHED = "not smoothed: no norm feeds it, and nothing else"
 
+
+@torch.inference_mode(False)  # what is made can be moved and differentiated later
+@torch.no_grad()
 def quantize_(
     model: nn.Module,
     config: DuQuantConfig,
@@ -53,15 +57,16 @@ def quantize_(
         stages: Also report the input and the error behind every stage of the transforms, which takes longer.
 
     Returns:
-        A row for every linear layer, quantized or with the reason why not.
+        A row for every linear layer, quantized or with the reason why not, and for every module of another
+        class that holds the weight of one.
 
     Raises:
         OptionError: A pattern fits no layer.
-        MisuseError: Statistics are needed and missing, incomplete, or from another configuration.
+        MisuseError: Statistics are needed and missing, incomplete, or from another configuration or model.
     """
     found = candidates(model, config, include, exclude)
     if dry_run:
-        return QuantReport(tuple(_planned(item, config) for item in found), dry_run=True)
+        return _planned(found if stats is None else [_seen(item, stats) for item in found], config, stats)
     if stats is None:
         if config.needs_calibration:
             raise MisuseError("this configuration needs calibration: pass stats from rote.quant.calibrate")
@@ -74,7 +79,7 @@ def quantize_(
     wanted = {item.name: item for item in found if not item.reason}
     layers: dict[str, DuQuantLinear] = {}
     folds: list[Fold] = []
-    for group in _groups(list(wanted), config, stats):
+    for group in _groups(wanted, config, stats):
         members = [wanted[name] for name in group]
         done = _quantized(model, members, config, stats, stages)
         layers.update(done.layers)
@@ -97,16 +102,26 @@ def quantize_(
 
 def _seen(item: Candidate, stats: CalibrationStats) -> Candidate:
     layer = stats.layers.get(item.name)
-    if item.reason or (layer is not None and layer.count):
+    if item.reason:
         return item
-    return changed(item, reason="was not called in calibration")
+    if layer is None or not layer.count:
+        return changed(item, reason="was not called in calibration")
+    if len(layer.peak) != item.shape[1]:
+        raise MisuseError(
+            f"{item.name!r} takes {item.shape[1]} features, and took {len(layer.peak)} in calibration: "
+            "calibrate this model"
+        )
+    return item
 
 
-def _groups(names: list[str], config: DuQuantConfig, stats: CalibrationStats | None) -> list[list[str]]:
+def _groups(
+    wanted: dict[str, Candidate], config: DuQuantConfig, stats: CalibrationStats | None
+) -> list[list[str]]:
     """The groups; where bounds were taken behind transforms, those that these were made for."""
+    widths = {name: item.shape[1] for name, item in wanted.items()}
     if stats is None or not stats.groups:
-        return share(names, config, stats)
-    groups = share_by_name(names, config)
+        return share(widths, config, stats)
+    groups = share_by_name(widths, config)
     for group in groups:
         if group not in stats.groups:
             raise MisuseError(
@@ -154,6 +169,8 @@ def _quantized(
         layer = fill_layer(linear, config, seen, transform, chain=chain, weight_bits=item.weight_bits)
         divisors = chain.stages[0].scale if fold and isinstance(chain.stages[0], Smoothing) else None
         row = _measured(item, linear, layer, None if seen is None else seen.rows, members[0].name, divisors)
+        if config.fold_smoothing and fold is None:
+            row = changed(row, note="; ".join(filter(None, [NOT_SMOOTHED, row.note])))
         if stages and seen is not None:
             row = changed(row, stages=stage_reports(linear, chain, seen.rows, config, item.weight_bits))
         group.layers[item.name], group.rows[item.name] = layer, row
@@ -215,28 +232,38 @@ def _measured(
     )
 
 
-def _planned(item: Candidate, config: DuQuantConfig) -> LayerReport:
-    """The row of a dry run, with the bytes that the layer would keep."""
-    row = _row(item)
-    if item.reason:
-        return row
-    module = item.module
-    layer = DuQuantLinear(
-        module.in_features, module.out_features, config, bias=module.bias is not None,
-        weight_bits=item.weight_bits, device=_META, dtype=cast(nn.Linear, module).weight.dtype,
-    )  # fmt: skip
-    return changed(
-        row, weight_bits=item.weight_bits, act_bits=config.act_bits, path=layer.path, note=layer.note,
-        group=item.name, bytes_after=_bytes(layer),
+def _planned(found: list[Candidate], config: DuQuantConfig, stats: CalibrationStats | None) -> QuantReport:
+    """The report of a dry run, with the bytes that layers would keep."""
+    rows = {item.name: _row(item) for item in found}
+    wanted = {item.name: item for item in found if not item.reason}
+    for group in _groups(wanted, config, stats):
+        transform = None
+        for name in group:
+            row, item = rows[name], wanted[name]
+            layer = _skeleton(item, config, transform)
+            shared = 0 if transform is None else _bytes(transform)
+            transform = layer.transform
+            rows[name] = changed(
+                row, weight_bits=item.weight_bits, act_bits=config.act_bits, path=layer.path, note=layer.note,
+                group=group[0], bytes_after=_bytes(layer) - shared,
+            )  # fmt: skip
+    return QuantReport(tuple(rows.values()), dry_run=True)
+
+
+def _skeleton(item: Candidate, config: DuQuantConfig, transform: InputTransform | None) -> DuQuantLinear:
+    """What would be in a layer's place, without memory."""
+    linear = cast(nn.Linear, item.module)
+    return DuQuantLinear(
+        linear.in_features, linear.out_features, config, bias=cast(Any, linear).bias is not None,
+        weight_bits=item.weight_bits, transform=transform, device=_META, dtype=linear.weight.dtype,
     )  # fmt: skip
 
 
 def _row(item: Candidate) -> LayerReport:
-    module = item.module
-    path = module.path if isinstance(module, DuQuantLinear) else "dense"
-    shape = (module.out_features, module.in_features)
-    size = _bytes(module)
-    return LayerReport(item.name, shape, item.reason, path=path, bytes_before=size, bytes_after=size)
+    path = item.module.path if isinstance(item.module, DuQuantLinear) else "dense"
+    return LayerReport(
+        item.name, item.shape, item.reason, path=path, bytes_before=item.bytes, bytes_after=item.bytes
+    )
 
 
 def _bytes(module: nn.Module) -> int:

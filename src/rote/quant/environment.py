@@ -6,7 +6,7 @@
     WBITS_DEFAULT  weight bits; 0 or 16 leaves weights as they are
     ABITS          activation bits; 0 or 16 leaves activations as they are
     BLOCK          channels in an input block
-    BLOCK_OUT      channels in an output block; BLOCK if it is not set
+    BLOCK_OUT      channels in an output block; BLOCK if it is not set; without effect if ROW_ROT is 0
     LS             read and checked, without effect: it never had one
     PERMUTE        1 or 0
     ACT_PCT        percentile of activations
@@ -124,10 +124,11 @@ def read_plan(variables: Mapping[str, str]) -> EnvironmentPlan | None:
         "row_rotation": read.choice("ROW_ROT", {"restore": True, "0": False}),
         "permutation": "energy" if read.flag("PERMUTE", True) else "none",
         "act_percentile": read.number("ACT_PCT", 99.9),
-        "calib_batches": max(1, read.whole("CALIB_STEPS", 32)),
+        "calib_batches": read.whole("CALIB_STEPS", 32) or 1,
         "layer_bits": bits,
     }  # fmt: skip
-    changes["block_out_size"] = read.whole("BLOCK_OUT", changes["block_size"])
+    block_out = read.whole("BLOCK_OUT", changes["block_size"])
+    changes["block_out_size"] = block_out if changes["row_rotation"] else None
     read.number("LS", 0.15)
     try:
         config = DuQuantConfig.vla(**changes)
@@ -157,8 +158,8 @@ def quantize_from_env(
         path: How layers are calculated; the variables do not say.
 
     Returns:
-        The report of :func:`~rote.quant.quantize_`, without errors if the layers were loaded from PACKDIR;
-        None, with nothing done, if no variable is set.
+        The report, without errors if the layers were loaded from PACKDIR; None, with nothing done, if no
+        variable is set.
 
     Raises:
         OptionError: A variable is unknown, has an impossible value, or fits no layer.
@@ -180,6 +181,8 @@ def quantize_from_env(
         planned = quantize_(model, config, include=include, dry_run=True)
         load_quantized(model, kept, config=config, way=path)
         return replace(planned, dry_run=False)
+    if kept is not None:
+        _make_folder(kept.parent)  # before there is anything to lose
     if stats is None and batches is not None and config.needs_calibration:
         with calibrate(model, config, include=include) as stats, torch.no_grad():
             for batch in batches:
@@ -190,15 +193,23 @@ def quantize_from_env(
         raise MisuseError("quantize_from_env needs batches or stats to calibrate with")
     report = quantize_(model, config, stats, include=include)
     if kept is not None:
-        kept.parent.mkdir(parents=True, exist_ok=True)
         save_quantized(model, kept)
     return report
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MisuseError(f"PACKDIR={str(folder)!r} is no folder, and cannot be made: {error}") from error
 
 
 def _file_name(config: DuQuantConfig, names: list[str], model: nn.Module) -> str:
     """Of a checkpoint of these layers of this model with this configuration, and of no other."""
     layers = hashlib.sha256("\n".join(names).encode())
     for name, value in model.state_dict().items():
+        if not isinstance(value, Tensor):
+            continue
         layers.update(f"{name}{value.dtype}{list(value.shape)}".encode())
         if value.numel() and not value.is_meta:
             layers.update(_sampled(value))

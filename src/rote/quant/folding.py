@@ -1,9 +1,8 @@
 """Smoothing that costs nothing at run time: its divisors go into the norm before a group of layers.
 
-Calibration says which norm a layer's input came from, as the very same tensor, in every call. A norm is
-folded into if it feeds one group only, as far as linear layers go. What calibration cannot see is whether
-something else reads the norm's output too (a residual that leaves behind the norm, a router written by hand);
-whoever sets ``fold_smoothing`` says that nothing does.
+Calibration says which norm a layer's input came from, as the very same tensor, in every call, and whether
+something else reads the norm's output too (a residual that leaves behind the norm, a router written by hand;
+see ``readers``). A norm is folded into if it feeds one group only, and nothing else.
 
 Whether a norm multiplies by its weight ``w`` or by ``1 + w`` (Gemma) is found out by trying it on random
 rows; one that does neither is left alone.
@@ -20,6 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from .stats import CalibrationStats
+
+OTHERS = ""
+"""In ``stats.sources``, in place of a layer's name: whatever else reads a norm's output."""
 
 PROBES = 4
 """Random rows that a norm is tried on."""
@@ -55,7 +57,7 @@ def is_norm(module: nn.Module) -> bool:
 
 
 def source_of(group: Sequence[str], stats: CalibrationStats) -> str | None:
-    """The norm that feeds a group of layers, in every call, and no other linear layer."""
+    """The norm that feeds a group of layers, in every call, and nothing else."""
     found = {norm for layer in group for norm in stats.sources.get(layer, {})}
     if len(found) != 1:
         return None

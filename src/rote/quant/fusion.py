@@ -168,7 +168,7 @@ class _StandIn:
 
     _module: nn.Module
     _groups: Groups
-    _found: dict[tuple[str, ...], tuple[Tensor, int, list[Tensor]]]
+    _found: dict[tuple[str, ...], tuple[Tensor, int, list[Tensor], set[int]]]
 
     def __init__(self, module: nn.Module, groups: Groups) -> None:
         # Not by vars(self): Dynamo of 2.11 does not trace that.
@@ -183,11 +183,15 @@ class _StandIn:
                 return _Member(self, group, group.index(name))
         value = getattr(module, name)
         if isinstance(value, MethodType) and value.__self__ is module and not _uses_super(value.__func__):
-            return MethodType(value.__func__, self)  # helpers of the forward call layers, too
+            # Helpers of the forward call layers, too. A partial, since Dynamo makes no methods.
+            return functools.partial(value.__func__, self)
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._module, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._module, name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._module(*args, **kwargs)
@@ -212,8 +216,12 @@ class _Member:
             again = at is not None and _has_own(layers[0])  # names were wrong, as in attention across inputs
             if again or not all(_plain(layer) for layer in layers):
                 return layers[self.index](x)
-            at = found[self.group] = (x, version, together(layers, x))
-        return at[2][self.index]
+            at = found[self.group] = (x, version, together(layers, x), set())
+        outputs, taken = at[2], at[3]
+        taken.add(self.index)
+        if len(taken) == len(outputs):  # what is called once more (checkpoint does that) is calculated anew
+            del found[self.group]
+        return outputs[self.index]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.layers()[self.index], name)

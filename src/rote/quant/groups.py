@@ -7,42 +7,44 @@ different inputs do not, whatever their names say. Without calibration names are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 
 from .config import DuQuantConfig
 from .stats import CalibrationStats
 
 
-def share_by_name(names: Sequence[str], config: DuQuantConfig) -> list[list[str]]:
+def share_by_name(widths: Mapping[str, int], config: DuQuantConfig) -> list[list[str]]:
     """The groups that names propose, in order, each layer in exactly one.
 
     Args:
-        names: Of the layers that are to be quantized.
+        widths: Of the inputs of the layers that are to be quantized, by name; in one group there is one.
         config: Its ``groups``, unless ``share_groups`` is off.
     """
-    groups: dict[tuple[str, object], list[str]] = {}
-    for name in names:
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for name, width in widths.items():
         parent, _, last = name.rpartition(".")
         kind = next((i for i, group in enumerate(config.groups) if last in group), last)
-        key = (parent, kind) if config.share_groups else ("", name)
+        key = (parent, kind, width) if config.share_groups else (name,)
         groups.setdefault(key, []).append(name)
     return list(groups.values())
 
 
-def share(names: Sequence[str], config: DuQuantConfig, stats: CalibrationStats | None) -> list[list[str]]:
+def share(
+    widths: Mapping[str, int], config: DuQuantConfig, stats: CalibrationStats | None
+) -> list[list[str]]:
     """The groups that names propose and calibration confirms.
 
     Args:
-        names: Of the layers that are to be quantized.
+        widths: Of the inputs of the layers that are to be quantized, by name.
         config: Its ``groups``, unless ``share_groups`` is off.
         stats: What calibration saw of them; None leaves it to the names.
     """
     if stats is None or not config.share_groups:
-        return share_by_name(names, config)
-    return seen_together(names, stats)
+        return share_by_name(widths, config)
+    return seen_together(widths, stats)
 
 
-def seen_together(names: Sequence[str], stats: CalibrationStats) -> list[list[str]]:
+def seen_together(names: Iterable[str], stats: CalibrationStats) -> list[list[str]]:
     """The groups of siblings that calibration saw with the very same input in every call."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for name in names:

@@ -1,4 +1,10 @@
-"""The linear layers of a model: which there are, which are meant, and why one is not."""
+"""The linear layers of a model: which there are, which are meant, and why one is not.
+
+Modules of other classes that hold the matrix of a linear map (``Conv1D`` of transformers, experts in one
+tensor, ``MultiheadAttention``) are never meant, but listed, so that nobody takes their weights for quantized.
+They are known by a parameter of two or three dimensions with "weight" or "proj" in its name; embeddings,
+convolutions and norms are none.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +34,30 @@ class Candidate:
     """
 
     name: str
-    module: nn.Linear | DuQuantLinear
+    module: nn.Module
     reason: str
     weight_bits: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(out, in)``; of what is no linear layer the largest weight's."""
+        module = self.module
+        if isinstance(module, nn.Linear | DuQuantLinear):
+            return (module.out_features, module.in_features)
+        return tuple(max(_matrices(module).values(), key=torch.Tensor.numel).shape)
+
+    @property
+    def bytes(self) -> int:
+        """Of its weight and bias, and all else that a quantized layer keeps."""
+        deep = isinstance(self.module, DuQuantLinear)
+        tensors = [*self.module.parameters(recurse=deep), *self.module.buffers(recurse=deep)]
+        return sum(t.numel() * t.element_size() for t in tensors)
 
 
 def candidates(
     model: nn.Module, config: DuQuantConfig, include: Patterns = None, exclude: Patterns = None
 ) -> list[Candidate]:
-    """All linear layers of a model, in its order, each once.
+    """All linear layers of a model, and what holds the weights of others, in its order, each once.
 
     Raises:
         OptionError: A pattern is none, or fits no layer.
@@ -45,12 +66,15 @@ def candidates(
     if isinstance(model, torch.jit.ScriptModule):
         kind = type(model).__name__
         raise MisuseError(f"a {kind} keeps its layers: quantize the module that it was made of")
-    found = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear | DuQuantLinear)}
+    found = {
+        name: module for name, module in model.named_modules() if _is_linear(module) or _matrices(module)
+    }
+    linear = [name for name, module in found.items() if _is_linear(module)]
     wanted, unwanted = _listed(include), _listed(exclude) or ()
-    for field, patterns in (("include", wanted or ()), ("exclude", unwanted)):
+    for field, patterns, names in (("include", wanted or (), linear), ("exclude", unwanted, list(found))):
         check_patterns(field, patterns)
-        check_all_used(field, patterns, list(found))
-    check_all_used("layer_bits", [pattern for pattern, _ in config.layer_bits], list(found))
+        check_all_used(field, patterns, names)
+    check_all_used("layer_bits", [pattern for pattern, _ in config.layer_bits], linear)
     tied, read = _tied(model), _read_by_their_owners(model)
     result: list[Candidate] = []
     for name, module in found.items():
@@ -67,6 +91,24 @@ def candidates(
     return result
 
 
+def _is_linear(module: nn.Module) -> bool:
+    return isinstance(module, nn.Linear | DuQuantLinear)
+
+
+_NO_MATRIX = (nn.Embedding, nn.EmbeddingBag, nn.modules.conv._ConvNd)  # pyright: ignore[reportPrivateUsage]
+
+
+def _matrices(module: nn.Module) -> dict[str, torch.Tensor]:
+    """The parameters of a module that look like the matrices of linear maps."""
+    if isinstance(module, _NO_MATRIX) or "Norm" in type(module).__name__:
+        return {}
+    return {
+        name: parameter
+        for name, parameter in module.named_parameters(recurse=False)
+        if parameter.dim() in (2, 3) and ("weight" in name or "proj" in name)
+    }
+
+
 def _listed(patterns: Patterns) -> Sequence[str] | None:
     return (patterns,) if isinstance(patterns, str) else patterns
 
@@ -81,6 +123,9 @@ def _unwanted(name: str, include: Sequence[str] | None, exclude: Sequence[str]) 
 def _unsuited(name: str, module: nn.Module, tied: dict[int, list[str]]) -> str:
     if isinstance(module, DuQuantLinear):
         return "is quantized already"
+    if not isinstance(module, nn.Linear):
+        held = ", ".join(_matrices(module))
+        return f"is a {type(module).__name__} with weights of its own ({held}), and no torch.nn.Linear"
     if type(module) is not nn.Linear:
         return f"is a {type(module).__name__}, which may do more than torch.nn.Linear"
     if not name:
@@ -92,7 +137,7 @@ def _unsuited(name: str, module: nn.Module, tied: dict[int, list[str]]) -> str:
     inside = next(iter(module._modules), None)
     if inside is not None:
         return f"has a module of its own, {inside!r}, which would be lost"
-    weight: torch.Tensor = module.weight
+    weight = module.weight.detach()
     if weight.is_meta:
         return "its weight is on the meta device, without data"
     if not weight.is_floating_point():
@@ -101,7 +146,7 @@ def _unsuited(name: str, module: nn.Module, tied: dict[int, list[str]]) -> str:
         return "its weight is empty"
     if not bool(torch.isfinite(weight).all()):
         return "its weight has values that are not finite"
-    owners = [owner for owner in tied[id(weight)] if owner != f"{name}.weight"]
+    owners = [owner for owner in tied[id(module.weight)] if owner != f"{name}.weight"]
     return f"shares its weight with {owners[0]}" if owners else ""
 
 

@@ -32,7 +32,8 @@ def learned_parameters(parts: Tensor, grid: Grid, rows: Tensor, seen: Tensor) ->
         Scales and zero points, of shape ``(parts, groups, 1)``.
     """
     width = rows.shape[1]
-    parts, rows, seen = parts.detach(), rows.detach().to(parts), seen.detach().to(parts)
+    # Copies, since what was made in inference mode cannot be saved for a backward.
+    parts, rows, seen = (t.detach().to(parts, copy=True) for t in (parts, rows, seen))
     target = rows @ parts.reshape(-1, width).T
     lowest, highest = parts.amin(-1, keepdim=True), parts.amax(-1, keepdim=True)
 

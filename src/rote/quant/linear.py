@@ -20,10 +20,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..base.errors import MisuseError, OptionError
+from ..base.errors import OptionError
 from . import gradients as gradients  # registers the operator's gradient
 from .arithmetic import dense_weight, restore_rows, row_parameters
 from .buffers import FixedTypes, InputTransform
+from .checks import check_layer, input_error
 from .config import UNQUANTIZED, DuQuantConfig
 from .grid import Grid
 from .kernels.transform import obstacle as transform_obstacle
@@ -52,6 +53,9 @@ class DuQuantLinear(FixedTypes):
         transform: Transform shared with other layers; None makes one.
         device: Where the buffers are.
         dtype: Type of bias, of the dense weight of the ``fused`` path, and of a weight that is not quantized.
+
+    Raises:
+        OptionError: A size or ``weight_bits`` cannot be.
     """
 
     free_buffers = frozenset({"bias", "dense", "weight_codes", "marker"})
@@ -82,6 +86,7 @@ class DuQuantLinear(FixedTypes):
         super().__init__()
         self.in_features, self.out_features, self.config = in_features, out_features, config
         self.weight_bits = config.weight_bits if weight_bits is None else weight_bits
+        check_layer(in_features, out_features, self.weight_bits)
         self.transform = transform or InputTransform(in_features, config, device)
         self.path: str = config.path
         if self.path == "kernel" and self.weight_bits >= UNQUANTIZED:
@@ -90,9 +95,7 @@ class DuQuantLinear(FixedTypes):
             self.register_buffer(name, tensor, persistent=name not in _DERIVED)
         self.register_load_state_dict_post_hook(_refresh)
 
-    def _skeleton(
-        self, bias: bool, device: torch.device | None, dtype: torch.dtype
-    ) -> dict[str, Tensor | None]:
+    def _skeleton(self, bias: bool, device: Any, dtype: torch.dtype) -> dict[str, Tensor | None]:
         config, width = self.config, self.transform.width
         block = config.block_out_size or config.block_size
         rows = padded(self.out_features, block) if config.row_rotation else self.out_features
@@ -102,22 +105,20 @@ class DuQuantLinear(FixedTypes):
         quantized = self.weight_bits < UNQUANTIZED
         shape = layout_shape(rows, width, self.weight_bits) if quantized else (rows, width)
         exact: Any = {"device": device, "dtype": torch.float32}  # whatever torch's default type is
+        whole: Any = {"device": device, "dtype": torch.int32}
+        free: Any = {"device": device, "dtype": dtype}
         eye = torch.eye(block, device=device, dtype=rotation_dtype(config))
         return {
             "weight_codes": torch.zeros(shape, device=device, dtype=torch.int8 if quantized else dtype),
             "weight_scale": torch.ones(rows, groups, **exact) if quantized else None,
             "weight_zero": torch.zeros(rows, groups, device=device, dtype=torch.int8) if quantized else None,
-            "weight_sums": torch.zeros(rows, groups, device=device, dtype=torch.int32) if quantized else None,
+            "weight_sums": torch.zeros(rows, groups, **whole) if quantized else None,
             "act_scale": torch.ones(channels, **exact) if static else None,
-            "act_zero": torch.zeros(1, device=device, dtype=torch.int32)
-            if static and channels == 1
-            else None,
+            "act_zero": torch.zeros(1, **whole) if static and channels == 1 else None,
             "row_rotation": eye.repeat(rows // block, 1, 1) if config.row_rotation else None,
-            "bias": torch.zeros(self.out_features, device=device, dtype=dtype) if bias else None,
-            "dense": torch.zeros(self.out_features, width, device=device, dtype=dtype)
-            if self._is_dense
-            else None,
-            "marker": torch.full((1, 1), torch.nan, device=device, dtype=dtype),
+            "bias": torch.zeros(self.out_features, **free) if bias else None,
+            "dense": torch.zeros(self.out_features, width, **free) if self._is_dense else None,
+            "marker": torch.full((1, 1), torch.nan, **free),
         }
 
     @property
@@ -137,8 +138,8 @@ class DuQuantLinear(FixedTypes):
 
     def outside_autocast(self, x: Tensor, run: Callable[[Tensor], Any]) -> Any:
         """Do something with an input of this layer, in the type of autocast where that is on."""
-        if x.shape[-1] != self.in_features:
-            raise MisuseError(f"the input has {x.shape[-1]} features, this layer takes {self.in_features}")
+        if x.shape[-1] != self.in_features or not x.is_floating_point():
+            raise input_error(x, self.in_features)
         kind = x.device.type
         if kind != "meta" and torch.is_autocast_enabled(kind):
             with torch.autocast(kind, enabled=False):
@@ -302,23 +303,23 @@ class DuQuantLinear(FixedTypes):
         self.path = path
         self.refresh()
 
-    @torch.no_grad()
     def refresh(self) -> None:
         """Make what is derived from the state anew."""
-        if self.weight_sums is not None:
-            if self._is_plain:
-                self.weight_codes = layout(self.codes(), self.weight_bits)
-            parts = self.codes().reshape(*self.weight_sums.shape, -1)
-            self.weight_sums.copy_(parts.sum(-1, dtype=torch.int32))
-        self.dense = None
-        if self._is_dense:
-            weight = self.weight_values()
-            if self._per_channel and not self.folds:
-                weight = weight * cast(Tensor, self.act_scale)
-            if self.row_rotation is not None:  # what restores the output is linear, too
-                columns = weight.double().T
-                weight = restore_rows(columns, self.row_rotation, None, self.out_features).T
-            self.dense = weight.to(self.marker.dtype, memory_format=torch.contiguous_format)
+        with torch.inference_mode(self.weight_codes.is_inference()), torch.no_grad():
+            if self.weight_sums is not None:
+                if self._is_plain:
+                    self.weight_codes = layout(self.codes(), self.weight_bits)
+                parts = self.codes().reshape(*self.weight_sums.shape, -1)
+                self.weight_sums.copy_(parts.sum(-1, dtype=torch.int32))
+            self.dense = None
+            if self._is_dense:
+                weight = self.weight_values()
+                if self._per_channel and not self.folds:
+                    weight = weight * cast(Tensor, self.act_scale)
+                if self.row_rotation is not None:  # what restores the output is linear, too
+                    columns = weight.double().T
+                    weight = restore_rows(columns, self.row_rotation, None, self.out_features).T
+                self.dense = weight.to(self.marker.dtype, memory_format=torch.contiguous_format)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> DuQuantLinear:
         super()._apply(fn, recurse)

@@ -34,7 +34,11 @@ def draw(report: QuantReport, path: str | Path) -> None:
     for (left, right), layer in zip(axes, shown, strict=True):
         _draw_channels(left, layer)
         _draw_errors(right, layer)
-    for axis, title in zip(axes[0], ("largest value of each channel", "relative error"), strict=True):
+    for axis, title in zip(
+        axes[0],
+        ("largest value of each channel, in order of size", "relative square error of the output"),
+        strict=True,
+    ):
         axis.set_title(title, fontsize=9)
     rest = f", the {len(shown)} with the largest errors" if len(shown) < len(layers) else ""
     figure.suptitle(f"{len(layers)} quantized layers{rest}", fontsize=10)
@@ -55,7 +59,8 @@ def _draw_channels(axis: Any, layer: LayerReport) -> None:
         places = [j / max(1, len(stage.channels) - 1) for j in range(len(stage.channels))]
         axis.semilogy(places, _positive(stage.channels), label=f"{i} {stage.name}", linewidth=1)
     axis.set_ylabel(_short(layer.name), fontsize=7)
-    axis.tick_params(labelsize=6)
+    axis.set_xticks([0, 1], ["largest", "smallest"])
+    axis.tick_params(labelsize=6, which="both")
     axis.legend(fontsize=5, loc="upper right")
 
 
@@ -64,10 +69,12 @@ def _draw_errors(axis: Any, layer: LayerReport) -> None:
     errors = [stage.error for stage in layer.stages]
     if layer.output_error is not None:
         names, errors = [*names, "as quantized"], [*errors, layer.output_error]
-    axis.barh(names, _positive(errors), height=0.7)
+    bars = axis.barh(names, _positive(errors), height=0.7)
+    axis.bar_label(bars, [f"{error:.1e}" for error in errors], fontsize=6, padding=2)
     axis.set_xscale("log")
+    axis.set_xlim(min(_positive(errors)) / 3, max(_positive(errors)) * 3)  # logarithms begin nowhere
     axis.invert_yaxis()
-    axis.tick_params(labelsize=6)
+    axis.tick_params(labelsize=6, which="both")
 
 
 def _positive(values: Sequence[float]) -> list[float]:

@@ -29,11 +29,11 @@ class StageReport:
 
 @dataclass(frozen=True)
 class LayerReport:
-    """One linear layer.
+    """One linear layer, or a module of another kind that holds the weight of one.
 
     Attributes:
         name: Of the layer.
-        shape: ``(out, in)``.
+        shape: ``(out, in)``; of a module that is no linear layer its largest weight's.
         reason: Why it was not quantized; empty if it was.
         weight_bits: Bits of a weight.
         act_bits: Bits of an activation.
@@ -52,7 +52,7 @@ class LayerReport:
     """
 
     name: str
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     reason: str = ""
     weight_bits: int = 16
     act_bits: int = 16

@@ -7,7 +7,7 @@ maxima, and of percentiles, taken call by call, the largest. Rows are kept by a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +19,7 @@ from ..base.errors import MisuseError
 from . import storage
 from .config import DuQuantConfig
 from .ranges import bounds_of
+from .stats_checks import check_stats
 from .transforms import Chain, pad_columns
 
 FORMAT = "rote.quant.calibration"
@@ -59,12 +60,15 @@ class LayerStats:
             torch.zeros(0, dtype=torch.float64),
         )
 
-    def observe(self, x: Tensor, config: DuQuantConfig, transform: Chain | None, width: int) -> None:
-        """Take in the input of one call, of shape ``(..., in)``."""
+    def observe(
+        self, x: Tensor, config: DuQuantConfig, transform: Chain | None, width: int, *, before: int = 0
+    ) -> None:
+        """Take in the input of one call, of shape ``(..., in)``, after ``before`` calls seen elsewhere."""
         rows = x.detach().reshape(-1, x.shape[-1]).float()
         # Of the call and of what is in it: calibrations that run apart must not draw the same numbers.
         content = int(rows.double().sum().view(torch.int64)) if len(rows) else 0
-        generator = torch.Generator().manual_seed((config.seed + (self.calls << 20)) ^ abs(content))
+        call = before + self.calls
+        generator = torch.Generator().manual_seed((config.seed + (call << 20)) ^ abs(content))
         keys = torch.rand(len(rows), generator=generator, dtype=torch.float64)
         seen = LayerStats.empty(rows.shape[1])
         seen.calls, seen.count = 1, len(rows)
@@ -93,17 +97,37 @@ class LayerStats:
             self.leaders[name] = self.leaders.get(name, 0) + times
 
 
+Sources = dict[str, dict[str, int]]
+"""For every linear layer how often its input came straight from which norm."""
+
+
+@dataclass
+class Batch:
+    """What has been seen since the last batch ended; it counts once this one does.
+
+    Attributes:
+        layers: By name.
+        sources: Of their inputs.
+    """
+
+    layers: dict[str, LayerStats] = field(default_factory=dict[str, LayerStats])
+    sources: Sources = field(default_factory=dict[str, dict[str, int]])
+
+
 @dataclass
 class CalibrationStats:
-    """What calibration has seen.
+    """What calibration has seen, in whole batches.
 
     Attributes:
         config: What it was taken for.
         wanted: Batches asked for.
         batches: Batches seen.
         layers: By name.
-        sources: For every linear layer how often its input came straight from which norm.
+        sources: For every linear layer how often its input came straight from which norm; with
+            ``fold_smoothing`` under no name what else reads a norm's output.
         groups: The groups whose transforms bounds were taken behind; empty if they were not.
+        begun: The batch that has not ended yet, if there is one; it is not saved.
+        watcher: Called when a batch has ended.
     """
 
     config: DuQuantConfig
@@ -111,12 +135,20 @@ class CalibrationStats:
     batches: int = 0
     layers: dict[str, LayerStats] = field(default_factory=dict[str, LayerStats])
     groups: list[list[str]] = field(default_factory=list[list[str]])
-    sources: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
+    sources: Sources = field(default_factory=dict[str, dict[str, int]])
+    begun: Batch = field(default_factory=Batch, repr=False, compare=False)
+    watcher: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+
+    def observe(self, name: str, x: Tensor, transform: Chain | None, width: int, leader: str) -> None:
+        """Take in the input of a layer, which ``leader`` was the first to get."""
+        layer = self.begun.layers.setdefault(name, LayerStats.empty(x.shape[-1]))
+        before = self.layers[name].calls if name in self.layers else 0
+        layer.observe(x, self.config, transform, width, before=before)
+        layer.leaders[leader] = layer.leaders.get(leader, 0) + 1
 
     def came_from(self, layer: str, norm: str) -> None:
         """Note that an input of a layer is the output of a norm."""
-        counts = self.sources.setdefault(layer, {})
-        counts[norm] = counts.get(norm, 0) + 1
+        _add(self.begun.sources, {layer: {norm: 1}})
 
     @property
     def done(self) -> bool:
@@ -126,6 +158,25 @@ class CalibrationStats:
     def end_batch(self) -> None:
         """Count a batch; for models that are not called as such, see :class:`~rote.quant.calibrate`."""
         self.batches += 1
+        self._take(self.begun.layers, self.begun.sources)
+        self.begun = Batch()
+        if self.watcher is not None:
+            self.watcher()
+
+    def skip_batch(self) -> None:
+        """Forget what was seen since the last batch, as after one that raised."""
+        self.begun = Batch()
+
+    def _take(self, layers: dict[str, LayerStats], sources: Sources) -> None:
+        _add(self.sources, sources)
+        for name, layer in layers.items():
+            mine = self.layers.setdefault(name, LayerStats.empty(len(layer.peak)))
+            if len(mine.peak) != len(layer.peak):
+                raise MisuseError(
+                    f"layer {name!r} had {len(mine.peak)} input features in one calibration and "
+                    f"{len(layer.peak)} in another"
+                )
+            mine.merge(layer, self.config.sample_rows)
 
     @classmethod
     def combine(cls, parts: Iterable[CalibrationStats]) -> CalibrationStats:
@@ -144,18 +195,7 @@ class CalibrationStats:
             result.wanted += part.wanted
             result.batches += part.batches
             result.groups += [group for group in part.groups if group not in result.groups]
-            for name, counts in part.sources.items():
-                for norm, times in counts.items():
-                    known = result.sources.setdefault(name, {})
-                    known[norm] = known.get(norm, 0) + times
-            for name, layer in part.layers.items():
-                mine = result.layers.setdefault(name, LayerStats.empty(len(layer.peak)))
-                if len(mine.peak) != len(layer.peak):
-                    raise MisuseError(
-                        f"layer {name!r} had {len(mine.peak)} input features in one calibration and "
-                        f"{len(layer.peak)} in another"
-                    )
-                mine.merge(layer, first.config.sample_rows)
+            result._take(part.layers, part.sources)
         return result
 
     def check(self, config: DuQuantConfig) -> None:
@@ -204,10 +244,8 @@ class CalibrationStats:
             stats.sources = content["sources"]
             for name, values in content["layers"].items():
                 kept = {key: tensors.get(f"{name}:{key}") for key in _TENSORS}
-                layer = LayerStats(**values, **cast(Any, kept))
-                if {layer.peak.shape, layer.rows.shape[1:]} != {(layer.peak.numel(),)}:
-                    raise MisuseError(f"the parts of {name!r} do not fit together")
-                stats.layers[name] = layer
+                stats.layers[name] = LayerStats(**values, **cast(Any, kept))
+            check_stats(stats)
         except (KeyError, TypeError, AttributeError, MisuseError) as error:
             raise MisuseError(f"{path}: is a damaged calibration: {error}") from error
         return stats
@@ -222,10 +260,18 @@ class CalibrationStats:
         return "\n".join(lines)
 
 
+def _add(total: Sources, more: Sources) -> None:
+    for layer, counts in more.items():
+        known = total.setdefault(layer, {})
+        for norm, times in counts.items():
+            known[norm] = known.get(norm, 0) + times
+
+
 def _dependent(config: DuQuantConfig) -> list[str]:
-    """The fields that statistics depend on: what bounds behind the transform are made with, if they are."""
+    """The fields that statistics depend on: what is looked for, and what bounds behind a transform are of."""
+    folds = ["fold_smoothing"] if config.fold_smoothing else []
     if config.act_scaling != "static" or config.needs_activations:
-        return ["act_scaling"] if config.act_scaling == "static" else []
+        return [*folds, "act_scaling"] if config.act_scaling == "static" else folds
     return [
         "act_scaling", "act_range", "act_percentile", "block_size", "rotation", "shared_rotation",
         "permutation", "permutation_rounds", "permute_first", "transform_dtype", "share_groups", "seed",

@@ -18,6 +18,7 @@ import torch
 from ..signature.ambient import read_ambient
 from ..signature.key import PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
+from .views import Tracked
 
 
 class Owner(Protocol):
@@ -57,7 +58,7 @@ class Repeatable(NamedTuple):
     def gradients(
         self,
         function: Callable[..., Any],
-        tracked: list[list[int]],
+        tracked: list[Tracked],
         gradients: tuple[Any, ...],
         sources: list[torch.Tensor],
         recorded: list[torch.Tensor],
@@ -66,7 +67,7 @@ class Repeatable(NamedTuple):
 
         Args:
             function: The callable.
-            tracked: Positions of the results that require grad, as for :class:`.backward.Backward`.
+            tracked: The results that require grad.
             gradients: Theirs, None where there is none.
             sources: Arguments and parameters.
             recorded: The results, as the recording has them.
@@ -74,14 +75,10 @@ class Repeatable(NamedTuple):
         args, kwargs = self.call.given or self.call.rebuild(list(self.call.leaves))
         leaves: list[Any] = []
         flatten(function(*args, **kwargs), leaves)
-        made = [leaves[positions[0]] for positions in tracked]
+        made = [each.of(leaves) for each in tracked]
         if not all(map(_is_close, made, recorded)):
             return None
-        pairs = [
-            (leaves[positions[0]], gradient)
-            for positions, gradient in zip(tracked, gradients, strict=True)
-            if gradient is not None
-        ]
+        pairs = [pair for pair in zip(made, gradients, strict=True) if pair[1] is not None]
         return torch.autograd.grad(
             [result for result, _ in pairs],
             sources,

@@ -33,7 +33,7 @@ from ..base.errors import MisuseError, NotReplayedError
 from ..base.location import user_site
 from ..hazards import rules
 from ..hazards.findings import findings_of
-from ..hazards.rules import Reason, reason
+from ..hazards.rules import Reason, Rule, reason
 from ..memory.holding import Holding
 from ..signature.compat import foreign_modes
 from ..signature.key import Call, bind
@@ -44,10 +44,15 @@ from .autograd import GradientWalk
 from .compat import apply_of
 from .log import BackwardLog
 from .result import EAGER, PLAINLY, Result
-from .saved import modified
+from .saved import Saved, modified
+from .views import Tracked
 
 MAX_KEYS = 16
 """Kinds of backward (which gradients there are and which are needed) of one recording that are recorded."""
+
+
+REMEDY = "Nothing has to be done once calls replay; keep the recording (reset(), budgets) until its backward."
+OUTSIDE = "Call backward() outside of it."
 
 
 class Walker(Protocol):
@@ -111,42 +116,13 @@ class Occupancy:
         return token
 
 
-class Read(NamedTuple):
-    """A tensor made outside that the graph saved.
-
-    Attributes:
-        tensor: The tensor itself, weakly (it may be rebound to other memory).
-        alias: The memory that was saved, with the tensor's version counter.
-    """
-
-    tensor: weakref.ref[torch.Tensor]
-    alias: torch.Tensor
-
-
-class Saved(NamedTuple):
-    """What the graph of a recorded path saved, besides what the path made.
-
-    Eager refuses a backward if one of these was modified in place since the forward. The recording has its
-    own copies of arguments and results, and refuses all the same.
-
-    Attributes:
-        reads: Tensors made outside.
-        arguments: Argument leaves.
-        results: Results that require grad, by their number.
-    """
-
-    reads: list[Read]
-    arguments: list[int]
-    results: list[int]
-
-
 class Backward:
     """The graph of one recorded path, and the recordings of walking it.
 
     Args:
         walk: Walks the graph.
         arguments: Positions of the argument leaves among the targets, which they come first of.
-        tracked: Positions of the result leaves that require grad; several may be one tensor.
+        tracked: The results that require grad.
         saved: What the graph saved, besides what the path made.
         occupancy: Of the recording's memory.
         owner: The key of the forward, weakly.
@@ -160,7 +136,7 @@ class Backward:
         self,
         walk: GradientWalk,
         arguments: list[int],
-        tracked: list[list[int]],
+        tracked: list[Tracked],
         saved: Saved,
         occupancy: Occupancy,
         owner: weakref.ref[Owner],
@@ -182,7 +158,7 @@ class Backward:
         self._repeats = repeats
         self._keeps = keeps
         self._walkers: dict[Any, Walker] = {}
-        self._released = False
+        self._released: str | None = None
         self._looked = False
         self._watched: Watched | None = None
 
@@ -196,7 +172,7 @@ class Backward:
             copies: The results by position; those that require grad are replaced.
         """
         leaves = call.leaves
-        values = [copies[positions[0]] for positions in self._tracked]
+        values = [copies[each.position] for each in self._tracked]
         sources = [leaves[index] for index in self._arguments]
         given = [_note(leaves[index]) for index in self._saved.arguments]
         claim = Claim(self, self._versions(), given, self._keeps)
@@ -206,9 +182,8 @@ class Backward:
         token.repeatable = Repeatable.of(owner, call) if owner is not None else None
         with torch.enable_grad():
             made = _apply(claim, token, values, *sources, *self._parameters)
-        for positions, tensor in zip(self._tracked, made, strict=True):
-            for position in positions:
-                copies[position] = tensor
+        for each, tensor in zip(self._tracked, made, strict=True):
+            copies[each.position] = tensor
         given.extend([_note(made[number]) for number in self._saved.results])
 
     # ------------------------------------------------------------------ backward
@@ -247,20 +222,28 @@ class Backward:
 
     def _walked(self, bits: int, gradients: tuple[Any, ...]) -> Result:
         """Walk by a recording where there is one; plainly inside of somebody's trace."""
-        unknown = Result(PLAINLY, EAGER, [])
-        if self._released or foreign_modes():
-            return unknown
+        if self._released is not None:
+            return _plainly(rules.NOT_YET, self._released, REMEDY)
+        if foreign_modes():
+            return _plainly(rules.NOT_YET, "a mode or a transform is in force around it", OUTSIDE)
         call = bind((bits, *gradients), {})
-        walker = self._walker(call) if call.foreign is None else None
+        if call.foreign is not None:
+            return _plainly(rules.UNSUPPORTED_TENSOR, f"a gradient is {call.foreign}")
+        walker = self._walker(call)
         if walker is None:
-            return unknown
+            text = f"gradients of more than {MAX_KEYS} kinds were asked for (of which results, for what)"
+            return _plainly(rules.TOO_MANY_KEYS, text)
         backend = PROCESS.of(self._walk.results[0].device)
         if not PROCESS.take(backend.lock):
-            return unknown
+            return _plainly(rules.NOT_YET, "another thread runs a callable that is being traced")
         try:
-            return walker.make(call)
+            made = walker.make(call)
         finally:
             backend.lock.release()
+        if made.how == EAGER and not made.reasons and len(self._walkers) > 1:
+            text = "a backward pass had gradients of other results, for other tensors, or of other strides"
+            return made._replace(reasons=[reason(rules.NOT_YET, text, user_site())])
+        return made
 
     def _walker(self, call: Call) -> Walker | None:
         known = self._walkers.get(call.key)
@@ -338,9 +321,13 @@ class Backward:
         """The memory of the recordings of the walk."""
         return [holding for walker in self._walkers.values() for holding in walker.holdings()]
 
-    def release(self) -> None:
-        """Drop the recordings of the walk; results that wait for their backward keep the graph alive."""
-        self._released = True
+    def release(self, why: str = "the recording of its forward was given back before") -> None:
+        """Drop the recordings of the walk; results that wait for their backward keep the graph alive.
+
+        Args:
+            why: For reports, of backward passes that come later.
+        """
+        self._released = why
         for walker in self._walkers.values():
             walker.release()
         self._walkers.clear()
@@ -360,6 +347,11 @@ class Claim(NamedTuple):
     versions: list[int]
     given: list[tuple[weakref.ref[torch.Tensor], int]]
     keeps: bool
+
+
+def _plainly(rule: Rule, text: str, remedy: str = "") -> Result:
+    """The result of a backward pass that runs as plain autograd."""
+    return Result(PLAINLY, EAGER, [reason(rule, f"a backward pass ran plainly: {text}", user_site(), remedy)])
 
 
 def _note(tensor: torch.Tensor) -> tuple[weakref.ref[torch.Tensor], int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from enum import Enum
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
@@ -173,6 +174,35 @@ def node_age(node: Any) -> int:
     """
     number = getattr(node, "_sequence_nr", None)
     return int(number()) if number is not None else -1
+
+
+class Creation(Enum):
+    """How autograd looks at a tensor.
+
+    Attributes:
+        OWN: It is no view.
+        VIEW: A view that gets a history where its base does.
+        PART: One of several views that one operation gave; it must not be written.
+        OTHER: A view that gets no history (made under ``no_grad``, or in a custom function).
+    """
+
+    OWN, VIEW, PART, OTHER = range(4)
+
+
+_graph: Any = getattr(torch._C, "_autograd", None)
+_creation: Any = getattr(_graph, "_get_creation_meta", None)
+_creations: Any = getattr(_graph, "CreationMeta", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def creation_of(tensor: torch.Tensor) -> Creation | None:
+    """How autograd looks at a tensor; None where PyTorch does not say."""
+    if not tensor._is_view():
+        return Creation.OWN
+    if _creation is None or _creations is None:
+        return None
+    kinds = {_creations.DEFAULT: Creation.VIEW, _creations.MULTI_OUTPUT_NODE: Creation.PART}
+    return kinds.get(_creation(tensor), Creation.OTHER)
 
 
 _top_hooks: Any = getattr(getattr(torch._C, "_autograd", None), "_top_saved_tensors_default_hooks", None)

@@ -35,7 +35,7 @@ from .guard_reasons import guard_reasons, island_reasons
 from .lesson import Lesson
 from .opening import extend, prepare
 from .patience import Patience
-from .replay import Replayed, replay, result_of, start
+from .replay import Replayed, raised, replay, result_of, start
 from .result import EAGER, PLAINLY, REPLAYED, Result
 from .run import HostRandom, Outcome, Plan, TracedCall
 from .shortage import was_evicted
@@ -183,9 +183,9 @@ class Entry:
             inputs.place(call.leaves)
         try:
             done = replay(variant.root, started=started)
-        except BaseException:  # an operation raised: what was written before it stays written, as in eager
+        except BaseException as error:  # what was written before stays written, as in eager
             inputs.copy_back(call.leaves)
-            raise
+            return Result(PLAINLY, EAGER, [raised(variant, backend, error, user_site(caller))])
         if not done.finished:
             return self._go_on(variant, call, done, user_site(caller))
         node = done.node

@@ -34,10 +34,11 @@ from .compat import in_bad_fork, saving_is_hooked
 from .copies import Copies
 from .entry import Entry
 from .inline import is_chained, is_inline, put_together
-from .outputs import OWN, PASSED, OutputLeaf, copy_of
-from .replay import result_of
+from .outputs import copy_of
+from .replay import repeats, result_of
 from .result import REPLAYED, Result
 from .run import tracing
+from .template import OWN, PASSED, OutputLeaf
 from .variant import Variant
 
 
@@ -317,7 +318,8 @@ class _Writer:
         source, variant, constant = self._source, self._variant, self._source.constant
         copies_back = bool(self._inputs.written)
         copy_back = f"{constant(self._inputs.copy_back)}({self._leaves()})"
-        if copies_back:  # an operation raised: what was written before it stays written, as in eager
+        guarded = copies_back or repeats(variant, self._backend)
+        if guarded:  # an operation raised: what was written before it stays written, as in eager
             source.line("try:")
             source.indent()
         if not self._asks_late():
@@ -327,11 +329,10 @@ class _Writer:
             source.line(line)
         for index in range(1, len(variant.root.steps or ())):
             copies.launch(index)
-        if copies_back:
+        if guarded:
             source.indent(-1)
-            source.line("except BaseException:")
-            source.line(f"    {copy_back}")
-            source.line("    raise")
+            source.line(f"except {'BaseException' if copies_back else 'Exception'}:")
+            source.line(f"    {copy_back}; raise" if copies_back else f"    return {constant(NOT_MINE)}")
         if self._entry.limits.borrow:
             lease = f"{constant(Lease)}({constant(self._entry.name)}, site)"
             source.line(f"lease = {constant(variant)}.lease = {lease}")

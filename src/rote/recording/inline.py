@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
+
 from ..signature.key import Call
 from ..signature.leaves import Spec
 from ..signature.source import Source
 from .entry import Entry
-from .outputs import EXTERNAL_SAME, OWN, PASSED, VALUE
+from .template import EXTERNAL_SAME, OWN, PASSED, VALUE
 from .variant import Variant
 
 _INLINE = (OWN, PASSED, EXTERNAL_SAME, VALUE)
@@ -28,6 +30,7 @@ def is_inline(entry: Entry, variant: Variant) -> bool:
         all(leaf.kind in _INLINE for leaf in template.leaves)
         and (entry.limits.borrow or len(storages) == len(own))
         and not any(leaf.spent or leaf.tracked for leaf in own)
+        and not any(leaf.value.is_inference() != torch.is_inference_mode_enabled() for leaf in own)
         and _is_simple(template.spec)
     )
 

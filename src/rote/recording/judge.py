@@ -23,10 +23,10 @@ from ..signature.snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE, Snapshot
 from .autograd import kept_storages
 from .gradients import GradientWatch
 from .ledger import NEW, Ledger
-from .outputs import OWN
 from .pinpoint import line_that_advances, line_that_calls, line_that_changes
 from .placement import group_members
 from .run import HostRandom, Outcome, parameters_of
+from .template import OWN
 from .tracked import graph_ends
 
 NEXT = "Take the item outside (x = next(batches)), and pass it in as an argument."
@@ -37,6 +37,8 @@ FREEZE_OUTSIDE = (
     "back in the call what it sets."
 )
 """What to do about a call that freezes what it finds unfrozen, as one of two that take turns."""
+
+_TENSOR = "a tensor at "
 
 DERIVED = (
     "A hook of torch.nn.utils assigns the weight in each call. Use torch.nn.utils.parametrizations "
@@ -69,6 +71,8 @@ def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> 
         where = line_that_advances(difference.name, codes) or site
         return Reason(rules.STATE_CHANGES.code, str(difference), where, NEXT)
     remedy = DERIVED if difference.derived else ""
+    if not remedy and difference.was.startswith(_TENSOR) and difference.now.startswith(_TENSOR):
+        remedy = f"Write into it in place ({difference.name}.copy_(...)), or pass it in and return it."
     line = line_that_changes(difference.name, codes) or site
     return reason(rules.STATE_CHANGES, str(difference), line, remedy)
 

@@ -26,7 +26,6 @@ from .borrow import Lease
 from .choice import bind, note_inputs
 from .gradients import GradientEffect, GradientWatch
 from .inputs import StaticInputs
-from .outputs import AGAIN, Template, spend
 from .patience import MAX_OBSERVED, overdrawn
 from .placement import describe_inputs
 from .pupil import Pupil
@@ -35,6 +34,7 @@ from .result import EAGER, RECORDED, Result
 from .run import HostRandom, Outcome, Plan, parameters_of
 from .shortage import estimate_of, keep, settle
 from .states import Event, State
+from .template import AGAIN, Template, spend
 from .tracked import take_over, tracked_results
 from .variant import Variant
 
@@ -229,7 +229,7 @@ class Lesson:
                 variant.written |= plan.inputs.written
                 plan.inputs.written = variant.written
             if self._backward is not None and not self._node.recorded:
-                self._backward.release()  # a way that is walked once
+                self._backward.release("its forward went a way that is not recorded")
             # If the way ends unrecorded, what it left in .grad gets memory of its own.
             if not self._node.recorded:
                 for effect in self._effects:
@@ -240,7 +240,7 @@ class Lesson:
         leaves: list[Any] = []
         spec = flatten(outcome.value, leaves)
         fresh: list[Any] = []
-        for part, leaf in zip(leaves, outcome.template.leaves, strict=True):
+        for part, leaf in zip(leaves, outcome.template.leaves, strict=False):
             fresh.append(fresh[leaf.index] if leaf.kind == AGAIN else spend(part) if leaf.spent else part)
         return unflatten(spec, iter(fresh))
 

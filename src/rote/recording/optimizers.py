@@ -21,7 +21,7 @@ import sys
 from collections.abc import Iterable
 from functools import lru_cache
 from types import FrameType
-from typing import NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch.optim.swa_utils import AveragedModel
@@ -150,7 +150,9 @@ def rate_reason(difference: Difference, files: Iterable[str], site: Site | None)
         return None
     if difference.key == "params":
         return None
-    text = f"{difference} ({_name(optimizer)}, group {difference.group.number})"
+    value: Any = optimizer.param_groups[difference.group.number].get(difference.key)
+    what = f"{difference.name} was replaced by {value}" if isinstance(value, (tuple, list)) else difference
+    text = f"{what} ({_name(optimizer)}, group {difference.group.number})"
     made = construction(optimizer, files)
     remedy = rate_remedy(optimizer, difference.group.number, difference.key)
     return _reason(rules.HYPERPARAMETER, text, made or site, remedy)
@@ -160,9 +162,10 @@ def rate_remedy(optimizer: torch.optim.Optimizer, index: int, key: str) -> str:
     """The line that makes the optimizer so that its learning rate can change without a new recording."""
     group = optimizer.param_groups[index]
     if key != "lr":
-        return f"Keep {key} constant, or change it seldom: each value needs a recording of its own."
+        cycle = " (OneCycleLR and CyclicLR: cycle_momentum=False)" if key in ("momentum", "betas") else ""
+        return f"Keep {key} constant{cycle}, change it seldom (each value needs a recording), or {_OUTSIDE}."
     device = next((parameter.device for parameter in group["params"]), torch.device("cpu"))
-    rate = group.get("initial_lr", group["lr"])
+    rate = group.get("initial_lr", optimizer.defaults.get("lr", group["lr"]))
     place = f', device="{device.type}"' if device.type != "cpu" else ""
     shown = "..." if isinstance(rate, torch.Tensor) else f"torch.tensor({rate:.6g}{place})"
     on_cuda = device.type == "cuda"
@@ -173,7 +176,8 @@ def rate_remedy(optimizer: torch.optim.Optimizer, index: int, key: str) -> str:
     else:
         return f"{_name(optimizer)} takes its learning rate as a number; keep it constant, or {_OUTSIDE}."
     line = f"{_name(optimizer)}(params, lr={shown}, {flag}=True)"
-    return f"{line}: schedulers then change the learning rate in place, and it is read on the device."
+    by_hand = f'set it by hand with optimizer.param_groups[{index}]["lr"].fill_(...)'
+    return f"{line}: schedulers then change it in place, and it is read on the device ({by_hand})."
 
 
 # ---------------------------------------------------------------------- where an optimizer is made

@@ -11,97 +11,39 @@ grad, as in eager, and raises when ``backward`` is called on it again, as in eag
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from ..base.location import NOWHERE, Site
-from ..hazards import rules
-from ..hazards.rules import Reason, reason
+from ..hazards.rules import Reason
 from ..signature.compat import is_lazy_zero, is_wrapped, negative_view
-from ..signature.leaves import Spec, flatten, paths, unflatten
+from ..signature.leaves import flatten, paths, unflatten
 from .borrow import Lease, lend
 from .events import comparable
 from .ledger import EXTERNAL, INPUT, Ledger, Token
-
-PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VALUE, META, AGAIN = (
-    "passed", "input view", "external", "external view", "own", "value", "meta", "again",
-)  # fmt: skip
+from .opaque import opaque_object, opaque_tensor
+from .template import (
+    AGAIN,
+    EXTERNAL_SAME,
+    EXTERNAL_VIEW,
+    INPUT_VIEW,
+    META,
+    OWN,
+    PASSED,
+    VALUE,
+    VIEW,
+    OutputLeaf,
+    Template,
+    spend,
+)
+from .views import copied_together, related, view_of
 
 Attach = Callable[[dict[int, torch.Tensor]], None]
 """Hangs results into the caller's autograd graph; see :meth:`.backward.Backward.attach`."""
 
 _VALUES = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
-
-
-@dataclass(frozen=True)
-class OutputLeaf:
-    """One leaf of a result.
-
-    Attributes:
-        kind: Where it comes from, one of the names above.
-        token: What two observations of it are compared by.
-        index: Argument leaf (passed, input view), storage number (own) or earlier leaf of the result (again).
-        value: The tensor in the recording, the external tensor, or the plain value.
-        spent: It requires grad, and its graph was consumed inside the call.
-        tracked: It requires grad, and backward may be called on it.
-        made: The operation that made it and its line.
-        base: What an external view with a graph is a view of.
-    """
-
-    kind: str
-    token: Any
-    index: int = -1
-    value: Any = None
-    spent: bool = False
-    made: str = ""
-    tracked: bool = False
-    base: torch.Tensor | None = None
-
-
-@dataclass(frozen=True)
-class Template:
-    """A result, taken apart so that it can be made again from the recording's memory."""
-
-    spec: Spec
-    leaves: tuple[OutputLeaf, ...]
-
-    @property
-    def tracked(self) -> bool:
-        """Whether backward may be called on a part of the result that is made by the call."""
-        return any(leaf.tracked and leaf.kind == OWN for leaf in self.leaves)
-
-    @property
-    def key(self) -> Any:
-        """What two observations of the result are compared by."""
-        return (self.spec, tuple((leaf.token, leaf.tracked) for leaf in self.leaves))
-
-    def prepared(self) -> Template:
-        """For a recording: results with a consumed graph become tensors that carry its stand-in."""
-        leaves = [
-            replace(leaf, value=spend(leaf.value)) if leaf.kind == OWN and leaf.spent else leaf
-            for leaf in self.leaves
-        ]
-        return Template(self.spec, tuple(leaves))
-
-    def bare(self) -> Template:
-        """A template that holds no memory of a recording: enough to compare by."""
-        leaves = tuple(
-            replace(leaf, value=None, made="") if leaf.kind == OWN else leaf for leaf in self.leaves
-        )
-        return Template(self.spec, leaves)
-
-    def difference(self, other: Template) -> str:
-        """Say which part of the result differs from another observation of it."""
-        if self.spec != other.spec:
-            return "the structure of the result differs"
-        for name, was, now in zip(paths(self.spec, "result"), self.leaves, other.leaves, strict=True):
-            if was.tracked != now.tracked:
-                return f"{name} {'required' if was.tracked else 'did not require'} grad before"
-            if was.token != now.token:
-                return f"{name} was {was.value!r:.60} and is {now.value!r:.60}"
-        return "nothing differs"
 
 
 def make_template(
@@ -132,43 +74,15 @@ def make_template(
             first[id(leaf)] = position
             made = _tensor_leaf(leaf, ledger, inputs, id(leaf) in spent)
             found.append(made)
-            blockers.extend(_unusual(name, leaf, made, site))
+            why = opaque_tensor(name, leaf, made, site)
+            blockers.extend([why] if why is not None else [])
         elif id(leaf) in inputs:
             found.append(OutputLeaf(PASSED, (PASSED, inputs[id(leaf)]), index=inputs[id(leaf)]))
         else:
             if not isinstance(leaf, _VALUES) and not callable(leaf):
-                text = f"{name} is a {type(leaf).__name__}"
-                blockers.append(reason(rules.OPAQUE_OUTPUT, text, site, _instead_of(type(leaf))))
+                blockers.append(opaque_object(name, leaf, site))
             found.append(OutputLeaf(VALUE, _value_token(leaf, ledger), value=leaf))
-    return Template(spec, tuple(found)), blockers
-
-
-def _instead_of(kind: type) -> str:
-    """What to do about a result of a class that is no container, where that is known."""
-    if kind.__module__.startswith("transformers.") and kind.__name__.endswith("Cache"):
-        return "Call the model with use_cache=False (training needs no cache), or return its logits."
-    return ""
-
-
-def _unusual(name: str, leaf: torch.Tensor, made: OutputLeaf, site: Site) -> list[Reason]:
-    """Results that a copy or a view would not be like."""
-    if made.kind in (PASSED, EXTERNAL_SAME, META):
-        return []
-    text: str | None = None
-    if made.kind == VALUE:
-        what = "is left over from a torch.func transform" if is_wrapped(leaf) else f"has layout {leaf.layout}"
-        text = f"{name} {what}"
-    elif type(leaf) is not torch.Tensor:
-        text = f"{name} is a {type(leaf).__name__}"
-    elif leaf.requires_grad and leaf.grad_fn is None:
-        text = f"{name} is a leaf that requires grad"
-    elif leaf.is_conj() or leaf.is_neg():
-        text = f"{name} is a lazy conjugate or negative"
-    elif made.kind == INPUT_VIEW and made.value is not leaf.dtype:
-        text = f"{name} is a view of an argument with another dtype"
-    elif made.kind == EXTERNAL_VIEW and made.tracked and (made.base is None or made.base.dtype != leaf.dtype):
-        text = f"{name} is a differentiable view of a tensor made outside, with another dtype"
-    return [reason(rules.OPAQUE_OUTPUT, text, site)] if text is not None else []
+    return related(Template(spec, tuple(found)), value), blockers
 
 
 def _value_token(leaf: Any, ledger: Ledger) -> Any:
@@ -178,10 +92,11 @@ def _value_token(leaf: Any, ledger: Ledger) -> Any:
 
 
 def _tensor_leaf(leaf: torch.Tensor, ledger: Ledger, inputs: dict[int, int], spent: bool) -> OutputLeaf:
-    if leaf.layout is not torch.strided or is_wrapped(leaf) or is_lazy_zero(leaf):
+    if leaf.layout is not torch.strided or is_wrapped(leaf):
         return OutputLeaf(VALUE, (leaf.layout, leaf.dtype, tuple(leaf.shape)))
-    if leaf.device.type == "meta":
-        return OutputLeaf(META, (tuple(leaf.shape), leaf.stride(), leaf.dtype), value=leaf.detach())
+    if leaf.device.type == "meta" or is_lazy_zero(leaf):
+        token = (tuple(leaf.shape), leaf.stride(), leaf.dtype, leaf.device)
+        return OutputLeaf(META, token, value=leaf.detach())
     if id(leaf) in inputs:
         return OutputLeaf(PASSED, inputs[id(leaf)], index=inputs[id(leaf)])
     tracked = leaf.requires_grad and leaf.grad_fn is not None and not spent
@@ -219,10 +134,14 @@ def hand_out(
     if lease is not None:
         template = _lent(template, lease)
     if attach is None and template.spec is None and template.leaves[0].kind == OWN:
-        return _copy_leaf(template.leaves[0])
+        return _copies(template)[0]
     copies = _copies(template)
     if attach is not None:
-        attach(copies)
+        if torch.is_inference_mode_enabled():
+            with torch.inference_mode(False):
+                attach(copies)
+        else:
+            attach(copies)
     parts: list[Any] = []
     for position, leaf in enumerate(template.leaves):
         if leaf.kind == OWN:
@@ -236,8 +155,11 @@ def hand_out(
             parts.append(_input_view(leaf.token, base, starts[leaf.index]))
         elif leaf.kind == EXTERNAL_VIEW:
             parts.append(_external_view(leaf))
+        elif leaf.kind == VIEW:
+            parts.append(view_of(leaf, template, copies))
         elif leaf.kind == META:
-            parts.append(torch.empty_like(leaf.value))
+            zero = is_lazy_zero(leaf.value)  # it cannot be written
+            parts.append(leaf.value.detach() if zero else torch.empty_like(leaf.value))
         elif leaf.kind == AGAIN:
             parts.append(parts[leaf.index])
         else:
@@ -249,11 +171,15 @@ def _lent(template: Template, lease: Lease) -> Template:
     """The same result with tensors that look at the recording's memory (a loss is small, and copied)."""
     leaves = [
         replace(leaf, kind=VALUE, value=lend(leaf.value, lease, leaf.made))
-        if leaf.kind == OWN and not leaf.spent and not leaf.tracked
+        if leaf.kind in (OWN, VIEW) and not leaf.spent and not _is_tracked(leaf, template)
         else leaf
         for leaf in template.leaves
     ]
     return Template(template.spec, tuple(leaves))
+
+
+def _is_tracked(leaf: OutputLeaf, template: Template) -> bool:
+    return leaf.tracked or (leaf.kind == VIEW and template.leaves[leaf.index].tracked)
 
 
 def _copy_leaf(leaf: OutputLeaf) -> torch.Tensor:
@@ -289,24 +215,33 @@ def _external_view(leaf: OutputLeaf) -> torch.Tensor:
 
 
 def _copies(template: Template) -> dict[int, torch.Tensor]:
-    """A copy of every tensor in the recording's memory, one memory per storage."""
+    """A copy of every tensor in the recording's memory, one memory per storage.
+
+    They are inference tensors, or none, as the callable makes them: it may have set the mode itself.
+    """
     by_storage: dict[int, list[int]] = {}
     for position, leaf in enumerate(template.leaves):
         if leaf.kind == OWN:
-            by_storage.setdefault(leaf.value.untyped_storage()._cdata, []).append(position)
+            by_storage.setdefault(leaf.index, []).append(position)
     found: dict[int, torch.Tensor] = {}
+    inference = torch.is_inference_mode_enabled()
     for positions in by_storage.values():
-        first = template.leaves[positions[0]].value
-        if len(positions) == 1:
-            found[positions[0]] = _copy_leaf(template.leaves[positions[0]])
-            continue
-        storage = first.untyped_storage().clone()
-        for position in positions:
-            tensor = template.leaves[position].value
-            fresh = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-            fresh.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
-            found[position] = spend(fresh) if template.leaves[position].spent else fresh
+        first = template.leaves[positions[0]]
+        if first.value.is_inference() is not inference:
+            with torch.inference_mode(not inference):
+                found.update(_copied(template, positions))
+        elif len(positions) == 1:
+            found[positions[0]] = _copy_leaf(first)
+        else:
+            found.update(_copied(template, positions))
     return found
+
+
+def _copied(template: Template, positions: list[int]) -> dict[int, torch.Tensor]:
+    """Copies of results that share memory, or of one that does not."""
+    if len(positions) > 1:
+        return copied_together({place: template.leaves[place] for place in positions})
+    return {positions[0]: _copy_leaf(template.leaves[positions[0]])}
 
 
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -319,24 +254,3 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
     storage = tensor.untyped_storage().clone()
     fresh = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     return fresh.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
-
-
-class _Spent(torch.autograd.Function):
-    """Stands for a graph that was consumed inside the call."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, anchor: torch.Tensor) -> torch.Tensor:
-        return tensor.view_as(tensor)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        raise RuntimeError(
-            "Trying to backward through the graph a second time: the graphed callable already called "
-            "backward() on this output. Call backward() once, inside the callable."
-        )
-
-
-def spend(tensor: torch.Tensor) -> torch.Tensor:
-    """Make a tensor require grad whose graph cannot be walked again."""
-    with torch.enable_grad():
-        return _Spent.apply(tensor.detach(), torch.empty(0, requires_grad=True))

@@ -12,9 +12,9 @@ from ..partition.facts import Facts, facts_of
 from .compat import composite_call, replaced_kernels
 from .operands import DECOMPOSITIONS
 from .seeds import takes_seeds
+from .zeros import LAZY_ZEROS
 
 DETACH = torch.ops.aten.detach.default
-ZEROS = getattr(torch.ops.aten._efficientzerotensor, "default", None)
 LIFT = torch.ops.aten.lift_fresh.default
 
 
@@ -49,7 +49,7 @@ class Overload(NamedTuple):
         seen = func.namespace != "aten" or replaced_kernels()
         special = func is DETACH or func is LIFT
         parts, facts, seeds = composite_call(func), facts_of(func), takes_seeds(func)
-        odd = special or seen or seeds or func in DECOMPOSITIONS or func is ZEROS
+        odd = special or seen or seeds or func in DECOMPOSITIONS or func is LAZY_ZEROS
         repeats = facts.simple and parts is None and not odd
         quiet = not (facts.written or facts.seeded)
         return cls(func, facts, raw_call(func), parts, seen, seeds, special, repeats, quiet)

@@ -8,9 +8,9 @@ import torch
 
 from ..partition.boundaries import Placement, place
 from ..partition.facts import Facts
+from ..partition.fills import filled_in
 from .host_tensors import HostTensors
 from .ledger import Token
-from .stores import filled_in
 
 
 class Placed(HostTensors):
@@ -30,8 +30,8 @@ class Placed(HostTensors):
     def _place(
         self, facts: Facts, tensors: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Placement:
-        number = filled_in(args, kwargs) if facts.stores else None
-        fills = number is not None and self.ledger.origin(number) in self._constants
+        number = filled_in(facts, args, kwargs)
+        fills = number is not None and number.is_cpu and self.ledger.origin(number) in self._constants
         placement = place(facts, tensors, kwargs, self._on_host, fills=fills)
         if placement is Placement.CAPTURED:
             return Placement.ISLAND if self.node.refused and self.index in self.node.refused else placement

@@ -7,15 +7,23 @@ reads on the way. Where a value leads nowhere recorded, the caller of :func:`rep
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..backends.base import Backend
+from ..base.location import Site
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
 from ..signature.key import Call
 from .backward import Backward
 from .borrow import Lease
 from .counted import COUNTS_ALL, Counted
 from .inputs import StaticInputs
-from .outputs import INPUT_VIEW, Template, hand_out
+from .outputs import hand_out
+from .template import INPUT_VIEW, Template
 from .tree import Node
+
+if TYPE_CHECKING:
+    from .variant import Variant
 
 
 class Replayed(NamedTuple):
@@ -65,6 +73,28 @@ def replay(root: Node, *, started: bool = False) -> Replayed:
             recorded.copy_(fresh)
         path.append(value)
         node, steps = child, child.steps
+
+
+def repeats(variant: Variant, backend: Backend) -> bool:
+    """Whether a replay in which an operation raises has changed nothing, so the call can be made plainly.
+
+    The callable may catch the error there. On a device that runs behind, no operation raises.
+    """
+    outside = variant.written or variant.writes or variant.effects
+    pure = all(node.pure for node in variant.root.walk())
+    return pure and not outside and not backend.capabilities.asynchronous
+
+
+def raised(variant: Variant, backend: Backend, error: BaseException, site: Site) -> Reason:
+    """Why a call is made plainly: an operation of its replay raised, as with an index out of range.
+
+    Raises:
+        BaseException: The error, where the call cannot be made again.
+    """
+    if not (isinstance(error, Exception) and repeats(variant, backend)):
+        raise error
+    text = f"an operation of a replay raised {type(error).__name__} ({error}), so the call was made plainly"
+    return reason(rules.OPERATION_RAISES, text, site)
 
 
 def result_of(

@@ -37,13 +37,14 @@ from .gradients import GradientWatch
 from .host_data import HostDataMode, consumed
 from .inputs import StaticInputs
 from .ledger import Ledger
-from .outputs import Template, make_template
+from .outputs import make_template
 from .placement import base_offset, group_members
 from .room import with_room
 from .saved import saving
 from .shortage import out_of_memory
 from .surroundings import uncollected
 from .tape import RestartError, SegmentTape
+from .template import Template
 from .tracer import Tracer
 from .tracked import GradientUse, gradient_blockers
 from .tree import Node

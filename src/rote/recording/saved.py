@@ -9,15 +9,45 @@ by :mod:`.backward`.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 if TYPE_CHECKING:
     from .cursor import Cursor
+
+
+class Read(NamedTuple):
+    """A tensor made outside that the graph saved.
+
+    Attributes:
+        tensor: The tensor itself, weakly (it may be rebound to other memory).
+        alias: The memory that was saved, with the tensor's version counter.
+    """
+
+    tensor: weakref.ref[torch.Tensor]
+    alias: torch.Tensor
+
+
+class Saved(NamedTuple):
+    """What the graph of a recorded path saved, besides what the path made.
+
+    Eager refuses a backward if one of these was modified in place since the forward. The recording has its
+    own copies of arguments and results, and refuses all the same.
+
+    Attributes:
+        reads: Tensors made outside.
+        arguments: Argument leaves.
+        results: Results that require grad, by their number.
+    """
+
+    reads: list[Read]
+    arguments: list[int]
+    results: list[int]
 
 
 @contextmanager

@@ -14,21 +14,14 @@ from typing import Any
 
 import torch
 
+from ..partition.fills import is_mask
+
 _aten = torch.ops.aten
 _PUTS = frozenset({
     _aten.index_put.default, _aten.index_put_.default, _aten._index_put_impl_.default,
     _aten._unsafe_index_put.default,
 })  # fmt: skip
-_INDICES, _VALUE, _ACCUMULATE = 1, 2, 3
-
-
-def filled_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
-    """The number that is stored through one mask, which PyTorch fills in; None if something else is."""
-    if len(args) <= _VALUE or (args[_ACCUMULATE] if len(args) > _ACCUMULATE else kwargs.get("accumulate")):
-        return None
-    masks = [index for index in args[_INDICES] if index is not None]
-    value = args[_VALUE]
-    return value if len(masks) == 1 and _is_masked(masks) and value.numel() == 1 and value.is_cpu else None
+_INDICES = 1
 
 
 def without_copies(
@@ -44,7 +37,7 @@ def without_copies(
     """
     if func is _aten.copy_.default and args[1].is_cpu:
         return _aten.fill_.Scalar, (args[0], args[1].item())
-    if func is not _aten.where.self and (func not in _PUTS or _is_masked(args[_INDICES])):
+    if func is not _aten.where.self and (func not in _PUTS or any(map(is_mask, args[_INDICES]))):
         return func, args
     return func, tuple([_filled(capture, each, device) for each in args])
 
@@ -54,7 +47,3 @@ def _filled(capture: Callable[..., Any], value: Any, device: torch.device) -> An
     if not isinstance(value, torch.Tensor) or not value.is_cpu:
         return value
     return capture(_aten.full.default, ([], value.item()), {"dtype": value.dtype, "device": device})
-
-
-def _is_masked(indices: Any) -> bool:
-    return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices)

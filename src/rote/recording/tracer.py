@@ -42,9 +42,10 @@ from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
 from .looks import Look
 from .operands import DECOMPOSITIONS, is_view, without_dropout, without_vectors
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
-from .overloads import DETACH, ZEROS, Overload
+from .overloads import DETACH, Overload
 from .repeated import Repeated
 from .tape import kept_call
+from .zeros import LAZY_ZEROS, on_zeros
 
 _FOLLOW, _OBSERVE = Mode.FOLLOW, Mode.OBSERVE  # to look a member up takes ten times as long, in Python 3.11
 _CAPTURED = Placement.CAPTURED
@@ -128,18 +129,16 @@ class Tracer(Repeated, DispatchMode):
             return self._seen(func, *args, **kwargs)
         if known is None:
             return self._higher_order(func, args, kwargs)
-        if func is ZEROS:  # forward-mode AD: no memory, so nothing that a replay would have to make
+        if func is LAZY_ZEROS:  # forward-mode AD: no memory, so nothing that a replay would have to make
             self._lazy_zeros = True
             return self._seen(func, *args, **kwargs)
         facts, parts = known.facts, known.parts
         zero = self._lazy_zeros and any(map(is_lazy_zero, tensors_of(args, kwargs)))
         if zero and func.is_view:  # a zero again
             return self._seen(func, *args, **kwargs)
-        if parts is not None and (zero or torch.is_inference_mode_enabled()):
+        if zero or (parts is not None and torch.is_inference_mode_enabled()):
             with self:  # they come back here, one by one
-                return self._seen(parts, *args, **kwargs)
-        if zero:
-            raise UnsupportedTensorError("forward-mode zero")
+                return self._seen(parts or on_zeros(func), *args, **kwargs)
         if known.special:
             if func is DETACH:
                 return self._detached(func, args[0])

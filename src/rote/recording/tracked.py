@@ -15,13 +15,15 @@ from ..signature.key import TENSOR, Call
 from ..signature.leaves import flatten
 from .accumulators import StandIns
 from .autograd import GradientWalk, Node, kept_storages, leaves_below, older_node, runs_python
-from .backward import Backward, Occupancy, Owner, Read, Saved
+from .backward import Backward, Occupancy, Owner
 from .gradients import Slots, slot_of
 from .inputs import StaticInputs
 from .ledger import EXTERNAL, Ledger
 from .log import BackwardLog
-from .outputs import INPUT_VIEW, OWN, Template
 from .placement import group_members
+from .saved import Read, Saved
+from .template import INPUT_VIEW, Template
+from .views import shared_results, tracked_in
 
 WITHOUT_GRADIENT = "Write it under torch.no_grad(), as averages of parameters are, or write a detached value."
 DETACHED_RESULT = "Return results without a history: loss.detach(), or call under torch.no_grad()."
@@ -114,16 +116,7 @@ def tracked_results(value: Any, template: Template) -> list[torch.Tensor]:
     """The tensors of a result whose graph a recording would have to take over, each once."""
     leaves: list[Any] = []
     flatten(value, leaves)
-    return [leaves[group[0]] for group in _groups(leaves, template)]
-
-
-def _groups(leaves: list[Any], template: Template) -> list[list[int]]:
-    """Positions of the tracked leaves, those that are one tensor together."""
-    groups: dict[int, list[int]] = {}
-    for position, leaf in enumerate(template.leaves):
-        if leaf.tracked and leaf.kind == OWN:
-            groups.setdefault(id(leaves[position]), []).append(position)
-    return list(groups.values())
+    return [tracked.of(leaves) for tracked in tracked_in(template)]
 
 
 def graph_ends(leaves: tuple[Any, ...]) -> frozenset[Node]:
@@ -199,9 +192,9 @@ def _graph_blockers(
     if use.saved and use.spoiled(kept_storages(results, frozenset())) is not None:
         text = "a tensor that the backward needs is modified in place after it was used"
         found.append(reason(rules.OUTPUT_GRADIENT, text, site))
-    handles = [result.untyped_storage()._cdata for result in results]
-    if len(set(handles)) < len(handles):
-        found.append(reason(rules.SHARED_RESULTS, "two results share memory", site))
+    text = shared_results(template)
+    if text is not None:
+        found.append(reason(rules.SHARED_RESULTS, text, site))
     for leaf in template.leaves:
         if leaf.kind == INPUT_VIEW and leaf.tracked and not leaves[leaf.index].requires_grad:
             text = "a view of an argument got a history inside the call"
@@ -240,10 +233,10 @@ def take_over(
     """
     leaves: list[Any] = []
     flatten(value, leaves)
-    groups = _groups(leaves, template)
-    if not groups:
+    tracked = tracked_in(template)
+    if not tracked:
         return None
-    results = [leaves[group[0]] for group in groups]
+    results = [each.of(leaves) for each in tracked]
     members = {
         id(static): member
         for group in inputs.groups
@@ -266,7 +259,7 @@ def take_over(
     return Backward(
         GradientWalk(results, [*placed, *others], targets, frozenset(memory), stand_ins),
         [members[id(node.variable)] for node in placed],
-        groups,
+        tracked,
         Saved(_reads(use.saved, needed, ledger), arguments, kept),
         occupancy,
         weakref.ref(owner),

@@ -23,7 +23,7 @@ from .counted import COUNTS_ALL, Counted
 from .events import Event
 from .gradients import GradientEffect
 from .looks import Looks
-from .outputs import Template
+from .template import Template
 
 
 class Step(Protocol):

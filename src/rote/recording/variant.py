@@ -28,9 +28,9 @@ from .early import Early
 from .gradient_words import note_gradients
 from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
-from .outputs import INPUT_VIEW, PASSED
 from .placement import OTHER, InputFacts, Regulars, Seen, Spot
 from .shortage import pause_after
+from .template import INPUT_VIEW, PASSED
 from .tree import Island, Node
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import torch
 from .ambient import Ambient, explain_ambient, read_ambient
 from .compat import is_wrapped
 from .leaves import Spec, flatten, paths, unflatten
+from .values import value_token
 
 TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN = "tensor", "parameter", "plain", "opaque", "foreign"
 
@@ -113,7 +114,13 @@ def describe(leaf: Any) -> tuple[str, Any]:
         return PLAIN, (slice, leaf.start, leaf.stop, leaf.step)
     if isinstance(leaf, _VALUES):
         return PLAIN, (kind, leaf)
-    return OPAQUE, (kind, id(leaf))
+    token = value_token(leaf, _plain_token)
+    return (PLAIN, token) if token is not None else (OPAQUE, (kind, id(leaf)))
+
+
+def _plain_token(leaf: Any) -> tuple[Any, ...] | None:
+    kind, token = describe(leaf)
+    return token if kind is PLAIN else None
 
 
 def _foreign(kind: str, leaf: torch.Tensor) -> str:
@@ -272,6 +279,10 @@ def _show(token: Any) -> str:
         return f"{kind.__name__}({numpy.frombuffer(token[1], kind)[0].item()!r})"
     if kind in _SCALARS or isinstance(token[1], _VALUES):
         return repr(token[1])
+    if kind is frozenset and isinstance(token[1], tuple):
+        return f"frozenset({{{', '.join(map(_show, token[1]))}}})"
+    if isinstance(token[1], str):
+        return token[1]
     return f"a {kind.__name__}"
 
 

@@ -10,6 +10,7 @@ import torch
 
 from ..front.graph import graph
 from ..front.graphed import Graphed
+from ..signature.compat import is_lazy_zero
 from ..signature.key import TENSOR, Call, bind
 from ..signature.leaves import flatten, unflatten
 from .equality import assert_same
@@ -135,7 +136,7 @@ def _copies(call: Call) -> list[Any]:
 
 
 def _copy(tensor: torch.Tensor, storages: dict[int, torch.UntypedStorage]) -> torch.Tensor:
-    if tensor.layout is not torch.strided or tensor.is_meta:
+    if tensor.layout is not torch.strided or tensor.is_meta or is_lazy_zero(tensor):
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
     storage = tensor.untyped_storage()
     if storage._cdata not in storages:

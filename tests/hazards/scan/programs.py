@@ -115,7 +115,12 @@ def shapes(x: Tensor, mask: torch.BoolTensor):
     i = torch.repeat_interleave(x, x.long(), output_size=8)
     j = x.unique(), x.bincount()  # RT111 RT111
     d[mask] = 0.0
+    d[mask] = torch.tensor(5.0)
+    low = torch.tensor(-1)
+    d[mask, :] = low
     d[mask] = x  # RT111
+    d[mask] = torch.tensor([5.0, 6.0])  # RT111
+    d[mask] = low.expand(4)  # RT111
     d[mask, 0] += 1  # RT111
     packed = pack_padded_sequence(x, [3, 2])  # RT112
     return a, b, c, d, e, f, g, h, i, j, packed, x[..., None], x[[0, 1]]  # RT126

@@ -170,24 +170,27 @@ SAVED_HOOKS = Rule(
 SHARED_RESULTS = Rule(
     "RT407",
     "results that require grad share memory",
-    "Return one of them and take the views of it outside.",
+    "Return one of them and take the views of it outside, or return copies: view.clone().",
     Severity.WRONG,
     Group.AUTOGRAD,
     Finder.RUNTIME,
     """
-    Two results with gradients are views of one tensor.
+    Two results with gradients are views of one tensor, in a way that cannot be made again outside of the
+    recording: one is transposed or viewed as a whole, views overlap that are not cut directly from one
+    tensor, or a tensor comes with its own ``chunk``.
 
-    Why: Autograd follows what is written to one of them into the other; results of a recording are handed out
-    apart.
+    Why: Autograd follows what is written to one of them into the other. Their gradients would come together
+    outside of the recording, in another order or layout, and their sum would be rounded in another way.
 
-    Limits: Without gradients such results are handed out as they are.
+    Limits: Parts (``mean, std = h.chunk(2, -1)``, ``unbind``), slices (``h[..., :k], h[..., k:]``) and a
+    tensor with rows of it (``h, h[0]``) are replayed, and so are views without gradients.
 
     Unchecked: It is about how the runtime hands results with gradients out, after the call.
 
     Bad::
 
         h = model(x)
-        return h, h[:2]
+        return h, h.t()
 
     Good::
 

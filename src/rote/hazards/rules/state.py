@@ -173,7 +173,9 @@ OPERATION_RAISES = Rule(
 
     Why: A graph can't raise; the way that was taken at the capture is taken by all replays.
 
-    Limits: An exception that leaves the callable is passed on, and the call is not recorded.
+    Limits: An exception that leaves the callable is passed on, and the call is not recorded. Where an
+    operation raises in a replay on the host (an index out of range), the call is made plainly, unless it
+    writes an argument or state, or draws random numbers.
 
     Bad::
 

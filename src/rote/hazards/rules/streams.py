@@ -8,7 +8,8 @@ from .rule import Finder, Group, Rule
 REFUSED = Rule(
     "RT131",
     "operation refused while capturing",
-    "The operation synchronises with the host inside; it runs between two segments.",
+    "Nothing has to be done: it runs between two segments. To keep it inside, use a variant that does not "
+    "wait for the host, where there is one (torch.linalg.inv_ex, cholesky_ex, solve_ex).",
     Severity.ISLAND,
     Group.STREAMS,
     Finder.TRIAL | Finder.RUNTIME,

@@ -71,7 +71,9 @@ def _from_values(reader: Reader, node: ast.Call, name: str, first: Value, on_hos
     if not on_host and plain:
         copied(reader, node, [first])
         return Value(Kind.TENSOR, local=True)
-    return Value(Kind.TENSOR, host=on_host and plain, constant=plain, local=True)
+    host = on_host and plain
+    alone = host and first.kind is Kind.NUMBER
+    return Value(Kind.TENSOR, host=host, constant=plain, number=alone, local=True)
 
 
 def _is_pinned(source: ast.expr) -> bool:

@@ -173,7 +173,8 @@ def _operation(
     mask = name in MASKS or (
         base.mask and name not in ("sum", "float", "long", "int", "half", "mean", "cumsum")
     )
-    return base._replace(argument="", mask=mask, local=True, drawn=base.drawn or name in DRAWS)
+    drawn = base.drawn or name in DRAWS
+    return base._replace(argument="", mask=mask, local=True, drawn=drawn, number=False)
 
 
 def _moved(
@@ -200,7 +201,9 @@ def _moved(
         factories.moved(reader, node, base, func.value)
     else:
         _non_blocking(reader, node, func)
-    return result._replace(host=base.host and not to_device, constant=base.constant and not to_device)
+    if to_device:
+        return result._replace(host=False, constant=False, number=False)
+    return result
 
 
 def _target(node: ast.Call, values: list[Value]) -> tuple[ast.expr, Value] | None:

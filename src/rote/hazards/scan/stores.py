@@ -215,7 +215,7 @@ def _item(reader: Reader, target: ast.Subscript, source: ast.expr, value: Value)
     parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
     if base.is_tensor:
         masks = [part for part in parts if reads.is_mask(reader, part)]
-        unknown = value.kind in (Kind.TENSOR, Kind.MAYBE) or bool(value.argument)
+        unknown = (value.kind in (Kind.TENSOR, Kind.MAYBE) and not value.number) or bool(value.argument)
         if masks and unknown:
             message = f"{text} stores as many elements as the mask {reader.says(masks[0])} has true values"
             reader.found(DYNAMIC_SHAPE, target, message)

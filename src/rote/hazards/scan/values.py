@@ -52,6 +52,7 @@ class Value(NamedTuple):
         argument: Name of the argument that it still is.
         counting: An optimizer that keeps its step count on the host.
         local: It was made in the function.
+        number: It was made by ``torch.tensor`` of a single number, on the default device.
     """
 
     kind: Kind = Kind.UNKNOWN
@@ -62,6 +63,7 @@ class Value(NamedTuple):
     argument: str = ""
     counting: bool = False
     local: bool = False
+    number: bool = False
 
     @property
     def is_tensor(self) -> bool:

@@ -1,0 +1,116 @@
+"""A result, taken apart: where its leaves come from, and what two observations of it are compared by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ..signature.leaves import Spec, paths
+
+PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VIEW, VALUE, META, AGAIN = (
+    "passed", "input view", "external", "external view", "own", "view", "value", "meta", "again",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OutputLeaf:
+    """One leaf of a result.
+
+    Attributes:
+        kind: Where it comes from, one of the names above.
+        token: What two observations of it are compared by.
+        index: Argument leaf (passed, input view), storage number (own), earlier leaf of the result (again) or
+            the leaf that it is a view of (view).
+        value: The tensor in the recording, the external tensor, or the plain value.
+        spent: It requires grad, and its graph was consumed inside the call.
+        tracked: It requires grad, and backward may be called on it.
+        made: The operation that made it and its line.
+        base: What an external view with a graph is a view of.
+        part: One of several views that one operation gave; see :mod:`.views`.
+        hidden: No part of the result; some of them are views of it.
+        follows: A view that gets a history where its base does (it was not made under ``no_grad``).
+    """
+
+    kind: str
+    token: Any
+    index: int = -1
+    value: Any = None
+    spent: bool = False
+    made: str = ""
+    tracked: bool = False
+    base: torch.Tensor | None = None
+    part: bool = False
+    hidden: bool = False
+    follows: bool = True
+
+
+@dataclass(frozen=True)
+class Template:
+    """A result, taken apart so that it can be made again from the recording's memory.
+
+    Attributes:
+        spec: Its structure.
+        leaves: Its leaves, and behind them tensors that are no part of it, but that parts of it are views of.
+    """
+
+    spec: Spec
+    leaves: tuple[OutputLeaf, ...]
+
+    @property
+    def tracked(self) -> bool:
+        """Whether backward may be called on a part of the result that is made by the call."""
+        return any(leaf.tracked and leaf.kind == OWN for leaf in self.leaves)
+
+    @property
+    def key(self) -> Any:
+        """What two observations of the result are compared by."""
+        return (self.spec, tuple((leaf.token, leaf.tracked) for leaf in self.leaves))
+
+    def prepared(self) -> Template:
+        """For a recording: results with a consumed graph become tensors that carry its stand-in."""
+        leaves = [
+            replace(leaf, value=spend(leaf.value)) if leaf.kind == OWN and leaf.spent else leaf
+            for leaf in self.leaves
+        ]
+        return Template(self.spec, tuple(leaves))
+
+    def bare(self) -> Template:
+        """A template that holds no memory of a recording: enough to compare by."""
+        leaves = tuple(
+            replace(leaf, value=None, made="") if leaf.kind in (OWN, VIEW) else leaf for leaf in self.leaves
+        )
+        return Template(self.spec, leaves)
+
+    def difference(self, other: Template) -> str:
+        """Say which part of the result differs from another observation of it."""
+        if self.spec != other.spec:
+            return "the structure of the result differs"
+        for name, was, now in zip(paths(self.spec, "result"), self.leaves, other.leaves, strict=False):
+            if was.tracked != now.tracked:
+                return f"{name} {'required' if was.tracked else 'did not require'} grad before"
+            if was.token != now.token:
+                return f"{name} was {was.value!r:.60} and is {now.value!r:.60}"
+        return "nothing differs"
+
+
+class _Spent(torch.autograd.Function):
+    """Stands for a graph that was consumed inside the call."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, anchor: torch.Tensor) -> torch.Tensor:
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise RuntimeError(
+            "Trying to backward through the graph a second time: the graphed callable already called "
+            "backward() on this output. Call backward() once, inside the callable."
+        )
+
+
+def spend(tensor: torch.Tensor) -> torch.Tensor:
+    """Make a tensor require grad whose graph cannot be walked again."""
+    with torch.enable_grad():
+        return _Spent.apply(tensor.detach(), torch.empty(0, requires_grad=True))
