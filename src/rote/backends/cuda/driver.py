@@ -5,7 +5,7 @@ call stays with the caller, where one of the runtime would come up in PyTorch's 
 needed for it. ``cuda-bindings`` costs the same (0.9 to 1 us for setting a node's address on an H200's host,
 1.8 us for a launch), so there is no second way.
 
-The functions that are called at every replay (:attr:`Driver.move_copy`, :attr:`Driver.launch`) are the bare
+The functions that are called at every replay (:attr:`Driver.set_kernel`, :attr:`Driver.launch`) are the bare
 ones, called with prepared arguments; they return the driver's status, 0 for success. They let go of the
 interpreter's lock like PyTorch's own replay: a launch waits if the queue is full, and what it waits for may
 need the lock.
@@ -14,15 +14,25 @@ need the lock.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from ctypes import POINTER, byref, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_ulonglong, c_void_p
+from collections.abc import Callable, Sequence
+from ctypes import (
+    POINTER,
+    addressof,
+    byref,
+    c_char_p,
+    c_int,
+    c_size_t,
+    c_ubyte,
+    c_uint,
+    c_ulonglong,
+    c_void_p,
+)
 from functools import cache
 from typing import Any
 
 Node = int
 """Handle of a node in a graph."""
 
-_DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
 _AUTO_FREE_AND_PRIORITY = 1 | 8  # what PyTorch instantiates its graphs with
 
 
@@ -30,29 +40,24 @@ class DriverError(Exception):
     """A driver call failed; nobody has to know but who called."""
 
 
-class CopyShape(ctypes.Structure):
-    """``CUDA_MEMCPY3D``, as it has been since CUDA 3.2."""
+class KernelShape(ctypes.Structure):
+    """``CUDA_KERNEL_NODE_PARAMS_v2``."""
 
     _fields_ = (
-        ("source_x", c_size_t), ("source_y", c_size_t), ("source_z", c_size_t), ("source_lod", c_size_t),
-        ("source_type", c_uint), ("source_host", c_void_p), ("source", c_uint64),
-        ("source_array", c_void_p), ("reserved0", c_void_p), ("source_pitch", c_size_t),
-        ("source_height", c_size_t),
-        ("target_x", c_size_t), ("target_y", c_size_t), ("target_z", c_size_t), ("target_lod", c_size_t),
-        ("target_type", c_uint), ("target_host", c_void_p), ("target", c_uint64),
-        ("target_array", c_void_p), ("reserved1", c_void_p), ("target_pitch", c_size_t),
-        ("target_height", c_size_t),
-        ("width", c_size_t), ("height", c_size_t), ("depth", c_size_t),
+        ("function", c_void_p),
+        ("blocks", c_uint), ("blocks_y", c_uint), ("blocks_z", c_uint),
+        ("threads", c_uint), ("threads_y", c_uint), ("threads_z", c_uint),
+        ("shared", c_uint), ("parameters", POINTER(c_void_p)), ("extra", c_void_p),
+        ("kernel", c_void_p), ("context", c_void_p),
     )  # fmt: skip
 
     @classmethod
-    def of(cls, source: int, target: int, nbytes: int) -> CopyShape:
-        """A run of bytes, from one address on the device to another."""
-        return cls(
-            source_type=_DEVICE_MEMORY, source=source, source_pitch=nbytes, source_height=1,
-            target_type=_DEVICE_MEMORY, target=target, target_pitch=nbytes, target_height=1,
-            width=nbytes, height=1, depth=1,
-        )  # fmt: skip
+    def of(cls, function: c_void_p, blocks: int, threads: int, parameters: Sequence[Any]) -> KernelShape:
+        """A launch of a kernel; its parameters are objects of ctypes, read where the launch is given away."""
+        made = cls(function.value, blocks, 1, 1, threads, 1, 1)
+        made.parameters = (c_void_p * len(parameters))(*[addressof(each) for each in parameters])
+        made.kept = parameters
+        return made
 
 
 class _EdgeData(ctypes.Structure):
@@ -63,17 +68,18 @@ class _EdgeData(ctypes.Structure):
 
 _SIZE, _HANDLES = POINTER(c_size_t), POINTER(c_void_p)
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
-    "cuCtxGetCurrent": (_HANDLES,),
+    "cuModuleLoadData": (_HANDLES, c_char_p),
+    "cuModuleGetFunction": (_HANDLES, c_void_p, c_char_p),
     "cuGraphCreate": (_HANDLES, c_uint),
     "cuGraphDestroy": (c_void_p,),
     "cuGraphGetNodes": (c_void_p, _HANDLES, _SIZE),
     "cuGraphGetRootNodes": (c_void_p, _HANDLES, _SIZE),
     "cuGraphGetEdges_v2": (c_void_p, _HANDLES, _HANDLES, POINTER(_EdgeData), _SIZE),
     "cuGraphAddDependencies": (c_void_p, _HANDLES, _HANDLES, c_size_t),
-    "cuGraphAddMemcpyNode": (_HANDLES, c_void_p, _HANDLES, c_size_t, POINTER(CopyShape), c_void_p),
+    "cuGraphAddKernelNode_v2": (_HANDLES, c_void_p, _HANDLES, c_size_t, POINTER(KernelShape)),
     "cuGraphInstantiateWithFlags": (_HANDLES, c_void_p, c_ulonglong),
     "cuGraphExecDestroy": (c_void_p,),
-    "cuGraphExecMemcpyNodeSetParams": (c_void_p, c_void_p, c_void_p, c_void_p),
+    "cuGraphExecKernelNodeSetParams_v2": (c_void_p, c_void_p, c_void_p),
     "cuGraphLaunch": (c_void_p, c_void_p),
 }
 """Arguments of each function. The names without a version are, in the library, those of the first version;
@@ -90,7 +96,7 @@ class Driver:
         AttributeError: The driver is too old.
 
     Attributes:
-        move_copy: Gives a copy of an instantiated graph other addresses: graph, node, shape, context.
+        set_kernel: Gives a kernel of an instantiated graph other parameters: graph, node, shape.
         launch: Launches an instantiated graph: graph, stream.
     """
 
@@ -99,7 +105,7 @@ class Driver:
             function = getattr(library, name)
             function.argtypes, function.restype = arguments, c_int
         self._library = library
-        self.move_copy: Callable[..., int] = library.cuGraphExecMemcpyNodeSetParams
+        self.set_kernel: Callable[..., int] = library.cuGraphExecKernelNodeSetParams_v2
         self.launch: Callable[..., int] = library.cuGraphLaunch
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -107,16 +113,11 @@ class Driver:
         if status:
             raise DriverError(f"{name} returned {status}")
 
-    def context(self) -> c_void_p:
-        """The current context.
-
-        Raises:
-            DriverError: This thread has none yet.
-        """
-        found = c_void_p()
-        self._call("cuCtxGetCurrent", byref(found))
-        if not found.value:
-            raise DriverError("this thread has no context")
+    def load(self, text: str, name: str) -> c_void_p:
+        """A kernel of a program in PTX, compiled for the current device; it is never unloaded."""
+        module, found = c_void_p(), c_void_p()
+        self._call("cuModuleLoadData", byref(module), text.encode())
+        self._call("cuModuleGetFunction", byref(found), module, name.encode())
         return found
 
     def new_graph(self) -> c_void_p:
@@ -161,11 +162,11 @@ class Driver:
         self._call(name, graph, found, byref(count))
         return list(found)
 
-    def add_copy(self, graph: c_void_p, after: list[Node], shape: CopyShape, context: c_void_p) -> Node:
-        """Add a copy that waits for some nodes."""
+    def add_kernel(self, graph: c_void_p, after: list[Node], shape: KernelShape) -> Node:
+        """Add a launch of a kernel that waits for some nodes."""
         made = c_void_p()
         waits = (c_void_p * len(after))(*after) if after else None
-        self._call("cuGraphAddMemcpyNode", byref(made), graph, waits, len(after), byref(shape), context)
+        self._call("cuGraphAddKernelNode_v2", byref(made), graph, waits, len(after), byref(shape))
         assert made.value is not None
         return made.value
 

@@ -47,27 +47,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from ctypes import byref, c_void_p
+from ctypes import c_void_p
 from functools import cache, partial
-from typing import Any
 
 import torch
 
 from ...base.errors import InternalError
 from ..base import Launch
 from .compat import empty_maker, handle_reader
-from .driver import CopyShape, Driver, DriverError, Node, driver
+from .copy_kernel import CAPACITY, NAME, PTX, CopyTable
+from .driver import Driver, DriverError, Node, driver
 
 MOST_OPERATIONS = 500
 """Operations, views among them, up to which a graph is kept and gets a second instance. If all are kernels
 that is 3 MB of the host's memory and 1.4 MB of the device's, and they take the device some 0.8 ms anyway."""
-
-MOST_INPUTS = 4
-"""Inputs up to which their copies are nodes. Measured with new addresses at every call, nodes against one
-``_foreach_copy_``: 4 inputs 7.9 against 10.7 us of the host, 8 inputs 13.7 against 16.8, 16 inputs 25 against
-14; but a chain of copies also takes the device 1.1 us each: 4 inputs 23.6 against 21.0 us, 8 inputs 26.5
-against 20.8."""
-
 
 MOST_INSTANCES = 4
 """How often a small graph is instantiated, for so many places of arguments and results in turn."""
@@ -76,41 +69,20 @@ MOST_NODES = 640
 """Of all instances of a graph together: about 4 MB of the host's memory and 2 MB of the device's."""
 
 
-class CopyNode:
+class TensorCopy:
     """One copy, between memory of the recording and memory of the caller.
 
     Args:
         tensor: The recording's memory.
-        field: Which side of the copy is the caller's: ``"source"`` or ``"target"``.
 
     Attributes:
         make: Makes a new tensor for the caller, like the recording's.
     """
 
-    __slots__ = ("_field", "_first", "_last", "_node", "_shape", "make")
+    __slots__ = ("make",)
 
-    def __init__(self, tensor: torch.Tensor, field: str) -> None:
+    def __init__(self, tensor: torch.Tensor) -> None:
         self.make: partial[torch.Tensor] = empty_maker(tensor)
-        mine, nbytes = tensor.data_ptr(), tensor.numel() * tensor.itemsize
-        self._first, self._last = mine - nbytes, mine + nbytes
-        self._shape = CopyShape.of(mine, mine, nbytes)  # never launched like this
-        self._field = field
-        self._node: tuple[Any, ...] = ()
-
-    def add(self, api: Driver, graph: c_void_p, after: list[Node], context: c_void_p) -> Node:
-        """Put the copy into a graph that is to be instantiated."""
-        node = api.add_copy(graph, after, self._shape, context)
-        self._node = c_void_p(node), byref(self._shape), context
-        return node
-
-    def meets(self, address: int) -> bool:
-        """Whether the caller's memory would be that of the recording which is copied from or to anyway."""
-        return self._first < address < self._last
-
-    def move(self, api: Driver, instance: c_void_p, address: int) -> bool:
-        """Set where the caller's memory is, for later launches of an instance; whether that was refused."""
-        setattr(self._shape, self._field, address)
-        return api.move_copy(instance, *self._node) != 0
 
 
 class Instance:
@@ -119,18 +91,17 @@ class Instance:
     Args:
         api: The driver.
         handle: Of the instantiated graph.
-        copies: How many copies it has.
 
     Attributes:
-        addresses: Where the caller's memory is, of each copy; -1 where that is not known.
+        addresses: Where the caller's memory is, of each copy; empty where that is not known.
         launch: Launches on a stream, given by its handle; returns the driver's status, 0 for success.
     """
 
     __slots__ = ("addresses", "handle", "launch")
 
-    def __init__(self, api: Driver, handle: c_void_p, copies: int) -> None:
+    def __init__(self, api: Driver, handle: c_void_p) -> None:
         self.handle = handle
-        self.addresses = [-1] * copies
+        self.addresses: tuple[int, ...] = ()
         self.launch: Launch = partial(api.launch, handle)
 
 
@@ -139,6 +110,7 @@ class CopyingGraph:
 
     Args:
         api: The driver.
+        kernel: Handle of the kernel that copies.
         template: Handle of a graph that others hold, but must not instantiate any more: it is changed.
         inputs: Tensors of the recording to be filled before it runs.
         outputs: Tensors of the recording to be copied when it has run.
@@ -153,58 +125,71 @@ class CopyingGraph:
     """
 
     def __init__(
-        self, api: Driver, template: int, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+        self,
+        api: Driver,
+        kernel: c_void_p,
+        template: int,
+        inputs: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
     ) -> None:
         self._api = api
         self._template = c_void_p(template)
-        self.inputs = tuple([CopyNode(tensor, "source") for tensor in inputs])
-        self.outputs = tuple([CopyNode(tensor, "target") for tensor in outputs])
+        self.inputs = tuple([TensorCopy(tensor) for tensor in inputs])
+        self.outputs = tuple([TensorCopy(tensor) for tensor in outputs])
         self.known: dict[tuple[int, ...], Launch] = {}
-        self._copies = (*self.inputs, *self.outputs)
-        self._add_copies()
+        self._tables: list[tuple[slice, CopyTable]] = []  # which of the addresses are whose
+        self._add_copies(kernel, inputs, outputs)
         nodes = max(1, api.count(self._template))
         self._most = max(1, min(MOST_INSTANCES, MOST_NODES // nodes))
         self._instances: list[Instance] = []  # the one that was aimed last is the last
         self._free = [self._instantiate()]
 
-    def _add_copies(self) -> None:
-        api, graph, context = self._api, self._template, self._api.context()
+    def _add_copies(
+        self, kernel: c_void_p, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> None:
+        api, graph = self._api, self._template
         roots, ends = api.roots(graph), api.ends(graph)
-        after: list[Node] = []
-        for copy in self.inputs:
-            after = [copy.add(api, graph, after, context)]
-        for last in after:
-            api.add_edges(graph, last, roots)
-        after = ends or after
-        for copy in self.outputs:
-            after = [copy.add(api, graph, after, context)]
+        last = self._add_tables(kernel, inputs, [], outward=False)
+        for node in last:
+            api.add_edges(graph, node, roots)
+        self._add_tables(kernel, outputs, ends or last, outward=True)
+
+    def _add_tables(
+        self, kernel: c_void_p, tensors: Sequence[torch.Tensor], after: list[Node], *, outward: bool
+    ) -> list[Node]:
+        """Returns the last node; if there are no tensors, what that would wait for."""
+        first = len(self.inputs) if outward else 0
+        for start in range(0, len(tensors), CAPACITY):
+            table = CopyTable(kernel, tensors[start : start + CAPACITY], outward=outward)
+            after = [table.add(self._api, self._template, after)]
+            stop = min(start + CAPACITY, len(tensors))
+            self._tables.append((slice(first + start, first + stop), table))
+        return after
 
     def _instantiate(self) -> Instance:
-        return Instance(self._api, self._api.instantiate(self._template), len(self._copies))
+        return Instance(self._api, self._api.instantiate(self._template))
 
     def aim(self, addresses: tuple[int, ...]) -> Launch | None:
         """What launches it with the caller's memory at some addresses.
 
         Returns:
-            None if the driver refused. The memory of the recording that a copy reads or writes anyway is
-            refused too.
+            None if the driver refused. Memory of the recording that a copy fills or reads is refused too.
 
         Raises:
             InternalError: It was released.
         """
         if not self._most:
             raise InternalError("a segment was replayed after its recording had been released")
-        if any([copy.meets(at) for copy, at in zip(self._copies, addresses, strict=True)]):
+        if any([table.meets(addresses[part]) for part, table in self._tables]):
             return None
         instance = self._next()
-        was = instance.addresses
-        self.known.pop(tuple(was), None)  # first: an interrupt may come before all copies are set
-        for number, (copy, at) in enumerate(zip(self._copies, addresses, strict=True)):
-            if was[number] != at:
-                was[number] = -1
-                if copy.move(self._api, instance.handle, at):
-                    return None
-                was[number] = at
+        was, instance.addresses = instance.addresses, ()  # an interrupt may come before all are set
+        self.known.pop(was, None)
+        for part, table in self._tables:
+            theirs = addresses[part]
+            if was[part] != theirs and table.move(self._api, instance.handle, theirs):
+                return None
+        instance.addresses = addresses
         self.known[addresses] = instance.launch
         return instance.launch
 
@@ -241,8 +226,8 @@ class PlainGraph:
     """
 
     def __init__(self, api: Driver, instance: int) -> None:
-        self.inputs: tuple[CopyNode, ...] = ()
-        self.outputs: tuple[CopyNode, ...] = ()
+        self.inputs: tuple[TensorCopy, ...] = ()
+        self.outputs: tuple[TensorCopy, ...] = ()
         self.known: dict[tuple[int, ...], Launch] = {(): partial(api.launch, c_void_p(instance))}
 
     def aim(self, addresses: tuple[int, ...]) -> Launch | None:
@@ -274,32 +259,40 @@ def launcher(
         kept: PyTorch has kept what was captured, and nobody is going to instantiate that again.
     """
     api = driver()
-    inputs = inputs if len(inputs) <= MOST_INPUTS else ()
+    if api is None:
+        return None
     try:
-        if api is None or not _works(api, device):
-            return None
         if kept and (inputs or outputs):
             with suppress(DriverError):
-                return CopyingGraph(api, int(graph.raw_cuda_graph()), inputs, outputs)
+                kernel = _copy_kernel(api, device)
+                return CopyingGraph(api, kernel, int(graph.raw_cuda_graph()), inputs, outputs)
         return PlainGraph(api, int(graph.raw_cuda_graph_exec()))
     except (DriverError, RuntimeError):  # the latter from PyTorch, if it has no memory to try it
         return None
 
 
 @cache
-def _works(api: Driver, device: torch.device) -> bool:
-    """Whether copies do here what they are said to do: tried once in a process, on a graph of two copies."""
+def _copy_kernel(api: Driver, device: torch.device) -> c_void_p:
+    """The kernel that copies, tried once in a process on a graph of two copies.
+
+    Raises:
+        DriverError: It does not do here what it should.
+    """
+    kernel = api.load(PTX, NAME)
     template = api.new_graph()
     try:
         middle = torch.zeros(64, device=device)
-        graph = CopyingGraph(api, template.value or 0, [middle], [middle])
+        graph = CopyingGraph(api, kernel, template.value or 0, [middle], [middle])
         try:
-            return all([_copies_right(graph, middle, value) for value in (1.0, 2.0, 3.0)])
+            right = all([_copies_right(graph, middle, value) for value in (1.0, 2.0, 3.0)])
         finally:
             torch.cuda.synchronize(device)
             graph.release()
     finally:
         api.drop_graph(template)
+    if not right:
+        raise DriverError("copies were wrong")
+    return kernel
 
 
 def _copies_right(graph: CopyingGraph, like: torch.Tensor, value: float) -> bool:

@@ -1,0 +1,196 @@
+"""One kernel that copies many tensors, as a node of a graph whose addresses can be set.
+
+A node for each copy costs the host as many calls of the driver and the device as many steps as there are
+copies; ``torch._foreach_copy_`` is one kernel, but costs the host 13 us and more to dispatch. A kernel node
+takes its parameters by value, and all of them are set by one call: so here the parameter is a table of
+addresses, and the kernel copies what the table says.
+
+The kernel is a text in PTX, which the driver compiles for the device when it is first needed in a process,
+and keeps on disk. Why not another way:
+
+- PyTorch's kernel can be captured and its parameters written in the same way, at the words that hold the
+  addresses. But where those are, how many fit and what is split into several launches differs between
+  versions of PyTorch, it takes one type at a time, and parameters are no interface.
+- NVRTC compiles C++, is an optional part of PyTorch's wheels, and takes longer.
+- A table in the device's memory would have to be kept until the launch that reads it is done.
+
+A block looks up which copy it belongs to, and the blocks of a copy share its bytes in runs of 16 if both
+addresses allow it, otherwise of 4 or 1. What the last runs leave over is copied byte by byte.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from ctypes import byref, c_uint, c_void_p, create_string_buffer
+from itertools import accumulate
+from struct import Struct, pack_into
+from typing import Any
+
+import torch
+
+from .driver import Driver, KernelShape, Node
+
+CAPACITY = 128
+"""Copies of one node. The table takes 3.6 of the 4 kB that parameters may have on every device."""
+
+THREADS = 256
+"""Of a block."""
+
+RUN = 16 * THREADS
+"""Bytes that a block copies at a time."""
+
+MOST_BLOCKS = 1056
+"""Blocks of one copy: as many as a device with 132 multiprocessors runs at a time. Longer copies are shared
+among them in turns."""
+
+_SOURCES, _TARGETS, _SIZES, _BEGINS = 0, 8 * CAPACITY, 16 * CAPACITY, 24 * CAPACITY
+BYTES = 28 * CAPACITY + 8
+"""The table: 64-bit sources, targets and sizes, then the 32-bit number of the first block of each copy and,
+behind the last one, of all blocks."""
+
+
+def _loop(width: int, kind: str, values: str) -> str:
+    """PTX that copies what is left in runs, and moves on by that."""
+    return f"""
+    div.u64 %runs, %size, {width};
+    mov.u64 %run, %first;
+LOOP{width}:
+    setp.ge.u64 %done, %run, %runs;
+    @%done bra DONE{width};
+    mul.lo.u64 %offset, %run, {width};
+    add.u64 %from, %source, %offset;
+    add.u64 %to, %target, %offset;
+    ld.global.{kind} {values}, [%from];
+    st.global.{kind} [%to], {values};
+    add.u64 %run, %run, %step;
+    bra LOOP{width};
+DONE{width}:
+    mul.lo.u64 %offset, %runs, {width};
+    add.u64 %source, %source, %offset;
+    add.u64 %target, %target, %offset;
+    sub.u64 %size, %size, %offset;
+"""
+
+
+NAME = "rote_copy"
+
+PTX = f"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry {NAME}(.param .align 8 .b8 table[{BYTES}], .param .u32 copies)
+{{
+    .reg .pred %done, %before, %narrow;
+    .reg .b32 %low, %high, %middle, %block, %begin, %end, %thread, %threads, %a, %b, %c, %d;
+    .reg .b64 %table, %place, %source, %target, %size, %first, %step, %bits;
+    .reg .b64 %runs, %run, %offset, %from, %to;
+
+    // The copy that this block belongs to: the last one that begins at or before it.
+    mov.u64 %table, table;
+    mov.u32 %block, %ctaid.x;
+    mov.u32 %low, 0;
+    ld.param.u32 %high, [copies];
+SEARCH:
+    add.u32 %middle, %low, %high;
+    shr.u32 %middle, %middle, 1;
+    setp.eq.u32 %done, %middle, %low;
+    @%done bra FOUND;
+    mul.wide.u32 %place, %middle, 4;
+    add.u64 %place, %table, %place;
+    ld.param.u32 %begin, [%place+{_BEGINS}];
+    setp.le.u32 %before, %begin, %block;
+    selp.u32 %low, %middle, %low, %before;
+    selp.u32 %high, %high, %middle, %before;
+    bra SEARCH;
+FOUND:
+    mul.wide.u32 %place, %low, 4;
+    add.u64 %place, %table, %place;
+    ld.param.u32 %begin, [%place+{_BEGINS}];
+    ld.param.u32 %end, [%place+{_BEGINS + 4}];
+    mul.wide.u32 %place, %low, 8;
+    add.u64 %place, %table, %place;
+    ld.param.u64 %source, [%place];
+    ld.param.u64 %target, [%place+{_TARGETS}];
+    ld.param.u64 %size, [%place+{_SIZES}];
+    cvta.to.global.u64 %source, %source;
+    cvta.to.global.u64 %target, %target;
+
+    // Its threads, over all of its blocks: the number of this one, and how many there are.
+    mov.u32 %threads, %ntid.x;
+    sub.u32 %end, %end, %begin;
+    mul.wide.u32 %step, %end, %threads;
+    sub.u32 %block, %block, %begin;
+    mul.wide.u32 %first, %block, %threads;
+    mov.u32 %thread, %tid.x;
+    cvt.u64.u32 %offset, %thread;
+    add.u64 %first, %first, %offset;
+
+    or.b64 %bits, %source, %target;
+    and.b64 %offset, %bits, 15;
+    setp.ne.u64 %narrow, %offset, 0;
+    @%narrow bra NARROW;
+{_loop(16, "v4.u32", "{%a, %b, %c, %d}")}
+    bra REST;
+NARROW:
+    and.b64 %offset, %bits, 3;
+    setp.ne.u64 %narrow, %offset, 0;
+    @%narrow bra REST;
+{_loop(4, "u32", "%a")}
+REST:
+{_loop(1, "u8", "%a")}
+    ret;
+}}
+"""
+
+
+class CopyTable:
+    """Copies between memory of the recording and memory of the caller, which one node makes.
+
+    Args:
+        kernel: Handle of the kernel.
+        tensors: The recording's memory: up to CAPACITY tensors, none of them empty.
+        outward: The copies go to the caller.
+    """
+
+    __slots__ = ("_ends", "_node", "_pack", "_reach", "_shape", "_sizes", "_starts", "_table", "_theirs")
+
+    def __init__(self, kernel: c_void_p, tensors: Sequence[torch.Tensor], *, outward: bool) -> None:
+        sizes = [tensor.numel() * tensor.itemsize for tensor in tensors]
+        places = [tensor.data_ptr() for tensor in tensors]
+        begins = [0, *accumulate([min(MOST_BLOCKS, -(-size // RUN)) for size in sizes])]
+        self._table = create_string_buffer(BYTES)
+        self._pack = Struct(f"{len(sizes)}Q").pack_into
+        for column, values in ((_SOURCES, places), (_TARGETS, places), (_SIZES, sizes)):
+            self._pack(self._table, column, *values)  # never launched like this
+        pack_into(f"{len(begins)}I", self._table, _BEGINS, *begins)
+        self._theirs = _TARGETS if outward else _SOURCES
+        self._shape = KernelShape.of(kernel, begins[-1], THREADS, (self._table, c_uint(len(sizes))))
+        self._node: tuple[Any, ...] = ()
+
+        spans = sorted((place, place + size) for place, size in zip(places, sizes, strict=True))
+        self._starts = [start for start, _ in spans]
+        self._ends = list(accumulate([end for _, end in spans], max))
+        self._sizes = sizes
+        self._reach = spans[0][0] - max(sizes), self._ends[-1]
+
+    def add(self, api: Driver, graph: c_void_p, after: list[Node]) -> Node:
+        """Put the copies into a graph that is to be instantiated."""
+        node = api.add_kernel(graph, after, self._shape)
+        self._node = c_void_p(node), byref(self._shape)
+        return node
+
+    def meets(self, addresses: Sequence[int]) -> bool:
+        """Whether memory of the caller would be memory of the recording, on the other side of a copy."""
+        low, high = self._reach
+        near = [number for number, at in enumerate(addresses) if low < at < high]
+        return any([self._overlaps(addresses[number], self._sizes[number]) for number in near])
+
+    def _overlaps(self, at: int, size: int) -> bool:
+        begun = bisect_left(self._starts, at + size)
+        return begun > 0 and self._ends[begun - 1] > at
+
+    def move(self, api: Driver, instance: c_void_p, addresses: Sequence[int]) -> bool:
+        """Set where the caller's memory is, for later launches of an instance; whether that was refused."""
+        self._pack(self._table, self._theirs, *addresses)
+        return api.set_kernel(instance, *self._node) != 0
