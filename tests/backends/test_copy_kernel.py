@@ -17,6 +17,7 @@ import torch
 
 from rote.backends.cuda import copy_kernel, nodes
 from rote.backends.cuda.copy_kernel import CAPACITY, PTX, CopyTable
+from rote.backends.cuda.driver import DriverError
 
 THREADS = 8
 BINARY = {
@@ -146,6 +147,15 @@ class FakeDriver:
     def count(self, _):
         return 2 + len(self.shapes)
 
+    def context(self):
+        return None
+
+    def add_copy(self, _, after, shape, __):
+        return self.add_kernel(_, after, shape)
+
+    def move_copy(self, instance, node, *_):
+        return self.set_kernel(instance, node, None)
+
     def instantiate(self, _):
         self.made += 1
         return self.made
@@ -177,7 +187,7 @@ def laid_out(draw, count):
 
 
 @pytest.mark.parametrize("outward", [False, True])
-@pytest.mark.parametrize("count", [1, 2, 7, CAPACITY])
+@pytest.mark.parametrize("count", [2, 7, CAPACITY])
 def test_the_kernel_copies_what_its_table_says(monkeypatch, count, outward):
     monkeypatch.setattr(copy_kernel, "THREADS", THREADS)
     monkeypatch.setattr(copy_kernel, "RUN", 16 * THREADS)
@@ -185,9 +195,9 @@ def test_the_kernel_copies_what_its_table_says(monkeypatch, count, outward):
     draw, api = random.Random(count), FakeDriver()
     places, end = laid_out(draw, count)
     mine = [Tensor(at=at, size=size) for at, _, size in places]
-    table = CopyTable(ctypes.c_void_p(1), mine, outward=outward)
+    table = CopyTable(ctypes.c_void_p(1), range(count), mine, outward=outward)
     table.add(api, None, [])
-    assert not table.move(api, None, [theirs for _, theirs, _ in places])
+    assert not table.move(api, None, [-1] * count, [theirs for _, theirs, _ in places])
     memory = bytearray(draw.randbytes(end))
     right = bytearray(memory)
     for at, theirs, size in places:
@@ -202,7 +212,7 @@ def test_the_kernel_copies_what_its_table_says(monkeypatch, count, outward):
 
 
 def test_memory_of_the_recording_is_told_from_the_callers():
-    table = CopyTable(ctypes.c_void_p(1), tensors(1000, 2000, 2200), outward=False)
+    table = CopyTable(ctypes.c_void_p(1), range(3), tensors(1000, 2000, 2200), outward=False)
     assert not table.meets([1064, 936, 2264])
     assert not table.meets([1500, 1500, 2136])
     assert table.meets([1063, 1500, 1500])
@@ -210,9 +220,13 @@ def test_memory_of_the_recording_is_told_from_the_callers():
     assert table.meets([2000, 1500, 1500])
 
 
+def copying(api, inputs, outputs):
+    return nodes.CopyingGraph(api, 5, inputs, outputs, lambda: ctypes.c_void_p(1))
+
+
 def test_only_what_has_moved_is_set():
     api = FakeDriver()
-    graph = nodes.CopyingGraph(api, ctypes.c_void_p(1), 5, tensors(1000, 2000), tensors(3000))
+    graph = copying(api, tensors(1000, 2000), tensors(3000))
     assert api.edges == [(1, "root"), ("end", 2)]
     first = graph.aim((10000, 20000, 30000))
     assert api.set == [(1, 1), (1, 2)] and graph.known == {(10000, 20000, 30000): first}
@@ -226,7 +240,7 @@ def test_only_what_has_moved_is_set():
 
 def test_what_the_driver_refuses_is_not_known_any_more():
     api = FakeDriver()
-    graph = nodes.CopyingGraph(api, ctypes.c_void_p(1), 5, tensors(1000), tensors(3000))
+    graph = copying(api, tensors(1000), tensors(3000))
     graph._most = 1
     assert graph.aim((10000, 30000))
     api.refuses = True
@@ -236,16 +250,38 @@ def test_what_the_driver_refuses_is_not_known_any_more():
     assert graph.aim((10000, 30000)) and api.set == [(1, 1), (1, 2)]
 
 
+def test_large_ones_have_nodes_of_their_own():
+    api = FakeDriver()
+    mine = [Tensor(at=1 << 20 + n, size=size) for n, size in enumerate((64, 1 << 19, 64, 1 << 19))]
+    graph = copying(api, mine, mine[:2])
+    assert api.edges == [(1, 2), (2, 3), (3, "root"), ("end", 4), (4, 5)]
+    assert [isinstance(node, CopyTable) for node in graph._nodes] == [True, False, False, False, False]
+    theirs = tuple([(1 << 40) + (n << 24) for n in range(6)])
+    assert graph.aim(theirs)
+    assert struct.unpack_from("2Q", parameters(api.shapes[0])[0]) == (theirs[0], theirs[2])
+    assert [shape.source for shape in api.shapes[1:3]] == [theirs[1], theirs[3]]
+    assert [shape.target for shape in api.shapes[3:]] == [theirs[4], theirs[5]]
+
+
+def test_a_kernel_that_cannot_be_loaded_is_not_asked_for_one_copy():
+    def no_kernel():
+        raise DriverError("218")
+
+    assert nodes.CopyingGraph(FakeDriver(), 5, tensors(1000), tensors(3000), no_kernel)._nodes
+    with pytest.raises(DriverError):
+        nodes.CopyingGraph(FakeDriver(), 5, tensors(1000, 2000), [], no_kernel)
+
+
 def test_more_copies_than_one_node_takes():
     api, count = FakeDriver(), 2 * CAPACITY + 1
     mine = tensors(*[1000 + 64 * n for n in range(count)])
-    graph = nodes.CopyingGraph(api, ctypes.c_void_p(1), 5, mine, mine)
+    graph = copying(api, mine, mine)
     assert api.edges == [(1, 2), (2, 3), (3, "root"), ("end", 4), (4, 5), (5, 6)]
-    theirs = [1_000_000 + 64 * n for n in range(2 * count)]
-    assert graph.aim(tuple(theirs))
+    theirs = tuple([1_000_000 + 64 * n for n in range(2 * count)])
+    assert graph.aim(theirs)
     found = []
     for number, shape in enumerate(api.shapes):
         table, copies = parameters(shape)
         start, length = 0 if number < 3 else 8 * CAPACITY, int.from_bytes(copies, "little")
         found += struct.unpack_from(f"{length}Q", table, start)
-    assert found == theirs
+    assert sorted(found) == list(theirs)

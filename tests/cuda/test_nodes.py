@@ -270,15 +270,27 @@ def test_no_memory_for_another_instance(monkeypatch):
     assert len(graph._instances) == 1 and len(made) == 2
 
 
-@pytest.mark.parametrize("name", ["set_kernel", "launch"])
+@pytest.mark.parametrize("name", ["move_copy", "set_kernel", "launch"])
 def test_the_driver_says_no(monkeypatch, name):
-    warmed(lambda x: x + 1, on(3))  # whether copies work at all has been tried
+    warmed(lambda x, y: x + y, on(3), on(3))  # whether copies work at all has been tried
     api = driver()
     monkeypatch.setattr(api, name, lambda *_: 1)
-    g = rote.graph(lambda x: x * 2)
+    g = rote.graph(lambda x, y: x * y)
     for n in range(CALLS + 4):
-        assert g(on(3, fill=n)).tolist() == [2.0 * n] * 3
+        assert g(on(3, fill=n), on(3, fill=2)).tolist() == [2.0 * n] * 3
     assert len(copying(g)) == 1 and g.report().replayed == CALLS + 4 - WARM
+
+
+def test_no_kernel(monkeypatch):
+    def refuses(*_):
+        raise DriverError("218")
+
+    monkeypatch.setattr(nodes, "_copy_kernel", refuses)
+    g, h = rote.graph(lambda x, y: x * y), rote.graph(lambda x: x * 2)
+    for n in range(CALLS):
+        assert g(on(3, fill=n), on(3, fill=2)).tolist() == h(on(3, fill=n)).tolist() == [2.0 * n] * 3
+    assert g.report().replayed == CALLS - WARM
+    assert copying(h) and not copying(g)
 
 
 def test_no_driver(monkeypatch):

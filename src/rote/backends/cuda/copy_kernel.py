@@ -21,9 +21,10 @@ addresses allow it, otherwise of 4 or 1. What the last runs leave over is copied
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_uint, c_void_p, create_string_buffer
 from itertools import accumulate
+from operator import itemgetter
 from struct import Struct, pack_into
 from typing import Any
 
@@ -149,13 +150,28 @@ class CopyTable:
 
     Args:
         kernel: Handle of the kernel.
-        tensors: The recording's memory: up to CAPACITY tensors, none of them empty.
+        numbers: Their addresses among those of all copies.
+        tensors: The recording's memory: two to CAPACITY tensors, none of them empty.
         outward: The copies go to the caller.
     """
 
-    __slots__ = ("_ends", "_node", "_pack", "_reach", "_shape", "_sizes", "_starts", "_table", "_theirs")
+    __slots__ = (
+        "_ends",
+        "_node",
+        "_pack",
+        "_pick",
+        "_reach",
+        "_shape",
+        "_sizes",
+        "_starts",
+        "_table",
+        "_theirs",
+    )
 
-    def __init__(self, kernel: c_void_p, tensors: Sequence[torch.Tensor], *, outward: bool) -> None:
+    def __init__(
+        self, kernel: c_void_p, numbers: Sequence[int], tensors: Sequence[torch.Tensor], *, outward: bool
+    ) -> None:
+        self._pick: Callable[[Sequence[int]], tuple[int, ...]] = itemgetter(*numbers)
         sizes = [tensor.numel() * tensor.itemsize for tensor in tensors]
         places = [tensor.data_ptr() for tensor in tensors]
         begins = [0, *accumulate([min(MOST_BLOCKS, -(-size // RUN)) for size in sizes])]
@@ -183,14 +199,17 @@ class CopyTable:
     def meets(self, addresses: Sequence[int]) -> bool:
         """Whether memory of the caller would be memory of the recording, on the other side of a copy."""
         low, high = self._reach
-        near = [number for number, at in enumerate(addresses) if low < at < high]
-        return any([self._overlaps(addresses[number], self._sizes[number]) for number in near])
+        theirs = zip(self._pick(addresses), self._sizes, strict=True)
+        return any([self._overlaps(at, size) for at, size in theirs if low < at < high])
 
     def _overlaps(self, at: int, size: int) -> bool:
         begun = bisect_left(self._starts, at + size)
         return begun > 0 and self._ends[begun - 1] > at
 
-    def move(self, api: Driver, instance: c_void_p, addresses: Sequence[int]) -> bool:
+    def move(self, api: Driver, instance: c_void_p, was: Sequence[int], now: Sequence[int]) -> bool:
         """Set where the caller's memory is, for later launches of an instance; whether that was refused."""
-        self._pack(self._table, self._theirs, *addresses)
+        theirs = self._pick(now)
+        if theirs == self._pick(was):
+            return False
+        self._pack(self._table, self._theirs, *theirs)
         return api.set_kernel(instance, *self._node) != 0

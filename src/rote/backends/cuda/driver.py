@@ -5,10 +5,10 @@ call stays with the caller, where one of the runtime would come up in PyTorch's 
 needed for it. ``cuda-bindings`` costs the same (0.9 to 1 us for setting a node's address on an H200's host,
 1.8 us for a launch), so there is no second way.
 
-The functions that are called at every replay (:attr:`Driver.set_kernel`, :attr:`Driver.launch`) are the bare
-ones, called with prepared arguments; they return the driver's status, 0 for success. They let go of the
-interpreter's lock like PyTorch's own replay: a launch waits if the queue is full, and what it waits for may
-need the lock.
+The functions that are called at replays (:attr:`Driver.move_copy`, :attr:`Driver.set_kernel`,
+:attr:`Driver.launch`) are the bare ones, called with prepared arguments; they return the driver's status, 0
+for success. They let go of the interpreter's lock like PyTorch's own replay: a launch waits if the queue is
+full, and what it waits for may need the lock.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ctypes import (
     c_size_t,
     c_ubyte,
     c_uint,
+    c_uint64,
     c_ulonglong,
     c_void_p,
 )
@@ -33,11 +34,37 @@ from typing import Any
 Node = int
 """Handle of a node in a graph."""
 
+_DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
 _AUTO_FREE_AND_PRIORITY = 1 | 8  # what PyTorch instantiates its graphs with
 
 
 class DriverError(Exception):
     """A driver call failed; nobody has to know but who called."""
+
+
+class CopyShape(ctypes.Structure):
+    """``CUDA_MEMCPY3D``, as it has been since CUDA 3.2."""
+
+    _fields_ = (
+        ("source_x", c_size_t), ("source_y", c_size_t), ("source_z", c_size_t), ("source_lod", c_size_t),
+        ("source_type", c_uint), ("source_host", c_void_p), ("source", c_uint64),
+        ("source_array", c_void_p), ("reserved0", c_void_p), ("source_pitch", c_size_t),
+        ("source_height", c_size_t),
+        ("target_x", c_size_t), ("target_y", c_size_t), ("target_z", c_size_t), ("target_lod", c_size_t),
+        ("target_type", c_uint), ("target_host", c_void_p), ("target", c_uint64),
+        ("target_array", c_void_p), ("reserved1", c_void_p), ("target_pitch", c_size_t),
+        ("target_height", c_size_t),
+        ("width", c_size_t), ("height", c_size_t), ("depth", c_size_t),
+    )  # fmt: skip
+
+    @classmethod
+    def of(cls, source: int, target: int, nbytes: int) -> CopyShape:
+        """A run of bytes, from one address on the device to another."""
+        return cls(
+            source_type=_DEVICE_MEMORY, source=source, source_pitch=nbytes, source_height=1,
+            target_type=_DEVICE_MEMORY, target=target, target_pitch=nbytes, target_height=1,
+            width=nbytes, height=1, depth=1,
+        )  # fmt: skip
 
 
 class KernelShape(ctypes.Structure):
@@ -68,6 +95,7 @@ class _EdgeData(ctypes.Structure):
 
 _SIZE, _HANDLES = POINTER(c_size_t), POINTER(c_void_p)
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "cuCtxGetCurrent": (_HANDLES,),
     "cuModuleLoadData": (_HANDLES, c_char_p),
     "cuModuleGetFunction": (_HANDLES, c_void_p, c_char_p),
     "cuGraphCreate": (_HANDLES, c_uint),
@@ -76,9 +104,11 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuGraphGetRootNodes": (c_void_p, _HANDLES, _SIZE),
     "cuGraphGetEdges_v2": (c_void_p, _HANDLES, _HANDLES, POINTER(_EdgeData), _SIZE),
     "cuGraphAddDependencies": (c_void_p, _HANDLES, _HANDLES, c_size_t),
+    "cuGraphAddMemcpyNode": (_HANDLES, c_void_p, _HANDLES, c_size_t, POINTER(CopyShape), c_void_p),
     "cuGraphAddKernelNode_v2": (_HANDLES, c_void_p, _HANDLES, c_size_t, POINTER(KernelShape)),
     "cuGraphInstantiateWithFlags": (_HANDLES, c_void_p, c_ulonglong),
     "cuGraphExecDestroy": (c_void_p,),
+    "cuGraphExecMemcpyNodeSetParams": (c_void_p, c_void_p, c_void_p, c_void_p),
     "cuGraphExecKernelNodeSetParams_v2": (c_void_p, c_void_p, c_void_p),
     "cuGraphLaunch": (c_void_p, c_void_p),
 }
@@ -96,6 +126,7 @@ class Driver:
         AttributeError: The driver is too old.
 
     Attributes:
+        move_copy: Gives a copy of an instantiated graph other addresses: graph, node, shape, context.
         set_kernel: Gives a kernel of an instantiated graph other parameters: graph, node, shape.
         launch: Launches an instantiated graph: graph, stream.
     """
@@ -105,6 +136,7 @@ class Driver:
             function = getattr(library, name)
             function.argtypes, function.restype = arguments, c_int
         self._library = library
+        self.move_copy: Callable[..., int] = library.cuGraphExecMemcpyNodeSetParams
         self.set_kernel: Callable[..., int] = library.cuGraphExecKernelNodeSetParams_v2
         self.launch: Callable[..., int] = library.cuGraphLaunch
 
@@ -112,6 +144,18 @@ class Driver:
         status = getattr(self._library, name)(*arguments)
         if status:
             raise DriverError(f"{name} returned {status}")
+
+    def context(self) -> c_void_p:
+        """The current context.
+
+        Raises:
+            DriverError: This thread has none yet.
+        """
+        found = c_void_p()
+        self._call("cuCtxGetCurrent", byref(found))
+        if not found.value:
+            raise DriverError("this thread has no context")
+        return found
 
     def load(self, text: str, name: str) -> c_void_p:
         """A kernel of a program in PTX, compiled for the current device; it is never unloaded."""
@@ -161,6 +205,14 @@ class Driver:
         found = (c_void_p * count.value)()
         self._call(name, graph, found, byref(count))
         return list(found)
+
+    def add_copy(self, graph: c_void_p, after: list[Node], shape: CopyShape, context: c_void_p) -> Node:
+        """Add a copy that waits for some nodes."""
+        made = c_void_p()
+        waits = (c_void_p * len(after))(*after) if after else None
+        self._call("cuGraphAddMemcpyNode", byref(made), graph, waits, len(after), byref(shape), context)
+        assert made.value is not None
+        return made.value
 
     def add_kernel(self, graph: c_void_p, after: list[Node], shape: KernelShape) -> Node:
         """Add a launch of a kernel that waits for some nodes."""

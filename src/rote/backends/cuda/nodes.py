@@ -45,7 +45,7 @@ What does not work:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from ctypes import c_void_p
 from functools import cache, partial
@@ -56,11 +56,15 @@ from ...base.errors import InternalError
 from ..base import Launch
 from .compat import empty_maker, handle_reader
 from .copy_kernel import CAPACITY, NAME, PTX, CopyTable
+from .copy_node import CopyNode
 from .driver import Driver, DriverError, Node, driver
 
 MOST_OPERATIONS = 500
 """Operations, views among them, up to which a graph is kept and gets a second instance. If all are kernels
 that is 3 MB of the host's memory and 1.4 MB of the device's, and they take the device some 0.8 ms anyway."""
+
+MOST_BYTES = 1 << 18
+"""Of a tensor that shares a node with others; the driver's own copy is faster for larger ones."""
 
 MOST_INSTANCES = 4
 """How often a small graph is instantiated, for so many places of arguments and results in turn."""
@@ -91,17 +95,18 @@ class Instance:
     Args:
         api: The driver.
         handle: Of the instantiated graph.
+        copies: How many copies it has.
 
     Attributes:
-        addresses: Where the caller's memory is, of each copy; empty where that is not known.
+        addresses: Where the caller's memory is, of each copy; -1 where that is not known.
         launch: Launches on a stream, given by its handle; returns the driver's status, 0 for success.
     """
 
     __slots__ = ("addresses", "handle", "launch")
 
-    def __init__(self, api: Driver, handle: c_void_p) -> None:
+    def __init__(self, api: Driver, handle: c_void_p, copies: int) -> None:
         self.handle = handle
-        self.addresses: tuple[int, ...] = ()
+        self.addresses: tuple[int, ...] = (-1,) * copies
         self.launch: Launch = partial(api.launch, handle)
 
 
@@ -110,10 +115,10 @@ class CopyingGraph:
 
     Args:
         api: The driver.
-        kernel: Handle of the kernel that copies.
         template: Handle of a graph that others hold, but must not instantiate any more: it is changed.
         inputs: Tensors of the recording to be filled before it runs.
         outputs: Tensors of the recording to be copied when it has run.
+        kernel: Loads the kernel that makes several copies, if that is needed.
 
     Raises:
         DriverError: The driver refused.
@@ -127,47 +132,40 @@ class CopyingGraph:
     def __init__(
         self,
         api: Driver,
-        kernel: c_void_p,
         template: int,
         inputs: Sequence[torch.Tensor],
         outputs: Sequence[torch.Tensor],
+        kernel: Callable[[], c_void_p],
     ) -> None:
         self._api = api
         self._template = c_void_p(template)
         self.inputs = tuple([TensorCopy(tensor) for tensor in inputs])
         self.outputs = tuple([TensorCopy(tensor) for tensor in outputs])
         self.known: dict[tuple[int, ...], Launch] = {}
-        self._tables: list[tuple[slice, CopyTable]] = []  # which of the addresses are whose
-        self._add_copies(kernel, inputs, outputs)
+        filled = _nodes_for(dict(enumerate(inputs)), kernel, outward=False)
+        read = _nodes_for(dict(enumerate(outputs, len(inputs))), kernel, outward=True)
+        self._nodes = [*filled, *read]
+        self._add(filled, read)
         nodes = max(1, api.count(self._template))
         self._most = max(1, min(MOST_INSTANCES, MOST_NODES // nodes))
         self._instances: list[Instance] = []  # the one that was aimed last is the last
         self._free = [self._instantiate()]
 
-    def _add_copies(
-        self, kernel: c_void_p, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
-    ) -> None:
+    def _add(self, filled: Sequence[CopyNode | CopyTable], read: Sequence[CopyNode | CopyTable]) -> None:
         api, graph = self._api, self._template
         roots, ends = api.roots(graph), api.ends(graph)
-        last = self._add_tables(kernel, inputs, [], outward=False)
-        for node in last:
-            api.add_edges(graph, node, roots)
-        self._add_tables(kernel, outputs, ends or last, outward=True)
-
-    def _add_tables(
-        self, kernel: c_void_p, tensors: Sequence[torch.Tensor], after: list[Node], *, outward: bool
-    ) -> list[Node]:
-        """Returns the last node; if there are no tensors, what that would wait for."""
-        first = len(self.inputs) if outward else 0
-        for start in range(0, len(tensors), CAPACITY):
-            table = CopyTable(kernel, tensors[start : start + CAPACITY], outward=outward)
-            after = [table.add(self._api, self._template, after)]
-            stop = min(start + CAPACITY, len(tensors))
-            self._tables.append((slice(first + start, first + stop), table))
-        return after
+        after: list[Node] = []
+        for node in filled:
+            after = [node.add(api, graph, after)]
+        for last in after:
+            api.add_edges(graph, last, roots)
+        after = ends or after
+        for node in read:
+            after = [node.add(api, graph, after)]
 
     def _instantiate(self) -> Instance:
-        return Instance(self._api, self._api.instantiate(self._template))
+        copies = len(self.inputs) + len(self.outputs)
+        return Instance(self._api, self._api.instantiate(self._template), copies)
 
     def aim(self, addresses: tuple[int, ...]) -> Launch | None:
         """What launches it with the caller's memory at some addresses.
@@ -180,14 +178,13 @@ class CopyingGraph:
         """
         if not self._most:
             raise InternalError("a segment was replayed after its recording had been released")
-        if any([table.meets(addresses[part]) for part, table in self._tables]):
+        if any([node.meets(addresses) for node in self._nodes]):
             return None
         instance = self._next()
-        was, instance.addresses = instance.addresses, ()  # an interrupt may come before all are set
+        was, instance.addresses = instance.addresses, (-1,) * len(addresses)  # until all are set
         self.known.pop(was, None)
-        for part, table in self._tables:
-            theirs = addresses[part]
-            if was[part] != theirs and table.move(self._api, instance.handle, theirs):
+        for node in self._nodes:
+            if node.move(self._api, instance.handle, was, addresses):
                 return None
         instance.addresses = addresses
         self.known[addresses] = instance.launch
@@ -210,6 +207,20 @@ class CopyingGraph:
         self.known.clear()
         for instance in instances:
             self._api.destroy(instance.handle)
+
+
+def _nodes_for(
+    tensors: Mapping[int, torch.Tensor], kernel: Callable[[], c_void_p], *, outward: bool
+) -> list[CopyNode | CopyTable]:
+    """The nodes that copy some tensors, given by the number of their address."""
+    small = [n for n, tensor in tensors.items() if tensor.numel() * tensor.itemsize <= MOST_BYTES]
+    if len(small) < 2:
+        small = []
+    count = -(-len(small) // CAPACITY)
+    shares = [small[number::count] for number in range(count)]
+    tables = [CopyTable(kernel(), share, [tensors[n] for n in share], outward=outward) for share in shares]
+    alone = tensors.keys() - set(small)
+    return [*tables, *[CopyNode(n, tensors[n], outward=outward) for n in sorted(alone)]]
 
 
 class PlainGraph:
@@ -259,43 +270,59 @@ def launcher(
         kept: PyTorch has kept what was captured, and nobody is going to instantiate that again.
     """
     api = driver()
-    if api is None:
-        return None
     try:
+        if api is None or not _works(api, device):
+            return None
         if kept and (inputs or outputs):
             with suppress(DriverError):
-                kernel = _copy_kernel(api, device)
-                return CopyingGraph(api, kernel, int(graph.raw_cuda_graph()), inputs, outputs)
+                template, kernel = int(graph.raw_cuda_graph()), partial(_copy_kernel, api, device)
+                return CopyingGraph(api, template, inputs, outputs, kernel)
         return PlainGraph(api, int(graph.raw_cuda_graph_exec()))
     except (DriverError, RuntimeError):  # the latter from PyTorch, if it has no memory to try it
         return None
 
 
 @cache
+def _works(api: Driver, device: torch.device) -> bool:
+    """Whether copies do here what they are said to do: tried once in a process, on a graph of two copies."""
+    return _is_right(api, [torch.zeros(64, device=device)], _no_kernel)
+
+
+@cache
 def _copy_kernel(api: Driver, device: torch.device) -> c_void_p:
-    """The kernel that copies, tried once in a process on a graph of two copies.
+    """The kernel that makes several copies, tried like that.
 
     Raises:
-        DriverError: It does not do here what it should.
+        DriverError: The driver cannot compile it, or it does not do what it should.
     """
     kernel = api.load(PTX, NAME)
-    template = api.new_graph()
-    try:
-        middle = torch.zeros(64, device=device)
-        graph = CopyingGraph(api, kernel, template.value or 0, [middle], [middle])
-        try:
-            right = all([_copies_right(graph, middle, value) for value in (1.0, 2.0, 3.0)])
-        finally:
-            torch.cuda.synchronize(device)
-            graph.release()
-    finally:
-        api.drop_graph(template)
-    if not right:
+    if not _is_right(api, [torch.zeros(size, device=device) for size in (64, 5)], lambda: kernel):
         raise DriverError("copies were wrong")
     return kernel
 
 
-def _copies_right(graph: CopyingGraph, like: torch.Tensor, value: float) -> bool:
-    source, target = torch.full_like(like, value), graph.outputs[0].make()
-    launch = graph.aim((source.data_ptr(), target.data_ptr()))
-    return launch is not None and not launch(handle_reader(like.device)()) and torch.equal(source, target)
+def _no_kernel() -> c_void_p:
+    raise DriverError("one copy needs no kernel")
+
+
+def _is_right(api: Driver, middle: list[torch.Tensor], kernel: Callable[[], c_void_p]) -> bool:
+    """Whether a graph that takes tensors in and gives them out does so, at changing addresses."""
+    template = api.new_graph()
+    try:
+        graph = CopyingGraph(api, template.value or 0, middle, middle, kernel)
+        try:
+            return all([_copies_right(graph, middle, value) for value in (1.0, 2.0, 3.0)])
+        finally:
+            torch.cuda.synchronize(middle[0].device)
+            graph.release()
+    finally:
+        api.drop_graph(template)
+
+
+def _copies_right(graph: CopyingGraph, middle: list[torch.Tensor], value: float) -> bool:
+    sources = [torch.full_like(tensor, value + n) for n, tensor in enumerate(middle)]
+    targets = [copy.make() for copy in graph.outputs]
+    launch = graph.aim(tuple([tensor.data_ptr() for tensor in (*sources, *targets)]))
+    if launch is None or launch(handle_reader(middle[0].device)()):
+        return False
+    return all([source.equal(target) for source, target in zip(sources, targets, strict=True)])
