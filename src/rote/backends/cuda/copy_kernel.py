@@ -199,8 +199,10 @@ class CopyTable:
     def meets(self, addresses: Sequence[int]) -> bool:
         """Whether memory of the caller would be memory of the recording, on the other side of a copy."""
         low, high = self._reach
-        theirs = zip(self._pick(addresses), self._sizes, strict=True)
-        return any([self._overlaps(at, size) for at, size in theirs if low < at < high])
+        theirs = self._pick(addresses)
+        if not any([low < at < high for at in theirs]):  # so it is, mostly
+            return False
+        return any([self._overlaps(at, size) for at, size in zip(theirs, self._sizes, strict=True)])
 
     def _overlaps(self, at: int, size: int) -> bool:
         begun = bisect_left(self._starts, at + size)
