@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from rote.backends.cuda import copy_kernel, nodes
-from rote.backends.cuda.copy_kernel import CAPACITY, PTX, CopyTable
+from rote.backends.cuda.copy_kernel import CAPACITIES, CAPACITY, CopyTable, Layout, program
 from rote.backends.cuda.driver import DriverError
 
 THREADS = 8
@@ -170,8 +170,8 @@ class FakeDriver:
 
 def parameters(shape):
     """Both parameters of a launch, as bytes."""
-    table, copies = shape.parameters[0], shape.parameters[1]
-    return ctypes.string_at(table, copy_kernel.BYTES), ctypes.string_at(copies, 4)
+    table, copies = shape.parameters[0], ctypes.string_at(shape.parameters[1], 4)
+    return ctypes.string_at(table, Layout(shape.function).nbytes), copies
 
 
 def laid_out(draw, count):
@@ -187,7 +187,7 @@ def laid_out(draw, count):
 
 
 @pytest.mark.parametrize("outward", [False, True])
-@pytest.mark.parametrize("count", [2, 7, CAPACITY])
+@pytest.mark.parametrize("count", [2, *CAPACITIES, CAPACITIES[0] + 1])
 def test_the_kernel_copies_what_its_table_says(monkeypatch, count, outward):
     monkeypatch.setattr(copy_kernel, "THREADS", THREADS)
     monkeypatch.setattr(copy_kernel, "RUN", 16 * THREADS)
@@ -195,7 +195,7 @@ def test_the_kernel_copies_what_its_table_says(monkeypatch, count, outward):
     draw, api = random.Random(count), FakeDriver()
     places, end = laid_out(draw, count)
     mine = [Tensor(at=at, size=size) for at, _, size in places]
-    table = CopyTable(ctypes.c_void_p(1), range(count), mine, outward=outward)
+    table = CopyTable(ctypes.c_void_p, range(count), mine, outward=outward)
     table.add(api, None, [])
     assert not table.move(api, None, [-1] * count, [theirs for _, theirs, _ in places])
     memory = bytearray(draw.randbytes(end))
@@ -204,24 +204,21 @@ def test_the_kernel_copies_what_its_table_says(monkeypatch, count, outward):
         source, target = (at, theirs) if outward else (theirs, at)
         right[target : target + size] = memory[source : source + size]
     (shape,) = api.shapes
-    program, given = Program(PTX), parameters(shape)
+    code, given = Program(program(shape.function)), parameters(shape)
     for block in range(shape.blocks):
         for thread in range(shape.threads):
-            run(program, *given, block, thread, memory)
+            run(code, *given, block, thread, memory)
     assert memory == right
 
 
 def test_memory_of_the_recording_is_told_from_the_callers():
-    table = CopyTable(ctypes.c_void_p(1), range(3), tensors(1000, 2000, 2200), outward=False)
-    assert not table.meets([1064, 936, 2264])
-    assert not table.meets([1500, 1500, 2136])
-    assert table.meets([1063, 1500, 1500])
-    assert table.meets([1500, 1500, 937])
-    assert table.meets([2000, 1500, 1500])
+    table = CopyTable(ctypes.c_void_p, range(3), tensors(1000, 2000, 2200), outward=False)
+    assert not table.meets([1500, 1500, 3000])
+    assert table.meets([2200, 1500, 3000]) and table.meets([1500, 1500, 2200])
 
 
 def copying(api, inputs, outputs):
-    return nodes.CopyingGraph(api, 5, inputs, outputs, lambda: ctypes.c_void_p(1))
+    return nodes.CopyingGraph(api, 5, inputs, outputs, ctypes.c_void_p)
 
 
 def test_only_what_has_moved_is_set():
@@ -235,7 +232,7 @@ def test_only_what_has_moved_is_set():
     api.set.clear()
     graph.aim((10000, 20000, 40000))
     assert api.set == [(1, 2)] and (10000, 20000, 30000) not in graph.known
-    assert graph.aim((10000, 2010, 40000)) is None and len(api.set) == 1
+    assert graph.aim((10000, 1000, 40000)) is None and len(api.set) == 1
 
 
 def test_what_the_driver_refuses_is_not_known_any_more():
@@ -252,11 +249,11 @@ def test_what_the_driver_refuses_is_not_known_any_more():
 
 def test_large_ones_have_nodes_of_their_own():
     api = FakeDriver()
-    mine = [Tensor(at=1 << 20 + n, size=size) for n, size in enumerate((64, 1 << 19, 64, 1 << 19))]
+    mine = [Tensor(at=1 << 20 + n, size=size) for n, size in enumerate((64, 1 << 23, 64, 1 << 23))]
     graph = copying(api, mine, mine[:2])
     assert api.edges == [(1, 2), (2, 3), (3, "root"), ("end", 4), (4, 5)]
     assert [isinstance(node, CopyTable) for node in graph._nodes] == [True, False, False, False, False]
-    theirs = tuple([(1 << 40) + (n << 24) for n in range(6)])
+    theirs = tuple([(1 << 40) + (n << 25) for n in range(6)])
     assert graph.aim(theirs)
     assert struct.unpack_from("2Q", parameters(api.shapes[0])[0]) == (theirs[0], theirs[2])
     assert [shape.source for shape in api.shapes[1:3]] == [theirs[1], theirs[3]]
@@ -264,7 +261,7 @@ def test_large_ones_have_nodes_of_their_own():
 
 
 def test_a_kernel_that_cannot_be_loaded_is_not_asked_for_one_copy():
-    def no_kernel():
+    def no_kernel(_):
         raise DriverError("218")
 
     assert nodes.CopyingGraph(FakeDriver(), 5, tensors(1000), tensors(3000), no_kernel)._nodes

@@ -1,16 +1,17 @@
 """One kernel that copies many tensors, as a node of a graph whose addresses can be set.
 
 A node for each copy costs the host as many calls of the driver and the device as many steps as there are
-copies; ``torch._foreach_copy_`` is one kernel, but costs the host 13 us and more to dispatch. A kernel node
-takes its parameters by value, and all of them are set by one call: so here the parameter is a table of
-addresses, and the kernel copies what the table says.
+copies; ``torch._foreach_copy_`` is one kernel, but has to be dispatched. A kernel node takes its parameters
+by value, and all of them are set by one call: so here the parameter is a table of addresses, and the kernel
+copies what the table says (:mod:`.nodes` has the figures).
 
-The kernel is a text in PTX, which the driver compiles for the device when it is first needed in a process,
-and keeps on disk. Why not another way:
+The kernel is a text in PTX, which the driver compiles for the device when it is first needed in a process (12
+to 18 ms on an H200's host; the driver may keep what comes out on disk). Why not another way:
 
-- PyTorch's kernel can be captured and its parameters written in the same way, at the words that hold the
-  addresses. But where those are, how many fit and what is split into several launches differs between
-  versions of PyTorch, it takes one type at a time, and parameters are no interface.
+- PyTorch's kernel can be captured, and its parameters can be set at the words that hold the addresses. That
+  was tried, works, and takes the host 0.6 to 1.5 us longer than this with up to 16 copies. But where those
+  words are (behind the last address lie old ones), how many fit and what is split into several launches
+  differs between versions of PyTorch, it takes one type at a time, and parameters are no interface.
 - NVRTC compiles C++, is an optional part of PyTorch's wheels, and takes longer.
 - A table in the device's memory would have to be kept until the launch that reads it is done.
 
@@ -20,7 +21,6 @@ addresses allow it, otherwise of 4 or 1. What the last runs leave over is copied
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_uint, c_void_p, create_string_buffer
 from itertools import accumulate
@@ -32,8 +32,11 @@ import torch
 
 from .driver import Driver, KernelShape, Node
 
-CAPACITY = 128
-"""Copies of one node. The table takes 3.6 of the 4 kB that parameters may have on every device."""
+CAPACITIES = (16, 128)
+"""Copies that one node may have, with either kernel. The smaller table costs 0.4 kB of parameters and the
+larger one 3.6 of the 4 kB that they may have on every device, which takes the host 1.3 us more to set."""
+
+CAPACITY = CAPACITIES[-1]
 
 THREADS = 256
 """Of a block."""
@@ -41,14 +44,30 @@ THREADS = 256
 RUN = 16 * THREADS
 """Bytes that a block copies at a time."""
 
-MOST_BLOCKS = 1056
-"""Blocks of one copy: as many as a device with 132 multiprocessors runs at a time. Longer copies are shared
-among them in turns."""
+MOST_BLOCKS = 264
+"""Blocks of one copy; what is longer they copy in turns. With four times as many, three copies of 4 MB took
+12.9 instead of 9.0 us."""
 
-_SOURCES, _TARGETS, _SIZES, _BEGINS = 0, 8 * CAPACITY, 16 * CAPACITY, 24 * CAPACITY
-BYTES = 28 * CAPACITY + 8
-"""The table: 64-bit sources, targets and sizes, then the 32-bit number of the first block of each copy and,
-behind the last one, of all blocks."""
+NAME = "rote_copy"
+
+
+class Layout:
+    """Where what lies in a table.
+
+    Args:
+        capacity: The most copies.
+
+    Attributes:
+        sources: 64-bit addresses.
+        targets: 64-bit addresses.
+        sizes: 64-bit numbers of bytes.
+        begins: 32-bit numbers of the first block of each copy and, behind the last one, of all blocks.
+        nbytes: Of the table.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.sources, self.targets, self.sizes, self.begins = [8 * capacity * n for n in range(4)]
+        self.nbytes = self.begins + 4 * capacity + 8
 
 
 def _loop(width: int, kind: str, values: str) -> str:
@@ -74,13 +93,14 @@ DONE{width}:
 """
 
 
-NAME = "rote_copy"
-
-PTX = f"""
+def program(capacity: int) -> str:
+    """The kernel, in PTX, for tables of a capacity."""
+    table = Layout(capacity)
+    return f"""
 .version 7.0
 .target sm_70
 .address_size 64
-.visible .entry {NAME}(.param .align 8 .b8 table[{BYTES}], .param .u32 copies)
+.visible .entry {NAME}(.param .align 8 .b8 table[{table.nbytes}], .param .u32 copies)
 {{
     .reg .pred %done, %before, %narrow;
     .reg .b32 %low, %high, %middle, %block, %begin, %end, %thread, %threads, %a, %b, %c, %d;
@@ -99,7 +119,7 @@ SEARCH:
     @%done bra FOUND;
     mul.wide.u32 %place, %middle, 4;
     add.u64 %place, %table, %place;
-    ld.param.u32 %begin, [%place+{_BEGINS}];
+    ld.param.u32 %begin, [%place+{table.begins}];
     setp.le.u32 %before, %begin, %block;
     selp.u32 %low, %middle, %low, %before;
     selp.u32 %high, %high, %middle, %before;
@@ -107,13 +127,13 @@ SEARCH:
 FOUND:
     mul.wide.u32 %place, %low, 4;
     add.u64 %place, %table, %place;
-    ld.param.u32 %begin, [%place+{_BEGINS}];
-    ld.param.u32 %end, [%place+{_BEGINS + 4}];
+    ld.param.u32 %begin, [%place+{table.begins}];
+    ld.param.u32 %end, [%place+{table.begins + 4}];
     mul.wide.u32 %place, %low, 8;
     add.u64 %place, %table, %place;
     ld.param.u64 %source, [%place];
-    ld.param.u64 %target, [%place+{_TARGETS}];
-    ld.param.u64 %size, [%place+{_SIZES}];
+    ld.param.u64 %target, [%place+{table.targets}];
+    ld.param.u64 %size, [%place+{table.sizes}];
     cvta.to.global.u64 %source, %source;
     cvta.to.global.u64 %target, %target;
 
@@ -149,46 +169,38 @@ class CopyTable:
     """Copies between memory of the recording and memory of the caller, which one node makes.
 
     Args:
-        kernel: Handle of the kernel.
+        kernel: Handle of the kernel for a capacity.
         numbers: Their addresses among those of all copies.
         tensors: The recording's memory: two to CAPACITY tensors, none of them empty.
         outward: The copies go to the caller.
     """
 
-    __slots__ = (
-        "_ends",
-        "_node",
-        "_pack",
-        "_pick",
-        "_reach",
-        "_shape",
-        "_sizes",
-        "_starts",
-        "_table",
-        "_theirs",
-    )
+    __slots__ = ("_mine", "_node", "_pack", "_pick", "_shape", "_table", "_theirs")
 
     def __init__(
-        self, kernel: c_void_p, numbers: Sequence[int], tensors: Sequence[torch.Tensor], *, outward: bool
+        self,
+        kernel: Callable[[int], c_void_p],
+        numbers: Sequence[int],
+        tensors: Sequence[torch.Tensor],
+        *,
+        outward: bool,
     ) -> None:
-        self._pick: Callable[[Sequence[int]], tuple[int, ...]] = itemgetter(*numbers)
         sizes = [tensor.numel() * tensor.itemsize for tensor in tensors]
         places = [tensor.data_ptr() for tensor in tensors]
         begins = [0, *accumulate([min(MOST_BLOCKS, -(-size // RUN)) for size in sizes])]
-        self._table = create_string_buffer(BYTES)
+        capacity = next(capacity for capacity in CAPACITIES if capacity >= len(sizes))
+        at = Layout(capacity)
+        self._table = create_string_buffer(at.nbytes)
         self._pack = Struct(f"{len(sizes)}Q").pack_into
-        for column, values in ((_SOURCES, places), (_TARGETS, places), (_SIZES, sizes)):
+        for column, values in ((at.sources, places), (at.targets, places), (at.sizes, sizes)):
             self._pack(self._table, column, *values)  # never launched like this
-        pack_into(f"{len(begins)}I", self._table, _BEGINS, *begins)
-        self._theirs = _TARGETS if outward else _SOURCES
-        self._shape = KernelShape.of(kernel, begins[-1], THREADS, (self._table, c_uint(len(sizes))))
+        pack_into(f"{len(begins)}I", self._table, at.begins, *begins)
+        self._theirs = at.targets if outward else at.sources
+        self._mine = frozenset(places)
+        self._pick: Callable[[Sequence[int]], tuple[int, ...]] = itemgetter(*numbers)
+        parameters = self._table, c_uint(len(sizes))
+        self._shape = KernelShape.of(kernel(capacity), begins[-1], THREADS, parameters)
         self._node: tuple[Any, ...] = ()
-
-        spans = sorted((place, place + size) for place, size in zip(places, sizes, strict=True))
-        self._starts = [start for start, _ in spans]
-        self._ends = list(accumulate([end for _, end in spans], max))
-        self._sizes = sizes
-        self._reach = spans[0][0] - max(sizes), self._ends[-1]
 
     def add(self, api: Driver, graph: c_void_p, after: list[Node]) -> Node:
         """Put the copies into a graph that is to be instantiated."""
@@ -197,16 +209,11 @@ class CopyTable:
         return node
 
     def meets(self, addresses: Sequence[int]) -> bool:
-        """Whether memory of the caller would be memory of the recording, on the other side of a copy."""
-        low, high = self._reach
-        theirs = self._pick(addresses)
-        if not any([low < at < high for at in theirs]):  # so it is, mostly
-            return False
-        return any([self._overlaps(at, size) for at, size in zip(theirs, self._sizes, strict=True)])
+        """Whether a tensor of the caller would be one of the recording's.
 
-    def _overlaps(self, at: int, size: int) -> bool:
-        begun = bisect_left(self._starts, at + size)
-        return begun > 0 and self._ends[begun - 1] > at
+        No other tensor overlaps with those: nobody is given the memory of arguments, and results are new.
+        """
+        return not self._mine.isdisjoint(self._pick(addresses))
 
     def move(self, api: Driver, instance: c_void_p, was: Sequence[int], now: Sequence[int]) -> bool:
         """Set where the caller's memory is, for later launches of an instance; whether that was refused."""

@@ -14,7 +14,8 @@ full, and what it waits for may need the lock.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from ctypes import (
     POINTER,
     addressof,
@@ -34,6 +35,7 @@ from typing import Any
 Node = int
 """Handle of a node in a graph."""
 
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
 _AUTO_FREE_AND_PRIORITY = 1 | 8  # what PyTorch instantiates its graphs with
 
@@ -96,6 +98,7 @@ class _EdgeData(ctypes.Structure):
 _SIZE, _HANDLES = POINTER(c_size_t), POINTER(c_void_p)
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuCtxGetCurrent": (_HANDLES,),
+    "cuThreadExchangeStreamCaptureMode": (POINTER(c_int),),
     "cuModuleLoadData": (_HANDLES, c_char_p),
     "cuModuleGetFunction": (_HANDLES, c_void_p, c_char_p),
     "cuGraphCreate": (_HANDLES, c_uint),
@@ -157,10 +160,25 @@ class Driver:
             raise DriverError("this thread has no context")
         return found
 
+    @contextmanager
+    def relaxed(self) -> Generator[None]:
+        """A context in which this thread spoils no capture of another one.
+
+        Without it, instantiating a graph invalidates every capture in the process that is in the global mode,
+        which is PyTorch's default.
+        """
+        mode = c_int(_RELAXED)
+        self._call("cuThreadExchangeStreamCaptureMode", byref(mode))
+        try:
+            yield
+        finally:
+            self._call("cuThreadExchangeStreamCaptureMode", byref(mode))
+
     def load(self, text: str, name: str) -> c_void_p:
         """A kernel of a program in PTX, compiled for the current device; it is never unloaded."""
         module, found = c_void_p(), c_void_p()
-        self._call("cuModuleLoadData", byref(module), text.encode())
+        with self.relaxed():
+            self._call("cuModuleLoadData", byref(module), text.encode())
         self._call("cuModuleGetFunction", byref(found), module, name.encode())
         return found
 
@@ -232,7 +250,8 @@ class Driver:
     def instantiate(self, graph: c_void_p) -> c_void_p:
         """Make a graph that can be launched, as PyTorch makes its own."""
         made = c_void_p()
-        self._call("cuGraphInstantiateWithFlags", byref(made), graph, _AUTO_FREE_AND_PRIORITY)
+        with self.relaxed():
+            self._call("cuGraphInstantiateWithFlags", byref(made), graph, _AUTO_FREE_AND_PRIORITY)
         return made
 
     def destroy(self, instantiated: c_void_p) -> None:

@@ -2,30 +2,49 @@
 
 Handing a caller's tensor to a graph takes a copy into memory of fixed address, and handing a result out takes
 another. Dispatched by PyTorch each costs the host 6 to 8 us (H200, torch 2.11), twice as much as launching
-the graph. As nodes of the graph they cost nothing but their addresses: 1.1 us each, 3 to 6 for a caller who
-waits for the device after each call and whose caches are cold by then, and only where they are new. Mostly
-they are not: the caching allocator hands a block out again as soon as it is dropped, so in a loop they are
-those of the call before, or of the one before that if arguments are made anew. So a small graph is
-instantiated up to four times (:data:`MOST_INSTANCES`), and each instance keeps the addresses that it has. The
-whole call (new memory for one result, two addresses known, launch) took 3.5 us there, 6.2 us with both
-addresses set, where a replay with ``copy_`` and ``clone`` took 17.9 us. With all of rote's checks (four
-linear layers, safe outputs) a call went from 31 to 13 us, and to 8 when the guard was read as words
-(:mod:`...signature.words`): 1.7 us for the launch, 1 for new memory, 0.9 for the guard, 0.9 for modes and
-switches, 0.2 for the argument, and some sixty steps more of which none takes more than 0.1 us.
+the graph, and several at once by ``_foreach_copy_`` 9 us and 0.3 more for each. As nodes of the graph they
+cost nothing but their addresses, and only where those are new. Mostly they are not: the caching allocator
+hands a block out again as soon as it is dropped, so in a loop they are those of the call before, or of the
+one before that if arguments are made anew. So a small graph is instantiated up to four times
+(:data:`MOST_INSTANCES`), and each instance keeps the addresses that it has. The whole call (new memory for
+one result, two addresses known, launch) took 3.5 us there, 6.2 us with both addresses set, where a replay
+with ``copy_`` and ``clone`` took 17.9 us. With all of rote's checks (four linear layers, safe outputs) a call
+went from 31 to 13 us, and to 8 when the guard was read as words (:mod:`...signature.words`): 1.7 us for the
+launch, 1 for new memory, 0.9 for the guard, 0.9 for modes and switches, 0.2 for the argument, and some sixty
+steps more of which none takes more than 0.1 us.
+
+One copy is the driver's own (:mod:`.copy_node`). Several are one kernel node, whose table of addresses is set
+by one call (:mod:`.copy_kernel`). With new addresses at every call (tensors of 1 kB; host and device time of
+launch, copies and a small graph, in us; a chain of copies by the driver, ``_foreach_copy_`` before the
+launch, one kernel node):
+
+======  ==============  ==============  ==============
+inputs  chain           dispatched      one node
+======  ==============  ==============  ==============
+1       3.8, 4.7        8.1, 5.4        3.5, 5.1
+2       5.6, 6.1        9.6, 5.6        3.6, 4.8
+4       8.0, 8.6        8.6, 5.5        4.1, 5.0
+10      17.4, 15.0      10.3, 5.4       4.9, 5.3
+50                      20.3, 5.6       10.6, 5.4
+100                     37.3, 7.9       15.6, 5.4
+======  ==============  ==============  ==============
+
+With known addresses a launch took 1.8 us, however many inputs there were.
 
 How it is done. PyTorch keeps the graph that it captured (``CUDAGraph(keep_graph=True)``), and its own
 instantiated graph stays as it is, for whoever replays without this. Copies of inputs are put before the roots
-of the kept graph, copies of results behind its ends, and what comes out is instantiated a second time. The
-copies form chains: several at once would each be a branch, and a graph with branches takes longer to launch.
-All roots wait for all inputs, since an input may lie in the memory of the recording itself (a result that was
-lent); so the order is that of dispatched copies.
+of the kept graph, copies of results behind its ends, and what comes out is instantiated a second time. Nodes
+of copies form chains: several at once would each be a branch, and a graph with branches takes longer to
+launch. All roots wait for all inputs, since an input may lie in the memory of the recording itself (a result
+that was lent); so the order is that of dispatched copies.
 
 Why it is right:
 
 - *A changed address concerns later launches only.* "The modifications only affect future launches of
   hGraphExec. Already enqueued or running launches of hGraphExec are not affected by this call" (CUDA driver
-  API, ``cuGraphExecMemcpyNodeSetParams``). Setting, launching, setting and launching again without waiting is
-  therefore in order; the backend's lock keeps other threads from coming between.
+  API, ``cuGraphExecMemcpyNodeSetParams`` and ``cuGraphExecKernelNodeSetParams``). Setting, launching,
+  setting and launching again without waiting is therefore in order; the backend's lock keeps other threads
+  from coming between.
 - *Memory is taken and freed on the caller's stream*, which is also where the graph is launched. An input that
   is dropped right after the call is reused by work that is queued behind it, as with any kernel.
 - *An address is only an address.* Memory that was given back to the device and mapped again at the same
@@ -55,7 +74,7 @@ import torch
 from ...base.errors import InternalError
 from ..base import Launch
 from .compat import empty_maker, handle_reader
-from .copy_kernel import CAPACITY, NAME, PTX, CopyTable
+from .copy_kernel import CAPACITIES, CAPACITY, NAME, CopyTable, program
 from .copy_node import CopyNode
 from .driver import Driver, DriverError, Node, driver
 
@@ -63,8 +82,9 @@ MOST_OPERATIONS = 500
 """Operations, views among them, up to which a graph is kept and gets a second instance. If all are kernels
 that is 3 MB of the host's memory and 1.4 MB of the device's, and they take the device some 0.8 ms anyway."""
 
-MOST_BYTES = 1 << 18
-"""Of a tensor that shares a node with others; the driver's own copy is faster for larger ones."""
+MOST_BYTES = 1 << 22
+"""Of a tensor that shares a node with others. In front of a small graph three of 1 MB took the device 6.7 us
+in one node and 8.4 in three, three of 4 MB 9.0 and 10.9; one of 64 MB took the kernel 52, the driver 39."""
 
 MOST_INSTANCES = 4
 """How often a small graph is instantiated, for so many places of arguments and results in turn."""
@@ -118,7 +138,7 @@ class CopyingGraph:
         template: Handle of a graph that others hold, but must not instantiate any more: it is changed.
         inputs: Tensors of the recording to be filled before it runs.
         outputs: Tensors of the recording to be copied when it has run.
-        kernel: Loads the kernel that makes several copies, if that is needed.
+        kernel: Loads the kernel that makes several copies, for so many, if that is needed.
 
     Raises:
         DriverError: The driver refused.
@@ -135,7 +155,7 @@ class CopyingGraph:
         template: int,
         inputs: Sequence[torch.Tensor],
         outputs: Sequence[torch.Tensor],
-        kernel: Callable[[], c_void_p],
+        kernel: Callable[[int], c_void_p],
     ) -> None:
         self._api = api
         self._template = c_void_p(template)
@@ -210,7 +230,7 @@ class CopyingGraph:
 
 
 def _nodes_for(
-    tensors: Mapping[int, torch.Tensor], kernel: Callable[[], c_void_p], *, outward: bool
+    tensors: Mapping[int, torch.Tensor], kernel: Callable[[int], c_void_p], *, outward: bool
 ) -> list[CopyNode | CopyTable]:
     """The nodes that copy some tensors, given by the number of their address."""
     small = [n for n, tensor in tensors.items() if tensor.numel() * tensor.itemsize <= MOST_BYTES]
@@ -218,7 +238,7 @@ def _nodes_for(
         small = []
     count = -(-len(small) // CAPACITY)
     shares = [small[number::count] for number in range(count)]
-    tables = [CopyTable(kernel(), share, [tensors[n] for n in share], outward=outward) for share in shares]
+    tables = [CopyTable(kernel, share, [tensors[n] for n in share], outward=outward) for share in shares]
     alone = tensors.keys() - set(small)
     return [*tables, *[CopyNode(n, tensors[n], outward=outward) for n in sorted(alone)]]
 
@@ -289,23 +309,25 @@ def _works(api: Driver, device: torch.device) -> bool:
 
 
 @cache
-def _copy_kernel(api: Driver, device: torch.device) -> c_void_p:
+def _copy_kernel(api: Driver, device: torch.device, capacity: int) -> c_void_p:
     """The kernel that makes several copies, tried like that.
 
     Raises:
         DriverError: The driver cannot compile it, or it does not do what it should.
     """
-    kernel = api.load(PTX, NAME)
-    if not _is_right(api, [torch.zeros(size, device=device) for size in (64, 5)], lambda: kernel):
+    kernel = api.load(program(capacity), NAME)
+    others = [other for other in CAPACITIES if other < capacity]
+    middle = [torch.zeros(1 + size, device=device) for size in range(max(others, default=1) + 1)]
+    if not _is_right(api, middle, lambda _: kernel):
         raise DriverError("copies were wrong")
     return kernel
 
 
-def _no_kernel() -> c_void_p:
+def _no_kernel(_: int) -> c_void_p:
     raise DriverError("one copy needs no kernel")
 
 
-def _is_right(api: Driver, middle: list[torch.Tensor], kernel: Callable[[], c_void_p]) -> bool:
+def _is_right(api: Driver, middle: list[torch.Tensor], kernel: Callable[[int], c_void_p]) -> bool:
     """Whether a graph that takes tensors in and gives them out does so, at changing addresses."""
     template = api.new_graph()
     try:
