@@ -67,7 +67,7 @@ def test_an_error_leaves_them_compiled() -> None:
 
     g = rote.graph(fails)
     for call in (lambda: rote.profile(fails, torch.ones(4)), lambda: g(torch.ones(4))):
-        with pytest.raises(ValueError, match="^no$"):
+        with pytest.raises(ValueError, match=r"^no$"):
             call()
         assert fn.is_compiled()
 
@@ -83,3 +83,26 @@ def test_modes_of_two_threads_leave_the_stance_as_it_was() -> None:
         first.__exit__(None, None, None)
         pool.submit(second.__exit__, None, None, None).result()
     assert fn.is_compiled()
+
+
+def test_a_counter_beside_the_call_has_no_part_in_it_where_the_compiler_is() -> None:
+    """What tells compiled functions to run as written reads no attribute of the user's objects."""
+
+    class Policy:
+        def __init__(self) -> None:
+            self.count = 0
+            self.scale = 2.0
+
+        def act(self, x: torch.Tensor) -> torch.Tensor:
+            self.count += 1
+            return self.infer(x)
+
+        @rote.graph
+        def infer(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.scale
+
+    Compiled().is_compiled()
+    policy = Policy()
+    for _ in range(10):
+        policy.act(torch.ones(4))
+    assert policy.infer.report().replayed >= 7

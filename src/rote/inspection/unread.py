@@ -28,6 +28,5 @@ def refuse_unread(result: Any) -> None:
         return
     kind = type(result).__name__
     article = "an" if kind.startswith("a") else "a"
-    raise MisuseError(
-        f"the callable returned {article} {kind}, which has run nothing yet: measure a function that {instead}"
-    )
+    found = f"the callable returned {article} {kind}, which has run nothing yet"
+    raise MisuseError(f"{found}: measure a function that {instead}")

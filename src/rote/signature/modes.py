@@ -11,10 +11,11 @@ autograd. But the keys that resolve lazy conjugates and negatives are among them
 part of its result and goes on with it (``torch.linalg.pinv`` of complex numbers) would read it as it was: so
 handlers that run kernels put these keys back (:func:`.compat.resolve_lazily`).
 
-A function under ``torch.compile`` that is called in a mode runs as it was written, and PyTorch then leaves its code
-uncompiled for good: one observed call would make every later plain call slow. While there is a mode of rote's,
-compiled functions are therefore told to run as written (the stance ``force_eager``), which is forgotten afterwards.
-The stance is the process's: compiled functions that other threads call meanwhile run as written, too.
+A function under ``torch.compile`` that is called in a mode runs as it was written, and PyTorch then leaves
+its code uncompiled for good: one observed call would make every later plain call slow. While there is a mode
+of rote's, compiled functions are therefore told to run as written (the stance ``force_eager``), which is
+forgotten afterwards. The stance is the process's: compiled functions that other threads call meanwhile run as
+written, too.
 
 What that leaves open: a callable that imports the compiler itself, in its first call. Its own compiled parts
 run below the mode of that one call, whose handler the compiler may look at; it finds plain Python there.
