@@ -315,10 +315,14 @@ def frame_watch() -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
     The first returns None where it does not look, which is everywhere outside of a compiled function. Only
     where the compiler has been imported; None where PyTorch cannot say. Seen in torch 2.11 and 2.13.
     """
-    home: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
-    callback = getattr(home, "get_eval_frame_callback", None)
-    skip = getattr(sys.modules.get("torch._dynamo"), "skip", None)
+    callback, skip = frame_callback(), getattr(sys.modules.get("torch._dynamo"), "skip", None)
     return (callback, skip) if callback is not None and skip is not None else None
+
+
+def frame_callback() -> Callable[[], Any] | None:
+    """What tells who looks at the frames of this thread; see :func:`frame_watch`. Seen in 2.11 and 2.13."""
+    home: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    return getattr(home, "get_eval_frame_callback", None)
 
 
 def _lazy_keys() -> tuple[Any, ...]:
