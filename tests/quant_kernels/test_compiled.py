@@ -69,7 +69,7 @@ def compiled(width, kind, warps):
     values = dict(
         smooth=None, static_scale=None, static_zero=None, SMOOTH=False, R1=True, ORDER=True, R2=True, B=128,
         NB=width // 128, T=1, MODE=2, LOW=-128, HIGH=127, SPLIT_X=whole, SPLIT_R=whole, EXACT=False,
-        PDL=True, ZERO=True, ORIGIN=False, FULL=True,
+        WAIT=True, PDL=True, ZERO=True, ORIGIN=False, FULL=True,
     )
     names = jit_transform.shared.arg_names
     source = ASTSource(
