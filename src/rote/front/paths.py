@@ -90,9 +90,13 @@ class Paths:
         args, kwargs = given
         self.others[shapes_of(args, kwargs)] = path
 
-    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> HotPath | PlainPath | None:
-        """One of the older paths, by the shapes; not where somebody would see that they are looked at."""
-        return None if tracing.get() or function_modes() else self.others.get(shapes_of(args, kwargs))
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[HotPath | PlainPath, ...]:
+        """One of the older paths, by the shapes, and the newest.
+
+        Where somebody would see that the shapes are looked at it is the newest alone.
+        """
+        path = None if tracing.get() or function_modes() else self.others.get(shapes_of(args, kwargs))
+        return self.known if path is None else (path, *self.known)
 
     def clear(self) -> None:
         """The general path did more than replay."""

@@ -29,6 +29,7 @@ from ..signature.admission import Admission
 from ..signature.key import Call
 from ..signature.quick import QuickGuard
 from ..signature.source import NOT_MINE, Source
+from ..signature.switches import Switches
 from .borrow import Lease, lend
 from .compat import in_bad_fork, saving_is_hooked
 from .copies import Copies
@@ -135,7 +136,7 @@ class _Writer:
         self._backend = entry.prepare(call)
         self._source = Source("replay")
         self._admission = Admission(self._source, call, sorts=sorts)
-        self._guard = QuickGuard(variant.guard)
+        self._guard = QuickGuard(variant.guard, Switches(call.key[3][7]) if Switches.readable() else None)
         self._copies: Copies | None = None
 
     def write(
@@ -241,7 +242,7 @@ class _Writer:
 
     def _switches(self) -> None:
         """Modes and switches that decide what the callable would compute, and hooks on what it would save."""
-        self._admission.write_switches()
+        self._admission.write_switches(named=not Switches.readable())  # the guard looks at them
         if self._call.key[3][0]:
             self._source.refuse(f"{self._source.constant(saving_is_hooked)}()")
 

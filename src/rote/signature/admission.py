@@ -9,25 +9,26 @@ that is not may have it all the same, and is looked at by the general code.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from .ambient import Ambient, read_ambient
 from .compat import (
-    STATE_SWITCHES,
-    SWITCHES,
     current_device,
     is_capturing,
+    key_readers,
     metadata_check,
     mode_readers,
     mode_values,
-    state_check,
     stream_handle,
 )
 from .key import OPAQUE, PARAMETER, PLAIN, TENSOR, Call, describe, describe_tensor, is_plain, sharing
 from .leaves import Spec
 from .source import Source
+from .switches import SWITCHES
+from .switches.compat import STATE_SWITCHES, any_autocast, state_check
 
 _INDEXED = ("tuple", "list", "namedtuple", "structseq")
 
@@ -53,6 +54,7 @@ class Admission:
         self._sorts = sorts
         self._containers = 0
         self._handles: set[str] = set()
+        self._check: Callable[..., bool] | None = None
         self.stream: int = call.key[3][4]
 
     @staticmethod
@@ -67,6 +69,7 @@ class Admission:
 
         The switches are not among it (:meth:`write_switches`), nor is the comparison with tensors outside.
         """
+        self._check = metadata_check([self._call.leaves[position] for position in self._apart()])
         self._modes()
         args, kwargs = self._call.spec[3]
         self._unpack(args, "args", given=True)
@@ -89,9 +92,12 @@ class Admission:
         return f"on{name}"
 
     def _modes(self) -> None:
-        """Nobody else interprets operations; asked first, or they would see how arguments are looked at."""
+        """Nobody else interprets operations; asked first, or they would see how arguments are looked at.
+
+        Some see no more than operations, and show in the dispatch keys of every tensor that is compared.
+        """
         source = self._source
-        for read, value in mode_readers():
+        for read, value in (*mode_readers(), *(key_readers() if self._check is None else ())):
             source.refuse(f"{source.constant(read)}() {_other_than(value)}")
         for module, name, value in mode_values():
             source.refuse(f"{source.constant(module)}.{name} {_other_than(value)}")
@@ -174,24 +180,16 @@ class Admission:
             source.line(f"lent{position}, {name} = {name}, {name}.{plain}()")
 
     def _tensors(self) -> None:
-        """Class and metadata of all tensors, and how they share memory.
-
-        What is passed twice is looked at once: the check in C++ takes no tensor twice.
-        """
-        source, call = self._source, self._call
-        positions: list[int] = []
-        known: dict[int, str] = {}
+        """Class and metadata of all tensors, and how they share memory."""
+        source, call, check = self._source, self._call, self._check
+        positions = self._apart()
         for position in self.tensors():
-            name = self.leaves[position]
-            first = known.setdefault(id(call.leaves[position]), name)
-            if first is name:
-                positions.append(position)
-            else:
-                source.refuse(f"{name} is not {first}")
+            first = next(one for one in positions if call.leaves[one] is call.leaves[position])
+            if first != position:
+                source.refuse(f"{self.leaves[position]} is not {self.leaves[first]}")
         if not positions:
             return
         names = [self.leaves[position] for position in positions]
-        check = metadata_check([call.leaves[position] for position in positions])
         if check is not None:
             plain = source.constant(torch.Tensor)
             for name in names:  # the check would end the process, see .alike
@@ -206,6 +204,13 @@ class Admission:
                 source.refuse(f"{name}.is_leaf is not {token[5]}")
         if len(names) > 1:
             self._sharing(positions, names)
+
+    def _apart(self) -> list[int]:
+        """Positions of the tensors, those that are passed twice but once: the check in C++ takes none twice."""
+        first: dict[int, int] = {}
+        for position in self.tensors():
+            first.setdefault(id(self._call.leaves[position]), position)
+        return list(first.values())
 
     def _sharing(self, positions: list[int], names: list[str]) -> None:
         """Which of several tensors share memory; none does where each has a storage of its own."""
@@ -231,31 +236,49 @@ class Admission:
         else:
             source.refuse(f"{constant(torch.cuda.is_initialized)}()")
 
-    def write_switches(self) -> None:
-        """Of what :func:`.ambient.read_ambient` reads: the rest."""
+    def write_switches(self, *, named: bool = True) -> None:
+        """Of what :func:`.ambient.read_ambient` reads: the rest.
+
+        Args:
+            named: The global switches are among it; otherwise somebody else looks at them.
+        """
         source, constant, ambient = self._source, self._source.constant, self._call.key[3]
         _, inference, _, _, _, _, anomaly, switches = ambient
-        source.refuse(f"{constant(torch.is_inference_mode_enabled)}() is not {inference}")
+        if inference or not self._shows_inference():
+            source.refuse(f"{constant(torch.is_inference_mode_enabled)}() is not {inference}")
         source.refuse(f"{constant(torch.is_anomaly_enabled)}() is not {anomaly}")
+        if not named:
+            self._state(ambient)
+            return
+        pairs = list(zip(SWITCHES, switches, strict=True))
         check = state_check() if ambient == read_ambient() else None
         if check is not None:  # it looks at more than it has to; where it says no each is asked
             source.line(f"if not {constant(check)}():")
             source.indent()
         self._state(ambient)
+        self._switches([pair for pair in pairs if pair[0] in STATE_SWITCHES])
         if check is not None:
             source.indent(-1)
-        self._switches(
-            [pair for pair in zip(SWITCHES, switches, strict=True) if pair[0] not in STATE_SWITCHES]
-        )
+        self._switches([pair for pair in pairs if pair[0] not in STATE_SWITCHES])
+
+    def _shows_inference(self) -> bool:
+        """Whether the check of metadata fails in inference mode: the dispatch keys of plain tensors differ."""
+        tensors = [self._call.leaves[position] for position in self.tensors()]
+        return self._check is not None and any(not tensor.is_inference() for tensor in tensors)
 
     def _state(self, ambient: Ambient) -> None:
-        """The part that a state check looks at too."""
+        """The part that a state check looks at too, without switches."""
         source, constant = self._source, self._source.constant
-        grad, _, dtype, autocast, _, _, _, switches = ambient
+        grad, _, dtype, autocast, _, _, _, _ = ambient
         source.refuse(f"{constant(torch.is_grad_enabled)}() is not {grad}")
         source.refuse(f"{constant(torch.get_default_dtype)}() is not {constant(dtype)}")
+        off = any_autocast is not None and not any(state[0] for state in _by_device(autocast))
+        if off:  # it looks at devices of every kind
+            source.line(f"if {constant(any_autocast)}():")
+            source.indent()
         self._autocast(autocast)
-        self._switches([pair for pair in zip(SWITCHES, switches, strict=True) if pair[0] in STATE_SWITCHES])
+        if off:
+            source.indent(-1)
 
     def _switches(self, switches: list[tuple[Any, Any]]) -> None:
         for read, value in switches:
@@ -264,15 +287,22 @@ class Admission:
 
     def _autocast(self, states: tuple[Any, ...]) -> None:
         """Per device whether it is on, and then its type."""
-        source, rest = self._source, list(states)
+        source = self._source
         enabled, dtype = source.constant(torch.is_autocast_enabled), source.constant(torch.get_autocast_dtype)
-        for kind in ("cpu", "cuda"):
-            if not rest:
-                return
-            on = rest.pop(0)
+        for kind, (on, *types) in zip(("cpu", "cuda"), _by_device(states), strict=False):
             source.refuse(f"{enabled}({kind!r}) is not {on}")
             if on:
-                source.refuse(f"{dtype}({kind!r}) is not {source.constant(rest.pop(0))}")
+                source.refuse(f"{dtype}({kind!r}) is not {source.constant(types[0])}")
+
+
+def _by_device(states: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """What :func:`.ambient.read_ambient` says of autocast: whether it is on, and then its type."""
+    found: list[tuple[Any, ...]] = []
+    rest = list(states)
+    while rest:
+        on = rest.pop(0)
+        found.append((on, rest.pop(0)) if on else (on,))
+    return found
 
 
 def _other_than(value: bool | int | None) -> str:

@@ -1,11 +1,10 @@
-"""Global switches of PyTorch that change which kernels run, by private accessors where those are faster.
+"""Private names of PyTorch by which the state around a call is read, or read faster.
 
 Every name here was seen in torch 2.11 and 2.13. A missing accessor falls back on the public property.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -18,31 +17,6 @@ from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[repor
 from torch.utils import _device
 
 from ..base.settings import read_settings
-
-_ACCESSORS = (
-    "_get_cublas_allow_tf32",
-    "_get_cublas_allow_fp16_reduced_precision_reduction",
-    "_get_cublas_allow_bf16_reduced_precision_reduction",
-    "_get_cudnn_enabled",
-    "_get_cudnn_benchmark",
-    "_get_cudnn_deterministic",
-    "_get_cudnn_allow_tf32",
-    "_get_flash_sdp_enabled",
-    "_get_mem_efficient_sdp_enabled",
-    "_get_math_sdp_enabled",
-    "_get_cudnn_sdp_enabled",
-    "_get_mkldnn_enabled",
-    "_get_deterministic_algorithms",
-)
-
-
-def _accessors() -> tuple[Callable[[], Any], ...]:
-    found = [getattr(torch._C, name, None) for name in _ACCESSORS]
-    return tuple(accessor for accessor in found if accessor is not None)
-
-
-SWITCHES: tuple[Callable[[], Any], ...] = _accessors()
-"""Argument-less readers of the global switches, cheap enough to call at every call."""
 
 current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 """The public function asks every time whether CUDA is initialised; this is for when it is. Seen in torch 2.11
@@ -93,7 +67,11 @@ def has_memory(tensor: torch.Tensor) -> bool:
     return strided and not is_wrapped(tensor)
 
 
-_interpreter: Any = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+transforms: Any = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+"""The transform of functions (``vmap``) that interprets operations; None without one."""
+
+is_traced: Callable[[], bool] = getattr(torch._C, "_is_tracing", torch.jit.is_tracing)
+"""Whether ``torch.jit.trace`` writes down the operations. Seen in torch 2.11 and 2.13."""
 
 
 fresh_scaler_state: Any = getattr(grad_scaler, "_refresh_per_optimizer_state", None)
@@ -112,14 +90,14 @@ def default_device() -> Any:
 
 
 def foreign_modes() -> bool:
-    """Whether somebody else interprets operations: function or dispatch modes, ``vmap``, forward-mode AD.
+    """Whether somebody else sees operations: function or dispatch modes, ``vmap``, forward-mode AD, a trace.
 
     The default device is a function mode too; it is allowed, and part of the key.
     """
     allowed = 0 if default_device() is None else 1
-    if function_modes() > allowed or _dispatch_modes() > 0 or _interpreter() is not None:
+    if function_modes() > allowed or _dispatch_modes() > 0 or transforms() is not None:
         return True
-    return _dual_level() >= 0
+    return is_traced() or _dual_level() >= 0
 
 
 _checks: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
@@ -251,42 +229,6 @@ def numbers_watched_dicts() -> bool:
     return False
 
 
-_state_guard: Any = getattr(_checks, "GlobalStateGuard", None)
-"""Seen in torch 2.11 and 2.13."""
-
-_STATE = {
-    "allow_tf32": "_get_cublas_allow_tf32",
-    "allow_fp16_reduce": "_get_cublas_allow_fp16_reduced_precision_reduction",
-    "allow_bf16_reduce": "_get_cublas_allow_bf16_reduced_precision_reduction",
-    "deterministic_algorithms": "_get_deterministic_algorithms",
-}
-"""Fields of a state guard that are switches of :data:`SWITCHES`."""
-
-STATE_SWITCHES = tuple([reader for name in _STATE.values() for reader in SWITCHES if reader.__name__ == name])
-"""The switches that :func:`state_check` looks at."""
-
-
-def state_check() -> Callable[[], bool] | None:
-    """A function that says in one call of C++ whether the state of this moment is in force; None without it.
-
-    It looks at grad mode, the default type, autocast, :data:`STATE_SWITCHES`, and at more: where it says no,
-    these may be as they were.
-    """
-    return _state_guard().check if _has_state_guard() else None
-
-
-@cache
-def _has_state_guard() -> bool:
-    """Whether there are state guards, and they say that they look at what they are here for."""
-    try:
-        fields: dict[str, Any] = json.loads(_state_guard().__getstate__())
-    except (AttributeError, TypeError, ValueError):
-        return False
-    expected = {"grad_mode", "default_dtype", "autocast_state", *_STATE}
-    options = [fields.get(f"allow_{kind}_reduce") for kind in ("fp16", "bf16")]
-    return expected <= fields.keys() and all(type(option) is int for option in options)  # three each
-
-
 def mode_values() -> tuple[tuple[Any, str, Any], ...]:
     """Attributes of modules that have a value while nobody changes what an operation is."""
     values = ((forward_ad, "_current_level", -1), (_device, "CURRENT_DEVICE", None))
@@ -298,11 +240,12 @@ def mode_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
 
     Only without a default device, which is a function mode itself.
     """
-    return (
-        (function_modes, 0),
-        (_dispatch_modes, 0),
-        (_interpreter, None),
-    )
+    return ((function_modes, 0), (_dispatch_modes, 0))
+
+
+def key_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
+    """The same of modes that show in the dispatch keys of every tensor: :func:`metadata_check` fails in them."""
+    return ((transforms, None), (is_traced, False))
 
 
 def _dual_level() -> int:
