@@ -32,6 +32,7 @@ def check_of(call, *, sorts=True):
     source = Source("check")
     admission = Admission(source, call, sorts=sorts)
     admission.write()
+    admission.write_sharing()
     admission.write_switches()
     source.line("return True")
     found = source.compile()

@@ -147,6 +147,9 @@ class _Writer:
         source.refuse(f"{constant(tracing.get)}()")
         source.refuse(f"{constant(in_bad_fork)}()")
         self._admission.write()
+        self._copies = self._choose_copies() if self._is_plain() else None
+        if self._copies is None or not self._copies.write_sharing_late(self._admission):
+            self._admission.write_sharing()
         if not self._asks_late():
             self._switches()
         locks = (self._backend.lock,) if self._is_alone() else (lock, self._backend.lock)
@@ -154,8 +157,6 @@ class _Writer:
             source.refuse(f"not {constant(held.acquire)}(False)")
             source.line("try:")
             source.indent()
-        if self._is_plain():
-            self._copies = self._choose_copies()
         self._state()
         if self._copies is not None:
             self._unless_gradients_stand(constant(counts), constant(finish))

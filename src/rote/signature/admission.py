@@ -67,9 +67,10 @@ class Admission:
     def write(self) -> None:
         """Write the arguments, and whether work may be given to the device now.
 
-        The switches are not among it (:meth:`write_switches`), nor is the comparison with tensors outside.
+        The switches are not among it (:meth:`write_switches`), nor how the arguments share memory
+        (:meth:`write_sharing`), nor the comparison with tensors outside.
         """
-        self._check = metadata_check([self._call.leaves[position] for position in self._apart()])
+        self._check = metadata_check([self._call.leaves[position] for position in self.apart()])
         self._modes()
         args, kwargs = self._call.spec[3]
         self._unpack(args, "args", given=True)
@@ -180,9 +181,9 @@ class Admission:
             source.line(f"lent{position}, {name} = {name}, {name}.{plain}()")
 
     def _tensors(self) -> None:
-        """Class and metadata of all tensors, and how they share memory."""
+        """Class and metadata of all tensors."""
         source, call, check = self._source, self._call, self._check
-        positions = self._apart()
+        positions = self.apart()
         for position in self.tensors():
             first = next(one for one in positions if call.leaves[one] is call.leaves[position])
             if first != position:
@@ -202,26 +203,35 @@ class Admission:
                 source.refuse(f"{found} != {source.constant(token)}")
             elif call.leaves[position].requires_grad:  # otherwise it is a leaf
                 source.refuse(f"{name}.is_leaf is not {token[5]}")
-        if len(names) > 1:
-            self._sharing(positions, names)
 
-    def _apart(self) -> list[int]:
-        """Positions of the tensors, those that are passed twice but once: the check in C++ takes none twice."""
+    def apart(self) -> list[int]:
+        """Positions of the tensors; what is passed twice once, since the check in C++ takes none twice."""
         first: dict[int, int] = {}
         for position in self.tensors():
             first.setdefault(id(self._call.leaves[position]), position)
         return list(first.values())
 
-    def _sharing(self, positions: list[int], names: list[str]) -> None:
-        """Which of several tensors share memory; none does where each has a storage of its own."""
-        source = self._source
-        known = sharing([self._call.leaves[position] for position in positions])
-        differs = f"{source.constant(sharing)}([{', '.join(names)}]) != {source.constant(known)}"
-        if known:
-            source.refuse(differs)
+    def shares(self) -> bool:
+        """Whether several tensors share memory in the calls of the key."""
+        return bool(self._call.key[2])
+
+    def write_sharing(self) -> None:
+        """Write which tensors share memory; none does where each has a storage of its own."""
+        positions = self.apart()
+        if len(positions) < 2:
             return
-        handles = [self.handle(position) for position in positions]
-        source.refuse(f"len({{{', '.join(handles)}}}) != {len(names)} and {differs}")
+        differs = self.shares_otherwise()
+        if not self.shares():
+            handles = [self.handle(position) for position in positions]
+            differs = f"len({{{', '.join(handles)}}}) != {len(positions)} and {differs}"
+        self._source.refuse(differs)
+
+    def shares_otherwise(self) -> str:
+        """The expression that tensors share memory in another way than in the calls of the key."""
+        constant, positions = self._source.constant, self.apart()
+        known = sharing([self._call.leaves[position] for position in positions])
+        names = ", ".join([self.leaves[position] for position in positions])
+        return f"{constant(sharing)}([{names}]) != {constant(known)}"
 
     # ------------------------------------------------------------------ surroundings
 
@@ -262,7 +272,7 @@ class Admission:
         self._switches([pair for pair in pairs if pair[0] not in STATE_SWITCHES])
 
     def _shows_inference(self) -> bool:
-        """Whether the check of metadata fails in inference mode: the dispatch keys of plain tensors differ."""
+        """Whether the check of metadata fails in inference mode: dispatch keys of plain tensors differ."""
         tensors = [self._call.leaves[position] for position in self.tensors()]
         return self._check is not None and any(not tensor.is_inference() for tensor in tensors)
 

@@ -244,7 +244,7 @@ def mode_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
 
 
 def key_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
-    """The same of modes that show in the dispatch keys of every tensor: :func:`metadata_check` fails in them."""
+    """The same of modes that show in the dispatch keys of every tensor: a metadata check fails in them."""
     return ((transforms, None), (is_traced, False))
 
 

@@ -31,8 +31,8 @@ _ACCESSORS = (
 )
 
 _precision: Any = getattr(torch._C, "_get_fp32_precision_getter", None)
-"""What ``torch.backends.cuda.matmul.fp32_precision`` reads. The accessors of ``allow_tf32`` raise once a program
-has used the newer names."""
+"""What ``torch.backends.cuda.matmul.fp32_precision`` reads. The accessors of ``allow_tf32`` raise once a
+program has used the newer names."""
 
 _LEGACY = ("_get_cublas_allow_tf32", "_get_cudnn_allow_tf32")
 
