@@ -130,10 +130,11 @@ class Graphed:
         if is_dynamo_compiling():
             return self._function(*args, **kwargs)
         paths = self._paths
-        for path in paths.find(args, kwargs) if paths.others else paths.known:
-            value = path.call(args, kwargs)
-            if value is not NOT_MINE:
-                return self._function(*args, **kwargs) if value is PLAINLY else value
+        value = paths.newest.call(args, kwargs)
+        if value is NOT_MINE:
+            value = paths.answer(args, kwargs)
+        if value is not NOT_MINE:
+            return self._function(*args, **kwargs) if value is PLAINLY else value
         # Where PyTorch compiles without its interpreter of frames, modes keep the paths above from answering.
         if not self._enabled or is_compiling() or tracing.get() or foreign_modes() or is_captured():
             return self._function(*args, **kwargs)

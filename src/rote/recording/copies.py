@@ -92,7 +92,7 @@ class Copies:
         """Write: new memory, and where everything lies. If that is refused nothing has happened."""
         source, constant = self._source, self._source.constant
         for name, make in self._makers.items():
-            source.line(f"{name} = {constant(make)}()")
+            source.line(f"{name} = {source.call(make)}")
         for index, names in self._copied.items():
             segment = self._segments[index]
             if not names:

@@ -99,9 +99,9 @@ class Admission:
         """
         source = self._source
         for read, value in (*mode_readers(), *(key_readers() if self._check is None else ())):
-            source.refuse(f"{source.constant(read)}() {_other_than(value)}")
+            source.refuse(_differs(f"{source.constant(read)}()", value))
         for module, name, value in mode_values():
-            source.refuse(f"{source.constant(module)}.{name} {_other_than(value)}")
+            source.refuse(_differs(f"{source.constant(module)}.{name}", value))
 
     # ------------------------------------------------------------------ structure
 
@@ -239,7 +239,8 @@ class Admission:
         """Of what :func:`.ambient.read_ambient` reads: the device."""
         source, constant = self._source, self._source.constant
         if device >= 0:
-            source.refuse(f"{constant(current_device)}() != {device}")
+            if torch.cuda.device_count() > 1:  # otherwise none but this can be the current one
+                source.refuse(_differs(f"{constant(current_device)}()", device))
             # A launch would spoil a capture. The default stream is never captured, and to ask takes 0.4 us.
             source.line(f"stream = {constant(stream_handle)}({device})")
             source.refuse(f"stream and {constant(is_capturing)}()")
@@ -255,8 +256,8 @@ class Admission:
         source, constant, ambient = self._source, self._source.constant, self._call.key[3]
         _, inference, _, _, _, _, anomaly, switches = ambient
         if inference or not self._shows_inference():
-            source.refuse(f"{constant(torch.is_inference_mode_enabled)}() is not {inference}")
-        source.refuse(f"{constant(torch.is_anomaly_enabled)}() is not {anomaly}")
+            source.refuse(_differs(f"{constant(torch.is_inference_mode_enabled)}()", inference))
+        source.refuse(_differs(f"{constant(torch.is_anomaly_enabled)}()", anomaly))
         if not named:
             self._state(ambient)
             return
@@ -280,7 +281,7 @@ class Admission:
         """The part that a state check looks at too, without switches."""
         source, constant = self._source, self._source.constant
         grad, _, dtype, autocast, _, _, _, _ = ambient
-        source.refuse(f"{constant(torch.is_grad_enabled)}() is not {grad}")
+        source.refuse(_differs(f"{constant(torch.is_grad_enabled)}()", grad))
         source.refuse(f"{constant(torch.get_default_dtype)}() is not {constant(dtype)}")
         off = any_autocast is not None and not any(state[0] for state in _by_device(autocast))
         if off:  # it looks at devices of every kind
@@ -292,8 +293,11 @@ class Admission:
 
     def _switches(self, switches: list[tuple[Any, Any]]) -> None:
         for read, value in switches:
-            same = _other_than(value) if isinstance(value, bool) else f"!= {self._source.constant(value)}"
-            self._source.refuse(f"{self._source.constant(read)}() {same}")
+            asked = f"{self._source.constant(read)}()"
+            simple = isinstance(value, bool)
+            self._source.refuse(
+                _differs(asked, value) if simple else f"{asked} != {self._source.constant(value)}"
+            )
 
     def _autocast(self, states: tuple[Any, ...]) -> None:
         """Per device whether it is on, and then its type."""
@@ -315,9 +319,13 @@ def _by_device(states: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     return found
 
 
-def _other_than(value: bool | int | None) -> str:
-    """The text of a comparison."""
-    return f"is not {value}" if value is None or isinstance(value, bool) else f"!= {value}"
+def _differs(asked: str, value: bool | int | None) -> str:
+    """The expression that what is asked is another value; of two that are possible the truth is enough."""
+    if value is True:
+        return f"not {asked}"
+    if value is False or value == 0:
+        return asked
+    return f"{asked} is not None" if value is None else f"{asked} != {value}"
 
 
 def _token_of(leaf: Any) -> Any:

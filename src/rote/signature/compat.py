@@ -70,7 +70,11 @@ def has_memory(tensor: torch.Tensor) -> bool:
 transforms: Any = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
 """The transform of functions (``vmap``) that interprets operations; None without one."""
 
-is_traced: Callable[[], bool] = getattr(torch._C, "_is_tracing", torch.jit.is_tracing)
+is_traced: Callable[[], bool] = getattr(
+    torch._C,
+    "_is_tracing",
+    torch.jit.is_tracing,  # pyright: ignore[reportPrivateImportUsage]
+)
 """Whether ``torch.jit.trace`` writes down the operations. Seen in torch 2.11 and 2.13."""
 
 
