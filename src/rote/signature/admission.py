@@ -22,14 +22,17 @@ from .compat import (
     metadata_check,
     mode_readers,
     mode_values,
+    plain_tensor,
+    shows_autocast,
     stream_handle,
 )
 from .key import OPAQUE, PARAMETER, PLAIN, TENSOR, Call, describe, describe_tensor, is_plain, sharing
 from .leaves import Spec
 from .source import Source
 from .switches import SWITCHES
-from .switches.compat import STATE_SWITCHES, any_autocast, state_check
+from .switches.compat import STATE_SWITCHES, state_check
 
+_KINDS = ("cpu", "cuda")
 _INDEXED = ("tuple", "list", "namedtuple", "structseq")
 
 
@@ -54,6 +57,7 @@ class Admission:
         self._sorts = sorts
         self._containers = 0
         self._handles: set[str] = set()
+        self._compared: list[torch.Tensor] = []
         self._check: Callable[..., bool] | None = None
         self.stream: int = call.key[3][4]
 
@@ -70,7 +74,8 @@ class Admission:
         The switches are not among it (:meth:`write_switches`), nor how the arguments share memory
         (:meth:`write_sharing`), nor the comparison with tensors outside.
         """
-        self._check = metadata_check([self._call.leaves[position] for position in self.apart()])
+        self._compared = [plain_tensor(), *[self._call.leaves[position] for position in self.apart()]]
+        self._check = metadata_check(self._compared)
         self._modes()
         args, kwargs = self._call.spec[3]
         self._unpack(args, "args", given=True)
@@ -188,14 +193,13 @@ class Admission:
             first = next(one for one in positions if call.leaves[one] is call.leaves[position])
             if first != position:
                 source.refuse(f"{self.leaves[position]} is not {self.leaves[first]}")
-        if not positions:
-            return
         names = [self.leaves[position] for position in positions]
         if check is not None:
             plain = source.constant(torch.Tensor)
             for name in names:  # the check would end the process, see .alike
                 source.refuse(f"type({name}) is {plain} and {name}.is_nested")
-            source.refuse(f"not {source.constant(check)}({', '.join(names)})")
+            compared = ", ".join([source.constant(self._compared[0]), *names])
+            source.refuse(f"not {source.constant(check)}({compared})")
         for position, name in zip(positions, names, strict=True):
             token = call.key[1][position]
             if check is None:
@@ -255,7 +259,7 @@ class Admission:
         """
         source, constant, ambient = self._source, self._source.constant, self._call.key[3]
         _, inference, _, _, _, _, anomaly, switches = ambient
-        if inference or not self._shows_inference():
+        if inference or self._check is None:  # which fails in inference mode
             source.refuse(_differs(f"{constant(torch.is_inference_mode_enabled)}()", inference))
         source.refuse(_differs(f"{constant(torch.is_anomaly_enabled)}()", anomaly))
         if not named:
@@ -272,24 +276,13 @@ class Admission:
             source.indent(-1)
         self._switches([pair for pair in pairs if pair[0] not in STATE_SWITCHES])
 
-    def _shows_inference(self) -> bool:
-        """Whether the check of metadata fails in inference mode: dispatch keys of plain tensors differ."""
-        tensors = [self._call.leaves[position] for position in self.tensors()]
-        return self._check is not None and any(not tensor.is_inference() for tensor in tensors)
-
     def _state(self, ambient: Ambient) -> None:
         """The part that a state check looks at too, without switches."""
         source, constant = self._source, self._source.constant
         grad, _, dtype, autocast, _, _, _, _ = ambient
         source.refuse(_differs(f"{constant(torch.is_grad_enabled)}()", grad))
         source.refuse(f"{constant(torch.get_default_dtype)}() is not {constant(dtype)}")
-        off = any_autocast is not None and not any(state[0] for state in _by_device(autocast))
-        if off:  # it looks at devices of every kind
-            source.line(f"if {constant(any_autocast)}():")
-            source.indent()
         self._autocast(autocast)
-        if off:
-            source.indent(-1)
 
     def _switches(self, switches: list[tuple[Any, Any]]) -> None:
         for read, value in switches:
@@ -300,11 +293,13 @@ class Admission:
             )
 
     def _autocast(self, states: tuple[Any, ...]) -> None:
-        """Per device whether it is on, and then its type."""
+        """Per device whether it is on, and then its type; not where the check of metadata fails if it is."""
         source = self._source
         enabled, dtype = source.constant(torch.is_autocast_enabled), source.constant(torch.get_autocast_dtype)
-        for kind, (on, *types) in zip(("cpu", "cuda"), _by_device(states), strict=False):
-            source.refuse(f"{enabled}({kind!r}) is not {on}")
+        compared = self._compared if self._check is not None else []
+        for kind, (on, *types) in zip(_KINDS, _by_device(states), strict=False):
+            if on or not any(shows_autocast(tensor, kind) for tensor in compared):
+                source.refuse(_differs(f"{enabled}({kind!r})", on))
             if on:
                 source.refuse(f"{dtype}({kind!r}) is not {source.constant(types[0])}")
 

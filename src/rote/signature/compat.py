@@ -115,9 +115,9 @@ def metadata_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | Non
 
     It compares class, dtype, layout, device, shape, strides, ``requires_grad`` and the flags of inference,
     conjugate and negative tensors, in the modes of this moment (it fails in others). It says no if a tensor
-    comes twice. It holds no tensor alive. Without tensors there is nothing to call.
+    comes twice. It holds no tensor alive.
     """
-    if _tensor_guards is None or not tensors:
+    if _tensor_guards is None:
         return None
     return _tensor_guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
 
@@ -132,6 +132,20 @@ def raw_keys(tensor: torch.Tensor) -> int | None:
     """
     keys: Any = _dispatch_keys(tensor) if _dispatch_keys is not None else None
     return keys.raw_repr() if hasattr(keys, "raw_repr") else None
+
+
+@cache
+def plain_tensor() -> torch.Tensor:
+    """A tensor on the host about which there is nothing special: its metadata tell of modes alone."""
+    with torch.inference_mode(False):
+        return torch.empty(0, device="cpu")
+
+
+def shows_autocast(tensor: torch.Tensor, kind: str) -> bool:
+    """Whether autocast on a kind of device is among the modes that the metadata of a tensor tell of."""
+    key: Any = getattr(getattr(torch._C, "DispatchKey", None), f"Autocast{kind.upper()}", None)
+    keys: Any = _dispatch_keys(tensor) if _dispatch_keys is not None else None
+    return key is not None and hasattr(keys, "has") and keys.has(key)
 
 
 class Sizes(NamedTuple):

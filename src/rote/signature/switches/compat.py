@@ -93,10 +93,6 @@ def _has_state_guard() -> bool:
     return expected <= fields.keys() and all(type(option) is int for option in options)  # three each
 
 
-any_autocast: Callable[[], bool] | None = getattr(torch._C, "_is_any_autocast_enabled", None)
-"""Whether autocast is on for a device of any kind."""
-
-
 class Place(NamedTuple):
     """Where the switches lie in ``at::Context``, as ``ATen/Context.h`` declares it, in bytes.
 
