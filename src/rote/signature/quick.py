@@ -238,11 +238,11 @@ class QuickGuard:
 
     def _ask(self) -> bool:
         """The plain guard decides; if it holds, what there was before it looked is what is compared with."""
+        if self._switches is not None and not self._switches.holds():
+            return False  # and nothing is forgotten: they may be set for a part of the calls
         was = self._dicts.forget()
         self._forget()
         now = self._dicts.look()
-        if self._switches is not None and not self._switches.holds():
-            return False
         if not self._tensors_same():
             self._look_at_tensors()
         if not self._guard.holds():

@@ -57,8 +57,10 @@ class Switches:
 
     def holds(self) -> bool:
         """Whether they are what they were; each is asked by name."""
-        self.words = stage(_words())  # first: what changes from now on changes them
-        return read_switches() == self._values
+        if read_switches() != self._values:
+            return False
+        self.words = stage(_words())
+        return read_switches() == self._values  # what changes from now on changes the words
 
 
 def _words() -> list[int]:
