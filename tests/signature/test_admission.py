@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from rote.signature import admission
+from rote.signature import admission, compat
 from rote.signature.admission import Admission
 from rote.signature.compat import foreign_modes
 from rote.signature.key import bind
@@ -258,3 +258,26 @@ def test_default_dtype():
     finally:
         torch.set_default_dtype(torch.float32)
     assert admits((1,), {})
+
+
+def test_a_metadata_check_tells_modes(monkeypatch):
+    """It is what says that there are none; where it does not, they are asked by name."""
+    assert compat._tells_modes() and compat.metadata_check([torch.zeros(2)]) is not None
+    with torch.autocast("cpu"), torch.inference_mode():
+        compat._tells_modes.cache_clear()
+        assert compat._tells_modes()
+        assert torch.is_inference_mode_enabled() and torch.is_autocast_enabled("cpu")
+
+    class Blind:
+        def __init__(self, *tensors, **_):
+            pass
+
+        def check(self, *tensors):
+            return True
+
+    monkeypatch.setattr(compat, "_tensor_guards", Blind)
+    compat._tells_modes.cache_clear()
+    try:
+        assert compat.metadata_check([torch.zeros(2)]) is None
+    finally:
+        compat._tells_modes.cache_clear()

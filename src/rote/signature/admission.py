@@ -2,8 +2,12 @@
 
 The text is what :func:`.key.bind` and a comparison of keys would come to for one key, with everything that is
 known about it written out: no tree is taken apart, no key is made. All tensors are compared in one call of
-C++. How they share memory is only looked at where they do, or did. A call that is admitted has the key; one
-that is not may have it all the same, and is looked at by the general code.
+C++. It compares the dispatch keys that an operation on them would have, so it tells as well that there is no
+transform of functions, no trace, no autocast and no inference mode; for what the arguments do not tell, a
+plain tensor of the host's is among them. Dispatch modes it does not tell (it looks past those that compilers
+use themselves), nor modes of functions, which have no keys. How arguments share memory is only looked at
+where they do, or did. A call that is admitted has the key; one that is not may have it all the same, and is
+looked at by the general code.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def metadata_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | Non
     conjugate and negative tensors, in the modes of this moment (it fails in others). It says no if a tensor
     comes twice. It holds no tensor alive.
     """
-    if _tensor_guards is None:
+    if not _tells_modes():
         return None
     return _tensor_guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
 
@@ -132,6 +132,36 @@ def raw_keys(tensor: torch.Tensor) -> int | None:
     """
     keys: Any = _dispatch_keys(tensor) if _dispatch_keys is not None else None
     return keys.raw_repr() if hasattr(keys, "raw_repr") else None
+
+
+@cache
+def _tells_modes() -> bool:
+    """Whether such a check fails where other dispatch keys are in force, by which it is known that none are.
+
+    Those of transforms of functions, of traces and of autocast; in inference mode it is several.
+    """
+    names = {"FuncTorchDynamicLayerFrontMode": "included", "Tracer": "included", "AutocastCPU": "excluded"}
+    key_of: Any = getattr(torch._C, "_parse_dispatch_key", None)  # some keys are no attributes
+    if _tensor_guards is None or key_of is None:
+        return False
+    plain = plain_tensor()
+    check = _tensor_guards(plain, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+    for name, state in names.items():
+        key = key_of(name)
+        get: Any = getattr(torch._C, f"_dispatch_tls_is_dispatch_key_{state}", None)
+        put: Any = getattr(torch._C, f"_dispatch_tls_set_dispatch_key_{state}", None)
+        if key is None or get is None or put is None:
+            return False
+        was = get(key)
+        put(key, not was)
+        try:
+            told = not check(plain)
+        finally:
+            put(key, was)
+        if not told:
+            return False
+    with torch.inference_mode(not torch.is_inference_mode_enabled()):
+        return not check(plain)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Whether any tensor or container under guard has become another one, in three questions.
+"""Whether any tensor or container under guard has become another one, in two or three questions.
 
 What a guard has to know of a tensor can change without a trace: ``.data = ...`` leaves every dict, every
 identity and every version counter as it was. So each tensor has to be looked at, at every call. Asked by name
