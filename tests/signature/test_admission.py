@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+import rote
 from rote.signature import admission, compat
 from rote.signature.admission import Admission
 from rote.signature.compat import foreign_modes
@@ -262,11 +263,12 @@ def test_default_dtype():
 
 def test_a_metadata_check_tells_modes(monkeypatch):
     """It is what says that there are none; where it does not, they are asked by name."""
-    assert compat._tells_modes() and compat.metadata_check([torch.zeros(2)]) is not None
+    assert compat.tells_modes()
     with torch.autocast("cpu"), torch.inference_mode():
-        compat._tells_modes.cache_clear()
-        assert compat._tells_modes()
+        assert compat.tells_modes()
         assert torch.is_inference_mode_enabled() and torch.is_autocast_enabled("cpu")
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        assert not compat.tells_modes()
 
     class Blind:
         def __init__(self, *tensors, **_):
@@ -276,8 +278,13 @@ def test_a_metadata_check_tells_modes(monkeypatch):
             return True
 
     monkeypatch.setattr(compat, "_tensor_guards", Blind)
-    compat._tells_modes.cache_clear()
-    try:
-        assert compat.metadata_check([torch.zeros(2)]) is None
-    finally:
-        compat._tells_modes.cache_clear()
+    assert not compat.tells_modes()
+
+
+def test_tensors_of_a_hot_path_are_compared_at_once(monkeypatch, device):
+    one_by_one = []
+    monkeypatch.setattr(admission, "_token_of", one_by_one.append)
+    g, x = rote.graph(lambda x: x * 2), torch.ones(3, device=device)
+    for _ in range(8):
+        g(x)
+    assert g._paths.known and not one_by_one

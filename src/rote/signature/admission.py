@@ -29,6 +29,7 @@ from .compat import (
     plain_tensor,
     shows_autocast,
     stream_handle,
+    tells_modes,
 )
 from .key import OPAQUE, PARAMETER, PLAIN, TENSOR, Call, describe, describe_tensor, is_plain, sharing
 from .leaves import Spec
@@ -79,7 +80,7 @@ class Admission:
         (:meth:`write_sharing`), nor the comparison with tensors outside.
         """
         self._compared = [plain_tensor(), *[self._call.leaves[position] for position in self.apart()]]
-        self._check = metadata_check(self._compared)
+        self._check = metadata_check(self._compared) if tells_modes() else None
         self._modes()
         args, kwargs = self._call.spec[3]
         self._unpack(args, "args", given=True)

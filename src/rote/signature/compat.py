@@ -117,7 +117,7 @@ def metadata_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | Non
     conjugate and negative tensors, in the modes of this moment (it fails in others). It says no if a tensor
     comes twice. It holds no tensor alive.
     """
-    if not _tells_modes():
+    if _tensor_guards is None:
         return None
     return _tensor_guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
 
@@ -134,11 +134,11 @@ def raw_keys(tensor: torch.Tensor) -> int | None:
     return keys.raw_repr() if hasattr(keys, "raw_repr") else None
 
 
-@cache
-def _tells_modes() -> bool:
-    """Whether such a check fails where other dispatch keys are in force, by which it is known that none are.
+def tells_modes() -> bool:
+    """Whether a check that is made now fails where other dispatch keys are in force.
 
-    Those of transforms of functions, of traces and of autocast; in inference mode it is several.
+    Those of transforms of functions, of traces and of autocast; in inference mode it is several. Not so where
+    such keys are left out, as in the handlers of dispatch modes and the kernels of custom operators.
     """
     names = {"FuncTorchDynamicLayerFrontMode": "included", "Tracer": "included", "AutocastCPU": "excluded"}
     key_of: Any = getattr(torch._C, "_parse_dispatch_key", None)  # some keys are no attributes
