@@ -141,6 +141,24 @@ def test_the_first_segment_takes_and_the_last_one_gives():
         assert g(x, y).equal(fn(x, y))
 
 
+@pytest.mark.parametrize("outputs", ["safe", "borrow"])
+def test_arguments_that_come_to_share_memory(outputs):
+    """Also at addresses that are known."""
+    base = torch.rand(8, device="cuda")
+    apart, halves = (on(4), on(4, fill=2)), (base[:4], base[4:])
+    forms = [apart, halves, (base[:4], base[2:6]), (base[:4], base[:4]), (apart[0], apart[0])]
+
+    def fn(x, y):
+        return x * 2 + y, x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
+
+    g = warmed(fn, *apart, outputs=outputs)
+    assert len(copying(g)[0].inputs) == 2
+    for x, y in (*forms, *forms, *reversed(forms)):
+        found, one = g(x, y)
+        assert found.equal(x * 2 + y) and one == fn(x, y)[1]
+    g.reset()
+
+
 def test_branches_and_several_roots():
     """Every root waits for the inputs, every result for all ends."""
 
