@@ -322,7 +322,7 @@ def test_a_factorization_whose_failure_the_callable_catches(device, failing):
         try:
             return torch.linalg.cholesky(y)
         except torch.linalg.LinAlgError as error:
-            return torch.linalg.eigh(y + 1).eigenvalues.sum() + len(str(error)), y
+            return (y + 1).square().sum() + len(str(error)), y
 
     g = compare(factor, [(x,) for x in matrices(device, failing)])
     assert g.report().replayed >= 8, g.explain()

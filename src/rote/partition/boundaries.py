@@ -3,9 +3,8 @@
 A segment holds operations that a CUDA graph can hold: kernels on one device, with shapes known before. The
 decision needs nothing but the operation and its operands, so it is the same on both backends.
 
-An operation that synchronises inside its kernel wrapper (some of ``torch.linalg``) cannot be told from its
-schema. It is found when a capture fails, and remembered by the recording that met it; but for those that do
-not survive the attempt, which are known by name.
+Known gap: an operation that synchronises inside its kernel wrapper (some of ``torch.linalg``) cannot be told
+from its schema. It is found when a capture fails, and remembered by the recording that met it.
 """
 
 from __future__ import annotations
@@ -85,8 +84,6 @@ def _place_by_device(facts: Facts, tensors: list[torch.Tensor], target: Any) -> 
     if target is not None and torch.device(target).type == "cpu":
         return Placement.EARLY if on_host == len(tensors) else Placement.ISLAND
     if not on_host:
-        if facts.waits:
-            return Placement.ISLAND
         return Placement.CAPTURED if tensors or target is not None else Placement.EARLY
     if on_host == len(tensors) and not facts.mutable:
         return Placement.EARLY
@@ -95,7 +92,7 @@ def _place_by_device(facts: Facts, tensors: list[torch.Tensor], target: Any) -> 
 
 def rule_of(func: Any, placement: Placement, refused: bool, tensors: list[torch.Tensor]) -> Rule:
     """The rule that explains an island."""
-    if refused or facts_of(func).waits:
+    if refused:
         return rules.REFUSED
     if placement is Placement.READ:
         return rules.HOST_READ

@@ -10,9 +10,10 @@ import torch
 _aten = torch.ops.aten
 _READS = frozenset({_aten._local_scalar_dense.default, _aten.equal.default, _aten.is_nonzero.default})
 _CHECKS = frozenset({_aten._linalg_check_errors.default})
-_WAITS = frozenset({_aten._linalg_eigh.default})
-"""What may not even be tried in a capture: cuSOLVER's ``Xsyevd`` waits for the device, is refused with a
-status of its own, and then fails once more outside of the capture. Seen in CUDA 13.0, torch 2.11."""
+_UNRECORDED = frozenset({_aten._linalg_eigh.default})
+"""What fails on a GPU in a call that is recorded, even between two segments, for a reason that is not known:
+cuSOLVER's ``Xsyevd`` returns EXECUTION_FAILED there, and is right in calls that are observed. Seen in CUDA
+13.0, torch 2.11."""
 _METADATA = frozenset({_aten.is_same_size.default, _aten._has_same_storage_numel.default})
 _INDEXED = frozenset({
     _aten.index.Tensor, _aten.index_put.default, _aten.index_put_.default, _aten._index_put_impl_.default,
@@ -43,7 +44,7 @@ class Facts(NamedTuple):
         checks: The host reads its operand, and raises or does nothing.
         indexed: It indexes, and a mask among the indices is counted on the host.
         stores: It writes through an index.
-        waits: On a GPU it waits for the device, and is not to be tried in a capture.
+        unrecorded: On a GPU no call with it is recorded.
         hidden: It is no computation (profiler marks, questions about shapes).
         simple: None of what decides where it runs, but for the devices of its operands.
         reshapes: It may change the shape of an operand.
@@ -60,7 +61,7 @@ class Facts(NamedTuple):
     checks: bool
     indexed: bool
     stores: bool
-    waits: bool
+    unrecorded: bool
     hidden: bool
     simple: bool
     reshapes: bool
@@ -93,9 +94,11 @@ def facts_of(func: Any) -> Facts:
         checks=func in _CHECKS,
         indexed=indexed,
         stores=stores,
-        waits=func in _WAITS,
+        unrecorded=func in _UNRECORDED,
         hidden=hidden,
-        simple=not (dynamic or reads or func in _CHECKS or indexed or stores or hidden or func in _WAITS),
+        simple=not (
+            dynamic or reads or func in _CHECKS or indexed or stores or hidden or func in _UNRECORDED
+        ),
         reshapes=schema.is_mutable or func.namespace != "aten",  # others' schemas need not say it
         seeded=torch.Tag.nondeterministic_seeded in func.tags
         or any(argument.name == "generator" for argument in schema.arguments),

@@ -6,6 +6,9 @@ from typing import Any
 
 import torch
 
+from ..base.location import user_site
+from ..hazards import rules
+from ..hazards.rules import reason
 from ..partition.boundaries import Placement, place
 from ..partition.facts import Facts
 from ..partition.fills import filled_in
@@ -30,6 +33,9 @@ class Placed(HostTensors):
     def _place(
         self, facts: Facts, tensors: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Placement:
+        if facts.unrecorded and not self._on_host and any([tensor.is_cuda for tensor in tensors]):
+            text = f"{facts.name} fails in cuSOLVER where a call is recorded"
+            self.block(reason(rules.REFUSED, text, user_site()))
         number = filled_in(facts, args, kwargs)
         fills = number is not None and number.is_cpu and self.ledger.origin(number) in self._constants
         placement = place(facts, tensors, kwargs, self._on_host, fills=fills)
