@@ -1,6 +1,7 @@
 """``rote profile``: the table, the files, and targets that print, raise or need a GPU that is not there."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -51,6 +52,7 @@ def test_the_table(rote, target):
     assert done.exit_code == 0, done.output
     assert " calls\n" in done.stdout and "aten::add" in done.stdout and "aunch-bound" in done.stdout
     assert "x = x + plus" in done.stdout
+    assert re.search(r"aunch-bound: .* at best\.\n$", done.stdout)  # piped: the verdict is a line
     assert "target's own" not in done.stdout and "target's own" in done.stderr
 
 

@@ -275,7 +275,57 @@ def test_what_is_not_measured(device: torch.device, clock: Clock, options: dict[
     assert not clock.timed and g.report().recordings
 
 
-def test_results_that_require_grad_are_not_measured(device: torch.device, clock: Clock) -> None:
+def policy(clock: Clock, device: torch.device) -> tuple[nn.Module, Callable[[torch.Tensor], torch.Tensor]]:
+    model, ticks = nn.Linear(4, 4).to(device), clock.ticks
+
+    def act(x: torch.Tensor) -> torch.Tensor:
+        ticks.put(None)
+        return model(x).tanh()
+
+    return model, act
+
+
+def test_results_that_require_grad_are_measured_while_nobody_walks_back(
+    device: torch.device, clock: Clock, reason: FIND
+) -> None:
+    """A policy called without ``torch.no_grad()``; what was replayed before keeps its backward."""
+    clock.replay_s = 150e-6
+    model, act = policy(clock, device)
+    g = rote.graph(act)
+    x = torch.ones(2, 4, device=device)
+    for _ in range(WARM + FIRST // 2):
+        g(x)
+    held, recordings = g(x), g.report().recordings
+    assert recordings and clock.ticks.qsize() == WARM and held.requires_grad
+    for _ in range(TWO_ROUNDS):
+        g(x)
+    assert "a replay took 150.0 us and a plain call 100.0 us" in reason(g, "RT308").message
+    held.sum().backward()
+    assert model.weight.grad is not None
+    found, model.weight.grad = model.weight.grad, None
+    act(x).sum().backward()
+    assert torch.equal(found, model.weight.grad)
+    del held
+    assert not g.report().recordings
+    rote.testing.assert_pool_empty()
+
+
+def test_a_walk_back_ends_the_contest(device: torch.device, clock: Clock) -> None:
+    clock.replay_s = 150e-6
+    _, act = policy(clock, device)
+    g = rote.graph(act)
+    x = torch.ones(2, 4, device=device)
+    for _ in range(WARM + FIRST + 3):
+        g(x)
+    assert clock.timed
+    g(x).sum().backward()
+    timed = len(clock.timed)
+    for _ in range(2 * TWO_ROUNDS):
+        g(x)
+    assert len(clock.timed) - timed <= 1 and g.report().recordings
+
+
+def test_results_whose_backward_is_asked_for_are_not_measured(device: torch.device, clock: Clock) -> None:
     clock.replay_s = 150e-6
     model = nn.Linear(4, 4).to(device)
     g = rote.graph(model)

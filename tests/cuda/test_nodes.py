@@ -13,6 +13,7 @@ import torch
 
 import rote
 from rote.backends.cuda import nodes
+from rote.backends.cuda.copy_kernel import CAPACITIES, CAPACITY
 from rote.backends.cuda.driver import DriverError, driver
 from rote.recording.entry import Entry
 
@@ -54,7 +55,7 @@ def test_they_are_used():
     assert tuple([tensor.data_ptr() for tensor in (x, y, total, product)]) in graph.known
 
 
-@pytest.mark.parametrize("count", [0, 1, nodes.MOST_INPUTS, nodes.MOST_INPUTS + 1, 12])
+@pytest.mark.parametrize("count", [0, 1, 4, *CAPACITIES, CAPACITY + 1])
 def test_the_hot_path_answers(monkeypatch, count):
     w = on(8)
     g = warmed(lambda *xs: sum(xs, w) * 2, *[on(8) for _ in range(count)])
@@ -64,10 +65,51 @@ def test_the_hot_path_answers(monkeypatch, count):
         assert g(*xs).equal(sum(xs, w) * 2)
 
 
-def test_many_inputs_are_copied_in_one_operation():
-    g = warmed(lambda *xs: sum(xs), *[on(3) for _ in range(nodes.MOST_INPUTS + 1)])
+def test_many_copies_are_one_node():
+    def fn(*xs):
+        return [x + 1 for x in xs]
+
+    g = warmed(fn, *[on(3) for _ in range(20)])
     (graph,) = copying(g)
-    assert (len(graph.inputs), len(graph.outputs)) == (0, 1)
+    assert (len(graph.inputs), len(graph.outputs)) == (20, 20)
+    assert driver().count(graph._template) == 20 + 2
+    for n in range(6):
+        xs = [on(3, fill=n + k) for k in range(20)]
+        assert [y.tolist() for y in g(*xs)] == [[n + k + 1.0] * 3 for k in range(20)]
+
+
+def test_more_copies_than_one_node_takes():
+    def fn(*xs):
+        return [x * 2 for x in xs]
+
+    count = 2 * CAPACITY + 5
+    g = warmed(fn, *[on(3) for _ in range(count)])
+    (graph,) = copying(g)
+    assert driver().count(graph._template) == count + 6
+    for n in range(6):
+        xs = [on(3, fill=n + k) for k in range(count)]
+        assert [y[0].item() for y in g(*xs)] == [2.0 * (n + k) for k in range(count)]
+
+
+def ragged(shift):
+    """Tensors of many sizes, shifted against the allocator's blocks by some elements."""
+    kinds = (torch.uint8, torch.bfloat16, torch.float32, torch.complex128)
+    sizes = [(kind, size) for kind in kinds for size in (1, 5, 256, 7001)]
+    sizes.append((torch.float32, 1_500_003))
+    made = [torch.randint(0, 250, (size + shift,), device="cuda").to(kind) for kind, size in sizes]
+    return [tensor[shift:] for tensor in made]
+
+
+def test_sizes_and_alignments():
+    def fn(*xs):
+        return [x.clone() for x in xs]
+
+    g = warmed(fn, *ragged(0))
+    (graph,) = copying(g)
+    for shift in (0, 1, 2, 3, 4, 7):
+        xs = ragged(shift)
+        assert all(mine.equal(x) for mine, x in zip(g(*xs), xs, strict=True))
+        assert next(reversed(graph.known))[: len(xs)] == tuple([x.data_ptr() for x in xs])
 
 
 def test_borrowed_results_are_not_copied():
@@ -97,6 +139,24 @@ def test_the_first_segment_takes_and_the_last_one_gives():
     for _ in range(20):
         x, y = torch.rand(8, device="cuda"), torch.rand(8, device="cuda")
         assert g(x, y).equal(fn(x, y))
+
+
+@pytest.mark.parametrize("outputs", ["safe", "borrow"])
+def test_arguments_that_come_to_share_memory(outputs):
+    """Also at addresses that are known."""
+    base = torch.rand(8, device="cuda")
+    apart, halves = (on(4), on(4, fill=2)), (base[:4], base[4:])
+    forms = [apart, halves, (base[:4], base[2:6]), (base[:4], base[:4]), (apart[0], apart[0])]
+
+    def fn(x, y):
+        return x * 2 + y, x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
+
+    g = warmed(fn, *apart, outputs=outputs)
+    assert len(copying(g)[0].inputs) == 2
+    for x, y in (*forms, *forms, *reversed(forms)):
+        found, one = g(x, y)
+        assert found.equal(x * 2 + y) and one == fn(x, y)[1]
+    g.reset()
 
 
 def test_branches_and_several_roots():
@@ -228,15 +288,27 @@ def test_no_memory_for_another_instance(monkeypatch):
     assert len(graph._instances) == 1 and len(made) == 2
 
 
-@pytest.mark.parametrize("name", ["move_copy", "launch"])
+@pytest.mark.parametrize("name", ["move_copy", "set_kernel", "launch"])
 def test_the_driver_says_no(monkeypatch, name):
-    warmed(lambda x: x + 1, on(3))  # whether copies work at all has been tried
+    warmed(lambda x, y: x + y, on(3), on(3))  # whether copies work at all has been tried
     api = driver()
     monkeypatch.setattr(api, name, lambda *_: 1)
-    g = rote.graph(lambda x: x * 2)
+    g = rote.graph(lambda x, y: x * y)
     for n in range(CALLS + 4):
-        assert g(on(3, fill=n)).tolist() == [2.0 * n] * 3
+        assert g(on(3, fill=n), on(3, fill=2)).tolist() == [2.0 * n] * 3
     assert len(copying(g)) == 1 and g.report().replayed == CALLS + 4 - WARM
+
+
+def test_no_kernel(monkeypatch):
+    def refuses(*_):
+        raise DriverError("218")
+
+    monkeypatch.setattr(nodes, "_copy_kernel", refuses)
+    g, h = rote.graph(lambda x, y: x * y), rote.graph(lambda x: x * 2)
+    for n in range(CALLS):
+        assert g(on(3, fill=n), on(3, fill=2)).tolist() == h(on(3, fill=n)).tolist() == [2.0 * n] * 3
+    assert g.report().replayed == CALLS - WARM
+    assert copying(h) and not copying(g)
 
 
 def test_no_driver(monkeypatch):

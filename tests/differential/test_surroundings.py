@@ -80,6 +80,74 @@ def test_make_fx():
     check(scenario)
 
 
+def test_jit_trace():
+    """A traced module has the operations, and no result of a replay as a constant."""
+
+    def scenario(wrap):
+        w = full(3)
+        g, h = wrap(lambda x: x * 2), wrap(lambda: w * 2)
+        for i in range(5):
+            yield g(full(i)), h()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            traced = torch.jit.trace(lambda x: g(x) + h(), (full(0),))
+        w.add_(1)
+        yield traced(full(5)), traced(full(6))
+        yield g(full(7)), h()
+
+    check(scenario)
+
+
+def test_transforms_around_arguments_that_they_do_not_wrap():
+    """Such an argument looks as it does without the transform."""
+
+    def scenario(wrap):
+        x, seen = full(3), []
+        g, h = wrap(lambda x: x * 2), wrap(lambda: x + 1)
+        for _ in range(5):
+            yield g(x), h()
+
+        def inner(y):
+            with Count() as count:
+                seen.extend([g(x), h()])
+            seen.append(count.names)
+            seen.extend([g(x), h()])
+            return (y * seen[-1].sum()).sum()
+
+        yield torch.vmap(inner)(torch.ones(3, 4))
+        yield torch.func.grad(inner)(full(2))
+        yield torch.func.jvp(inner, (full(2),), (full(1),))
+        yield torch.func.functionalize(inner)(full(2))
+        yield seen
+        yield g(x), h()
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".torch.jit.script. is deprecated")
+        check(scenario)
+
+
+def test_precision_by_its_newer_names():
+    """With these set, the older ones raise."""
+
+    def scenario(wrap):
+        w = torch.rand(4, 4, generator=torch.Generator().manual_seed(0))
+        g = wrap(lambda x: x @ w)
+        names = [torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn]
+        for i in range(5):
+            yield g(full(i))
+        for owner in names:
+            was = owner.fp32_precision
+            for value in ("tf32", "ieee"):
+                owner.fp32_precision = value
+                try:
+                    yield [g(full(i)) for i in range(5)]
+                finally:
+                    owner.fp32_precision = was
+            yield g(full(7))
+
+    check(scenario)
+
+
 def test_compile():
     def scenario(wrap):
         torch._dynamo.reset()

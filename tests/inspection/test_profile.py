@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 import time
 
 import pytest
@@ -97,7 +98,9 @@ def test_views_are_no_work_of_a_graph(device):
     assert {name for name in busy if busy[name]} == {"aten::add"} and found.operations == 4
     found = rote.profile(lambda x: x.t(), torch.zeros(4, 4, device=device))
     assert (found.busy_us, found.launch_bound) == (0.0, False)
-    assert found.verdict.endswith("runs no tensor operations but views: there is nothing to record.")
+    assert found.verdict.endswith(
+        "no tensor operations but views in its own thread: there is nothing to record."
+    )
 
 
 def test_least_times_are_of_many_short_calls_and_of_few_long_ones():
@@ -169,6 +172,20 @@ def test_an_exception_passes_unchanged_and_leaves_nothing_on(good_calls):
     assert rote.profile(chain, torch.zeros(2)).operations == 10
 
 
+async def waiting():
+    return torch.zeros(2) + 1
+
+
+def test_work_of_other_threads_is_not_denied():
+    def threaded(x):
+        thread = threading.Thread(target=lambda: x + 1)
+        thread.start()
+        thread.join()
+
+    found = rote.profile(threaded, torch.zeros(4))
+    assert "no tensor operations in its own thread" in found.verdict
+
+
 def test_what_cannot_be_profiled():
     with pytest.raises(MisuseError, match=r"takes a callable and its arguments, not a Tensor"):
         rote.profile(torch.zeros(2))
@@ -176,6 +193,8 @@ def test_what_cannot_be_profiled():
         rote.profile(rote.graph(chain), torch.zeros(2))
     with pytest.raises(MisuseError, match=r"returned a generator, which has run nothing yet: measure"):
         rote.profile(lambda x: (y for y in x), torch.zeros(2))
+    with pytest.raises(MisuseError, match=r"returned a coroutine, which .* asyncio\.run\(fn\(\*args\)\)"):
+        rote.profile(waiting)  # and nothing is said about one that nobody awaited
     with pytest.raises(OptionError, match=r"calls=0: at least one"):
         profile_calls(chain, (), {}, calls=0)
     with (

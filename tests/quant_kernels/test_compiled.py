@@ -24,7 +24,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from rote.quant.kernels import jit_gemm
 
-def compiled(bm, bn, warps, turn=0, tma=0):
+def compiled(bm, bn, warps, turn=0, tma=0, split=0):
     types = dict(
         x="*i8", rest="*i8", x_scale="*fp32", x_zero="*i32", x_sum="*i32", weight="*i8", w_scale="*fp32",
         w_zero="*i8", w_sum="*i32", turn="*bf16", bias="*bf16", out="*bf16", work="*i32", M="i32", N="i32",
@@ -34,7 +34,7 @@ def compiled(bm, bn, warps, turn=0, tma=0):
         types |= dict(rest="constexpr", x=f"tensordesc<i8[{bm}, 128]>", weight=f"tensordesc<i8[{bn}, 64]>")
     values = dict(
         BITS=4, FLOAT=False, X_SCALE=True, X_ZERO=True, W_ZERO=True, BIAS=False, RAW=False, TURN=turn,
-        EVEN_K=True, BM=bm, BN=bn, UNROLL=1, SPLIT=False, STAGES=4, ASM=True, PDL=-1 if turn else 0,
+        EVEN_K=True, BM=bm, BN=bn, UNROLL=1, SPLIT=bool(split), STAGES=4, ASM=True, PDL=-1 if turn else 0,
         TMA=bool(tma), TAIL=0,
     )
     names = jit_gemm.product.arg_names
@@ -50,7 +50,8 @@ def compiled(bm, bn, warps, turn=0, tma=0):
     options = dict(num_warps=warps, num_stages=4)
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm
 
-json.dump([compiled(*map(int, size.split("x")))["ptx"] for size in sys.argv[1:]], sys.stdout)
+every = [compiled(*map(int, size.split("x"))) for size in sys.argv[1:]]
+json.dump([(asm["ptx"], asm["ttgir"]) for asm in every], sys.stdout)
 """
 
 
@@ -69,7 +70,7 @@ def compiled(width, kind, warps):
     values = dict(
         smooth=None, static_scale=None, static_zero=None, SMOOTH=False, R1=True, ORDER=True, R2=True, B=128,
         NB=width // 128, T=1, MODE=2, LOW=-128, HIGH=127, SPLIT_X=whole, SPLIT_R=whole, EXACT=False,
-        PDL=True, ZERO=True, ORIGIN=False, FULL=True,
+        WAIT=True, PDL=True, ZERO=True, ORIGIN=False, FULL=True,
     )
     names = jit_transform.shared.arg_names
     source = ASTSource(
@@ -79,7 +80,8 @@ def compiled(width, kind, warps):
         attrs={(names.index(name),): [["tt.divisibility", 16]] for name in types if name != "clip"},
     )
     options = dict(num_warps=warps, num_stages=1)
-    return compile(source, target=GPUTarget("cuda", 90, 32), options=options).metadata.shared
+    made = compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    return made.metadata.shared, made.asm["ptx"]
 
 sizes = [size.split("x") for size in sys.argv[1:]]
 json.dump([compiled(int(width), kind, int(warps)) for width, kind, warps in sizes], sys.stdout)
@@ -113,7 +115,7 @@ json.dump([compiled(int(members)) for members in sys.argv[1:]], sys.stdout)
 
 def assembly(*sizes: str) -> list[str]:
     """PTX of the product with tiles of some sizes."""
-    return probed(PROBE, *sizes)
+    return [ptx for ptx, _ in probed(PROBE, *sizes)]
 
 
 def probed(program: str, *sizes: str) -> list[Any]:
@@ -171,4 +173,21 @@ def test_short_transforms_read_after_their_predecessor_and_launch_behind_their_c
 
 
 def test_the_widest_rows_fit_in_shared_memory():
-    assert max(probed(TRANSFORM, "32768xbf16x16", "32768xfp32x16", "16384xbf16x8")) <= 227 << 10
+    for shared, _ in probed(TRANSFORM, "32768xbf16x16", "32768xfp32x16", "16384xbf16x8"):
+        assert shared <= 227 << 10
+
+
+def test_transforms_read_and_write_after_their_predecessor_and_let_others_start_then():
+    ((_, text),) = probed(TRANSFORM, "2048xbf16x4")
+    before, after = text.split("griddepcontrol.wait", 1)
+    assert "ld.global" not in before and "st.global" not in before
+    started = after.index("griddepcontrol.launch_dependents")
+    assert "ld.global" not in after[:started] and "ld.global" in after[started:]
+
+
+def test_neighbouring_sums_are_added_by_neighbouring_threads():
+    ((_, text),) = probed(PROBE, "32x64x4x0x0x1")
+    (addition,) = (line for line in text.splitlines() if "tt.atomic_rmw add, relaxed" in line)
+    layout = addition.split("#", 1)[1].split(">", 1)[0]
+    (wanted,) = (line for line in text.splitlines() if line.startswith(f"#{layout} = "))
+    assert "sizePerThread = [1, 1], threadsPerWarp = [32, 1]" in wanted

@@ -266,6 +266,54 @@ def test_weights_that_were_written_just_before_are_read():
         assert all(map(torch.equal, found, wanted))
 
 
+def rotated_layer(k: int) -> tuple[Any, ...]:
+    """A layer whose transform is two rotations and a permutation: that, the grid and the weight."""
+    change = cases.transform_of("rotate permute rotate", k, k, 128, smooth=False, dtype=torch.bfloat16)
+    _, weight = cases.weight_of(1024, k, 4, "cuda")
+    return *cases.to("cuda", change, Activation()), weight
+
+
+@pytest.mark.parametrize(("m", "k"), [(1, 2048), (51, 2048), (800, 2048), (1, 16384), (51, 16384)])
+@pytest.mark.parametrize("before", BEFORE)
+def test_transforms_wait_for_what_is_before(before: str, m: int, k: int):
+    layer, other = rotated_layer(k), rotated_layer(k)
+    x = cases.rows_of(m, k, torch.bfloat16).cuda()
+
+    def run() -> list[torch.Tensor]:
+        y = linear(BEFORE[before](x), *layer)  # and two right behind each other
+        return [y, linear(x, *other), linear(x, *layer)]
+
+    ready = BEFORE[before](x)
+    wanted: list[torch.Tensor] = []
+    for rows, used in ((ready, layer), (x, other), (x, layer)):
+        torch.cuda.synchronize()
+        wanted.append(linear(rows, *used))
+    assert all(map(torch.equal, run(), wanted))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = run()
+    for _ in range(3):
+        for y in found:
+            y.zero_()
+        graph.replay()
+        assert all(map(torch.equal, found, wanted))
+    del graph, found
+
+
+@pytest.mark.parametrize(("m", "k"), [(1, 2048), (51, 2048), (1, 16384), (51, 16384)])
+def test_transforms_that_were_written_just_before_are_read(m: int, k: int):
+    change, grid, weight = rotated_layer(k)
+    other, _, _ = rotated_layer(k)
+    x = cases.rows_of(m, k, torch.bfloat16).cuda()
+    wanted = linear(x, other, grid, weight)
+    kept = [stage.clone() for stage in change.stages]
+    for _ in range(20):
+        for stage, before, new in zip(change.stages, kept, other.stages, strict=True):
+            stage.copy_(before)
+            stage.copy_(new)
+        assert torch.equal(linear(x, change, grid, weight), wanted)
+
+
 @pytest.mark.parametrize(("m", "k"), [(1, 16384), (51, 16384), (800, 2048)])
 def test_graphs_follow_their_inputs(m: int, k: int):
     change, grid = cases.to(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 from functools import partial
 
+import numpy
 import pytest
 import torch
 
 import rote
 from rote.backends.host.segment import HostSegment
 from rote.recording.entry import Entry
+from rote.signature.key import bind
 
 
 class Copy:
@@ -219,3 +221,52 @@ def test_an_early_start(copying, alone, monkeypatch):
     assert torch.equal(g(x), m(x) * 2)
     m.factor = 3.0  # seen when the replay has been launched
     assert torch.equal(g(x), m(x) * 3)
+
+
+def test_arguments_that_come_to_share_memory_where_they_are_taken(copying):
+    """How they share memory is asked where they come from new addresses."""
+
+    def fn(x, y):
+        return x * 2 + y, x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
+
+    base = torch.rand(8)
+    apart = torch.rand(4), torch.rand(4)
+    g = warmed(fn, *apart)
+    assert (2, 1) in copying.asked
+    forms = [apart, (base[:4], base[2:6]), (base[:4], base[:4]), (apart[0], apart[0])]
+    for given in (*forms, *forms, *reversed(forms)):
+        mine, right = g(*given), fn(*given)
+        assert torch.equal(mine[0], right[0]) and mine[1] == right[1]
+    launches = copying.launches
+    g(*apart)
+    assert copying.launches == launches + 1
+
+
+def test_memory_of_two_storages_that_becomes_that_of_one(copying, alone):
+    """Whoever gives the same addresses again may have another kind of memory there."""
+    memory = numpy.arange(8, dtype=numpy.float32)
+
+    def two():
+        return torch.from_numpy(memory)[:4], torch.from_numpy(memory)[2:6]
+
+    def one():
+        whole = torch.from_numpy(memory)
+        return whole[:4], whole[2:6]
+
+    g = warmed(lambda x, y: x * 2 + y, *two(), outputs="borrow")  # the addresses are those of the arguments
+    for _ in range(6):
+        g(*one())
+    for make in (two, one, two, one, two, two, one):
+        x, y = make()
+        entries = g._keys.entries
+        calls = entries[bind((x, y), {}).key].calls
+        assert torch.equal(g(x, y), x * 2 + y)
+        assert entries[bind((x, y), {}).key].calls == calls + 1
+
+
+def test_arguments_from_new_addresses_need_no_general_path(copying, alone):
+    g = warmed(lambda x, y, z: x * 2 + y - z, *[torch.rand(4) for _ in range(3)])
+    alone()
+    for _ in range(20):
+        given = [torch.rand(4) for _ in range(3)]
+        assert torch.equal(g(*given), given[0] * 2 + given[1] - given[2])

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from rote.signature import admission
+import rote
+from rote.signature import admission, compat
 from rote.signature.admission import Admission
 from rote.signature.compat import foreign_modes
 from rote.signature.key import bind
@@ -32,6 +33,7 @@ def check_of(call, *, sorts=True):
     source = Source("check")
     admission = Admission(source, call, sorts=sorts)
     admission.write()
+    admission.write_sharing()
     admission.write_switches()
     source.line("return True")
     found = source.compile()
@@ -257,3 +259,32 @@ def test_default_dtype():
     finally:
         torch.set_default_dtype(torch.float32)
     assert admits((1,), {})
+
+
+def test_a_metadata_check_tells_modes(monkeypatch):
+    """It is what says that there are none; where it does not, they are asked by name."""
+    assert compat.tells_modes()
+    with torch.autocast("cpu"), torch.inference_mode():
+        assert compat.tells_modes()
+        assert torch.is_inference_mode_enabled() and torch.is_autocast_enabled("cpu")
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        assert not compat.tells_modes()
+
+    class Blind:
+        def __init__(self, *tensors, **_):
+            pass
+
+        def check(self, *tensors):
+            return True
+
+    monkeypatch.setattr(compat, "_tensor_guards", Blind)
+    assert not compat.tells_modes()
+
+
+def test_tensors_of_a_hot_path_are_compared_at_once(monkeypatch, device):
+    one_by_one = []
+    monkeypatch.setattr(admission, "_token_of", one_by_one.append)
+    g, x = rote.graph(lambda x: x * 2), torch.ones(3, device=device)
+    for _ in range(8):
+        g(x)
+    assert g._paths.known and not one_by_one

@@ -13,7 +13,7 @@ in :class:`Capabilities`, never by ``isinstance``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -90,8 +90,11 @@ class CopyingSegment(Protocol):
         ...
 
     @property
-    def known(self) -> Mapping[tuple[int, ...], Launch]:
-        """What launches it with the caller's tensors at some addresses: inputs, then outputs."""
+    def known(self) -> MutableMapping[tuple[int, ...], Launch]:
+        """What launches it with the caller's tensors at some addresses: inputs, then outputs.
+
+        Some may be taken out of it: they are aimed at again.
+        """
         ...
 
     def aim(self, addresses: tuple[int, ...]) -> Launch | None:

@@ -16,6 +16,7 @@ from ..base.errors import MisuseError, RoteError
 from ..inspection.profile import CALLS, profile_calls
 from ..inspection.profile_result import Cost, Profile
 from . import target as targets
+from .bench import PIPED_WIDTH
 from .failures import HERE, check_places, told
 
 LONGEST = 36
@@ -69,6 +70,8 @@ def _measured(target: targets.Target, calls: int) -> Profile:
 
 def _show(found: Profile, top: int) -> None:
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=PIPED_WIDTH)
     console.print(Text.assemble((found.name, "bold"), f" on {found.device}, {found.calls_made} calls"))
     summary = Table(show_header=False, box=None, padding=(0, 2))
     summary.add_column()

@@ -13,7 +13,7 @@ from time import perf_counter
 from types import FrameType
 from typing import Any
 
-import torch
+from torch.compiler import is_compiling, is_dynamo_compiling
 
 from ..backends.select import PROCESS
 from ..base.errors import MisuseError, NotReplayedError
@@ -127,17 +127,16 @@ class Graphed:
             VerificationError: With ``verify``, if a replay did not give what the plain call gives.
             Exception: What the callable raises, unchanged.
         """
-        if torch.compiler.is_compiling():
+        if is_dynamo_compiling():
             return self._function(*args, **kwargs)
-        if self._paths.others and (path := self._paths.find(args, kwargs)) is not None:
-            value = path.call(args, kwargs)
-            if value is not NOT_MINE:
-                return self._function(*args, **kwargs) if value is PLAINLY else value
-        for path in self._paths.known:
-            value = path.call(args, kwargs)
-            if value is not NOT_MINE:
-                return self._function(*args, **kwargs) if value is PLAINLY else value
-        if not self._enabled or tracing.get() or foreign_modes() or is_captured():
+        paths = self._paths
+        value = paths.newest.call(args, kwargs)
+        if value is NOT_MINE:
+            value = paths.answer(args, kwargs)
+        if value is not NOT_MINE:
+            return self._function(*args, **kwargs) if value is PLAINLY else value
+        # Where PyTorch compiles without its interpreter of frames, modes keep the paths above from answering.
+        if not self._enabled or is_compiling() or tracing.get() or foreign_modes() or is_captured():
             return self._function(*args, **kwargs)
         if os.getpid() != self._process:
             for made in PROCESS.made():

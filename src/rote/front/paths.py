@@ -17,6 +17,7 @@ from ..recording.run import tracing
 from ..recording.variant import Variant
 from ..signature.compat import function_modes
 from ..signature.key import Call
+from ..signature.source import NOT_MINE
 
 if TYPE_CHECKING:
     from .graphed import Graphed
@@ -42,6 +43,7 @@ class Paths:
         sorts: The order of keywords does not matter to its callable.
 
     Attributes:
+        newest: What is tried first: a path, or nobody.
         known: The hot paths that are tried one by one, the newest first.
         others: Where there are more, paths by :func:`shapes_of` the arguments: a server that meets a hundred
             batch sizes. They are looked for first, since to try four in vain takes longer than one replay.
@@ -49,6 +51,7 @@ class Paths:
     """
 
     def __init__(self, graphed: Graphed, lock: Lock, counts: Counts, *, sorts: bool) -> None:
+        self.newest: HotPath | PlainPath | Nobody = NOBODY
         self.known: tuple[HotPath | PlainPath, ...] = ()
         self.others: dict[Shapes, HotPath | PlainPath] = {}
         self._graphed = weakref.ref(graphed)
@@ -84,20 +87,49 @@ class Paths:
         others = [known for known in self.known if known is not path]
         self.known = (path, *others)[:MOST]
         if len(others) < MOST and not self.others:
+            self.newest = path
             return
+        self.newest = NOBODY
         if len(self.others) >= MANY:
             self.others.clear()
         args, kwargs = given
         self.others[shapes_of(args, kwargs)] = path
 
-    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> HotPath | PlainPath | None:
-        """One of the older paths, by the shapes; not where somebody would see that they are looked at."""
-        return None if tracing.get() or function_modes() else self.others.get(shapes_of(args, kwargs))
+    def answer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a path says that is not the newest, or NOT_MINE.
+
+        The one that is found by the shapes is asked first, but not where somebody would see that they are
+        looked at.
+        """
+        paths = self.known if self.newest is NOBODY else self.known[1:]
+        if self.others and not tracing.get() and not function_modes():
+            path = self.others.get(shapes_of(args, kwargs))
+            paths = paths if path is None else (path, *paths)
+        for path in paths:
+            value = path.call(args, kwargs)
+            if value is not NOT_MINE:
+                return value
+        return NOT_MINE
 
     def clear(self) -> None:
         """The general path did more than replay."""
-        self.known = ()
+        self.newest, self.known = NOBODY, ()
         self.others.clear()
+
+
+class Nobody:
+    """A path that answers nothing."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """NOT_MINE."""
+        del args, kwargs
+        return NOT_MINE
+
+
+NOBODY = Nobody()
 
 
 def shapes_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:

@@ -103,8 +103,8 @@ class Profile:
     def verdict(self) -> str:
         """The answer in a sentence."""
         if not self.busy_us:
-            but = " but views" if self.operations else ""
-            return f"{self.name} runs no tensor operations{but}: there is nothing to record."
+            what = "tensor operations but views" if self.operations else "tensor operations"
+            return f"{self.name} runs no {what} in its own thread: there is nothing to record."
         on_host = self.backend == "host"
         who = "Python and dispatch between the operations take" if on_host else "the device is idle for"
         facts = f"{who} {self.idle_share:.0%} of a call; a graph can gain {_times(self.gain)} at best"

@@ -17,8 +17,16 @@ def refuse_unread(result: Any) -> None:
     Raises:
         MisuseError: It is a generator or a coroutine.
     """
-    if isinstance(result, (Generator, AsyncGenerator, Coroutine)):
-        raise MisuseError(
-            f"the callable returned a {type(result).__name__}, which has run nothing yet: measure a function "
-            f"that reads it to its end, as lambda *args: list(fn(*args))"
-        )
+    if isinstance(result, Coroutine):
+        result.close()  # or Python warns that nobody awaited it
+        instead = "runs it to its end, as lambda *args: asyncio.run(fn(*args))"
+    elif isinstance(result, AsyncGenerator):
+        instead = "reads it to its end, in a coroutine for asyncio.run"
+    elif isinstance(result, Generator):
+        instead = "reads it to its end, as lambda *args: list(fn(*args))"
+    else:
+        return
+    kind = type(result).__name__
+    article = "an" if kind.startswith("a") else "a"
+    found = f"the callable returned {article} {kind}, which has run nothing yet"
+    raise MisuseError(f"{found}: measure a function that {instead}")

@@ -130,6 +130,9 @@ class Backward:
         spoiled: A saved tensor that the call itself modified afterwards, and the version that was saved.
         repeats: The call may be made again without changing anything.
         keeps: The graph saved tensors; without any it may be walked again and again, as in eager.
+
+    Attributes:
+        asked: Somebody has asked for gradients.
     """
 
     def __init__(
@@ -157,6 +160,7 @@ class Backward:
         self._spoiled = spoiled
         self._repeats = repeats
         self._keeps = keeps
+        self.asked = False
         self._walkers: dict[Any, Walker] = {}
         self._released: str | None = None
         self._looked = False
@@ -209,6 +213,7 @@ class Backward:
                 if the walk would not be replayed.
             RuntimeError: What the graph saved was modified in place after the forward, as in eager.
         """
+        self.asked = True
         self._check(claim)
         if torch.is_grad_enabled():
             return self._differentiable(again, gradients, needed)

@@ -33,9 +33,10 @@ times what the calls between could gain, and what lost twice in a row would lose
   calls of its own; with ``shapes="buckets"``, where the plain call has other shapes than the recording;
 - where the caller or another recording is lent memory (``outputs="borrow"``, borrowed arguments): a plain
   call gives other memory, for which a chained recording would have to be made again;
-- where a result requires grad, and the backward passes of such results: the cost lies in both together.
-  Whole training steps are measured: a plain step leaves gradients and optimizer state as a replayed one
-  does;
+- where a result requires grad and somebody has walked back through one: the cost lies in both together, and
+  nobody can be asked when the walk through a plain result begins and ends. Where nobody has (a policy called
+  without ``torch.no_grad()``), the forward is all there is. Whole training steps are measured: a plain step
+  leaves gradients and optimizer state as a replayed one does;
 - where the device has not the memory for a plain call beside the recording, and inside somebody's own
   capture;
 - within a process group: collectives have to be launched from graphs on all ranks or on none;

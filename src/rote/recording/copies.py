@@ -8,15 +8,23 @@ run of bytes, lies on another device or follows an island is copied as ever.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import add, le
 
 import torch
 
 from ..backends.base import CopyingSegment
+from ..signature.admission import Admission
 from ..signature.source import Source
 from .compat import copy_all
 from .inputs import StaticInputs
 from .outputs import copy_of
 from .tree import Step
+
+_address_of = torch.Tensor.data_ptr
+
+_FEW = 8
+"""Tensors up to which each is asked by itself; more are asked a little quicker by a function of Python's."""
 
 
 class Copies:
@@ -47,6 +55,7 @@ class Copies:
         self._results: dict[str, torch.Tensor] = {}
         self._makers: dict[str, Callable[[], torch.Tensor]] = {}
         self._names: dict[int, str] = {}
+        self._differs = ""
         self._choose(
             {name: tensor for name, tensor in inputs.items() if _is_run_of_bytes(tensor, device)},
             [tensor for tensor in outputs if _is_run_of_bytes(tensor, device)],
@@ -73,18 +82,47 @@ class Copies:
         """The variable that holds the copy of a tensor of the recording; None if no segment makes one."""
         return self._names.get(id(tensor))
 
+    def write_sharing_late(self, admission: Admission) -> bool:
+        """Whether it is enough to ask how arguments share memory where they come from new addresses.
+
+        So it is where none does and the first segment takes them all: each has been alone where it is, then.
+        """
+        taken = {admission.leaves[position] for position in admission.apart()}
+        if len(taken) < 2 or admission.shares() or not taken.issubset(self._copied.get(0, ())):
+            return False
+        self._differs = admission.shares_otherwise()
+        return True
+
     def prepare(self) -> None:
         """Write: new memory, and where everything lies. If that is refused nothing has happened."""
         source, constant = self._source, self._source.constant
         for name, make in self._makers.items():
-            source.line(f"{name} = {constant(make)}()")
+            source.line(f"{name} = {source.call(make)}")
         for index, names in self._copied.items():
             segment = self._segments[index]
             if not names:
                 continue
-            source.line(f"at = ({', '.join([f'{name}.data_ptr()' for name in names])},)")
-            source.line(f"launch{index} = {constant(segment.known)}.get(at) or {constant(segment.aim)}(at)")
+            known, late = constant(segment.known), index == 0 and self._differs
+            if len(names) > _FEW:
+                source.line(f"at = (*map({constant(_address_of)}, ({', '.join(names)})),)")
+            else:
+                source.line(f"at = ({', '.join([f'{name}.data_ptr()' for name in names])},)")
+            source.line(f"launch{index} = {known}.get(at)")
+            source.line(f"if launch{index} is None:")
+            source.indent()
+            if late:
+                extents = [tensor.numel() * tensor.itemsize for tensor in self._taken()]
+                source.line(f"alone = {constant(partial(_are_alone, extents))}(at)")
+                source.refuse(f"not alone and {self._differs}")
+            source.line(f"launch{index} = {constant(segment.aim)}(at)")
             source.refuse(f"launch{index} is None")
+            if late:  # memory of two storages may be that of one the next time
+                source.line(f"if not alone: {known}.pop(at, None)")
+            source.indent(-1)
+
+    def _taken(self) -> list[torch.Tensor]:
+        """The recording's memory for the arguments that the first segment takes, in its order."""
+        return [self._inputs[name] for name in self._copied.get(0, ()) if name in self._inputs]
 
     def place(self, inputs: StaticInputs, leaves: list[str]) -> None:
         """Write the copies of the arguments that no segment copies.
@@ -127,6 +165,12 @@ class Copies:
             for name, tensor in self._results.items():
                 source.line(f"{name} = {constant(copy_of)}({constant(tensor)})")
         source.indent(-1)
+
+
+def _are_alone(extents: Sequence[int], addresses: Sequence[int]) -> bool:
+    """Whether no two pieces of memory overlap: of so many bytes, at these addresses (others may follow)."""
+    ends = sorted(map(add, addresses, extents))
+    return all(map(le, ends, sorted(addresses[: len(extents)])[1:]))
 
 
 def _is_run_of_bytes(tensor: torch.Tensor, device: torch.device) -> bool:

@@ -29,6 +29,7 @@ from ..signature.admission import Admission
 from ..signature.key import Call
 from ..signature.quick import QuickGuard
 from ..signature.source import NOT_MINE, Source
+from ..signature.switches import Switches
 from .borrow import Lease, lend
 from .compat import in_bad_fork, saving_is_hooked
 from .copies import Copies
@@ -136,7 +137,7 @@ class _Writer:
         self._backend = entry.prepare(call)
         self._source = Source("replay")
         self._admission = Admission(self._source, call, sorts=sorts)
-        self._guard = QuickGuard(variant.guard)
+        self._guard = QuickGuard(variant.guard, Switches(call.key[3][7]) if Switches.readable() else None)
         self._copies: Copies | None = None
 
     def write(
@@ -147,6 +148,9 @@ class _Writer:
         source.refuse(f"{constant(tracing.get)}()")
         source.refuse(f"{constant(in_bad_fork)}()")
         self._admission.write()
+        self._copies = self._choose_copies() if self._is_plain() else None
+        if self._copies is None or not self._copies.write_sharing_late(self._admission):
+            self._admission.write_sharing()
         if not self._asks_late():
             self._switches()
         locks = (self._backend.lock,) if self._is_alone() else (lock, self._backend.lock)
@@ -154,8 +158,6 @@ class _Writer:
             source.refuse(f"not {constant(held.acquire)}(False)")
             source.line("try:")
             source.indent()
-        if self._is_plain():
-            self._copies = self._choose_copies()
         self._state()
         if self._copies is not None:
             self._unless_gradients_stand(constant(counts), constant(finish))
@@ -242,7 +244,7 @@ class _Writer:
 
     def _switches(self) -> None:
         """Modes and switches that decide what the callable would compute, and hooks on what it would save."""
-        self._admission.write_switches()
+        self._admission.write_switches(named=not Switches.readable())  # the guard looks at them
         if self._call.key[3][0]:
             self._source.refuse(f"{self._source.constant(saving_is_hooked)}()")
 

@@ -51,6 +51,7 @@ class PlainPath:
         source.refuse(f"{constant(in_bad_fork)}()")
         admission = Admission(source, call, sorts=sorts)
         admission.write()
+        admission.write_sharing()
         admission.write_switches()
         source.refuse(f"not {constant(lock.acquire)}(False)")
         source.line("try:")

@@ -146,9 +146,9 @@ class Umpire:
             variant.due = following
 
 
-def _is_tracked(variant: Variant) -> bool:
-    """Whether a result requires grad."""
-    return any(node.template is not None and node.template.tracked for node in variant.root.walk())
+def _is_walked(entry: Entry) -> bool:
+    """Whether somebody has walked back through results of the key: then half of the cost lies there."""
+    return any(backward.asked for variant in entry.variants for backward in variant.backwards())
 
 
 def _due(entry: Entry, call: Call) -> Variant | None:
@@ -158,7 +158,7 @@ def _due(entry: Entry, call: Call) -> Variant | None:
     variant = entry.choice.find(call)
     if variant is None or not variant.recorded or variant.replays < variant.due:
         return None
-    if entry.limits.keep or entry.limits.borrow or _is_tracked(variant):
+    if entry.limits.keep or entry.limits.borrow or _is_walked(entry):
         variant.due = NEVER
         return None
     if call.borrowed or _is_apart(entry.prepare(call), variant):

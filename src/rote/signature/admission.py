@@ -2,33 +2,42 @@
 
 The text is what :func:`.key.bind` and a comparison of keys would come to for one key, with everything that is
 known about it written out: no tree is taken apart, no key is made. All tensors are compared in one call of
-C++. How they share memory is only looked at where they do, or did. A call that is admitted has the key; one
-that is not may have it all the same, and is looked at by the general code.
+C++. It compares the dispatch keys that an operation on them would have, so it tells as well that there is no
+transform of functions, no trace, no autocast and no inference mode; for what the arguments do not tell, a
+plain tensor of the host's is among them. Dispatch modes it does not tell (it looks past those that compilers
+use themselves), nor modes of functions, which have no keys. How arguments share memory is only looked at
+where they do, or did. A call that is admitted has the key; one that is not may have it all the same, and is
+looked at by the general code.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from .ambient import Ambient, read_ambient
 from .compat import (
-    STATE_SWITCHES,
-    SWITCHES,
     current_device,
     is_capturing,
+    key_readers,
     metadata_check,
     mode_readers,
     mode_values,
-    state_check,
+    plain_tensor,
+    shows_autocast,
     stream_handle,
+    tells_modes,
 )
 from .key import OPAQUE, PARAMETER, PLAIN, TENSOR, Call, describe, describe_tensor, is_plain, sharing
 from .leaves import Spec
 from .source import Source
+from .switches import SWITCHES
+from .switches.compat import STATE_SWITCHES, state_check
 
+_KINDS = ("cpu", "cuda")
 _INDEXED = ("tuple", "list", "namedtuple", "structseq")
 
 
@@ -53,6 +62,8 @@ class Admission:
         self._sorts = sorts
         self._containers = 0
         self._handles: set[str] = set()
+        self._compared: list[torch.Tensor] = []
+        self._check: Callable[..., bool] | None = None
         self.stream: int = call.key[3][4]
 
     @staticmethod
@@ -65,8 +76,11 @@ class Admission:
     def write(self) -> None:
         """Write the arguments, and whether work may be given to the device now.
 
-        The switches are not among it (:meth:`write_switches`), nor is the comparison with tensors outside.
+        The switches are not among it (:meth:`write_switches`), nor how the arguments share memory
+        (:meth:`write_sharing`), nor the comparison with tensors outside.
         """
+        self._compared = [plain_tensor(), *[self._call.leaves[position] for position in self.apart()]]
+        self._check = metadata_check(self._compared) if tells_modes() else None
         self._modes()
         args, kwargs = self._call.spec[3]
         self._unpack(args, "args", given=True)
@@ -89,12 +103,15 @@ class Admission:
         return f"on{name}"
 
     def _modes(self) -> None:
-        """Nobody else interprets operations; asked first, or they would see how arguments are looked at."""
+        """Nobody else interprets operations; asked first, or they would see how arguments are looked at.
+
+        Some see no more than operations, and show in the dispatch keys of every tensor that is compared.
+        """
         source = self._source
-        for read, value in mode_readers():
-            source.refuse(f"{source.constant(read)}() {_other_than(value)}")
+        for read, value in (*mode_readers(), *(key_readers() if self._check is None else ())):
+            source.refuse(_differs(f"{source.constant(read)}()", value))
         for module, name, value in mode_values():
-            source.refuse(f"{source.constant(module)}.{name} {_other_than(value)}")
+            source.refuse(_differs(f"{source.constant(module)}.{name}", value))
 
     # ------------------------------------------------------------------ structure
 
@@ -174,29 +191,20 @@ class Admission:
             source.line(f"lent{position}, {name} = {name}, {name}.{plain}()")
 
     def _tensors(self) -> None:
-        """Class and metadata of all tensors, and how they share memory.
-
-        What is passed twice is looked at once: the check in C++ takes no tensor twice.
-        """
-        source, call = self._source, self._call
-        positions: list[int] = []
-        known: dict[int, str] = {}
+        """Class and metadata of all tensors."""
+        source, call, check = self._source, self._call, self._check
+        positions = self.apart()
         for position in self.tensors():
-            name = self.leaves[position]
-            first = known.setdefault(id(call.leaves[position]), name)
-            if first is name:
-                positions.append(position)
-            else:
-                source.refuse(f"{name} is not {first}")
-        if not positions:
-            return
+            first = next(one for one in positions if call.leaves[one] is call.leaves[position])
+            if first != position:
+                source.refuse(f"{self.leaves[position]} is not {self.leaves[first]}")
         names = [self.leaves[position] for position in positions]
-        check = metadata_check([call.leaves[position] for position in positions])
         if check is not None:
             plain = source.constant(torch.Tensor)
             for name in names:  # the check would end the process, see .alike
                 source.refuse(f"type({name}) is {plain} and {name}.is_nested")
-            source.refuse(f"not {source.constant(check)}({', '.join(names)})")
+            compared = ", ".join([source.constant(self._compared[0]), *names])
+            source.refuse(f"not {source.constant(check)}({compared})")
         for position, name in zip(positions, names, strict=True):
             token = call.key[1][position]
             if check is None:
@@ -204,19 +212,35 @@ class Admission:
                 source.refuse(f"{found} != {source.constant(token)}")
             elif call.leaves[position].requires_grad:  # otherwise it is a leaf
                 source.refuse(f"{name}.is_leaf is not {token[5]}")
-        if len(names) > 1:
-            self._sharing(positions, names)
 
-    def _sharing(self, positions: list[int], names: list[str]) -> None:
-        """Which of several tensors share memory; none does where each has a storage of its own."""
-        source = self._source
-        known = sharing([self._call.leaves[position] for position in positions])
-        differs = f"{source.constant(sharing)}([{', '.join(names)}]) != {source.constant(known)}"
-        if known:
-            source.refuse(differs)
+    def apart(self) -> list[int]:
+        """Positions of the tensors; what is passed twice once, since the check in C++ takes none twice."""
+        first: dict[int, int] = {}
+        for position in self.tensors():
+            first.setdefault(id(self._call.leaves[position]), position)
+        return list(first.values())
+
+    def shares(self) -> bool:
+        """Whether several tensors share memory in the calls of the key."""
+        return bool(self._call.key[2])
+
+    def write_sharing(self) -> None:
+        """Write which tensors share memory; none does where each has a storage of its own."""
+        positions = self.apart()
+        if len(positions) < 2:
             return
-        handles = [self.handle(position) for position in positions]
-        source.refuse(f"len({{{', '.join(handles)}}}) != {len(names)} and {differs}")
+        differs = self.shares_otherwise()
+        if not self.shares():
+            handles = [self.handle(position) for position in positions]
+            differs = f"len({{{', '.join(handles)}}}) != {len(positions)} and {differs}"
+        self._source.refuse(differs)
+
+    def shares_otherwise(self) -> str:
+        """The expression that tensors share memory in another way than in the calls of the key."""
+        constant, positions = self._source.constant, self.apart()
+        known = sharing([self._call.leaves[position] for position in positions])
+        names = ", ".join([self.leaves[position] for position in positions])
+        return f"{constant(sharing)}([{names}]) != {constant(known)}"
 
     # ------------------------------------------------------------------ surroundings
 
@@ -224,60 +248,84 @@ class Admission:
         """Of what :func:`.ambient.read_ambient` reads: the device."""
         source, constant = self._source, self._source.constant
         if device >= 0:
-            source.refuse(f"{constant(current_device)}() != {device}")
+            if torch.cuda.device_count() > 1:  # otherwise none but this can be the current one
+                source.refuse(_differs(f"{constant(current_device)}()", device))
             # A launch would spoil a capture. The default stream is never captured, and to ask takes 0.4 us.
             source.line(f"stream = {constant(stream_handle)}({device})")
             source.refuse(f"stream and {constant(is_capturing)}()")
         else:
             source.refuse(f"{constant(torch.cuda.is_initialized)}()")
 
-    def write_switches(self) -> None:
-        """Of what :func:`.ambient.read_ambient` reads: the rest."""
+    def write_switches(self, *, named: bool = True) -> None:
+        """Of what :func:`.ambient.read_ambient` reads: the rest.
+
+        Args:
+            named: The global switches are among it; otherwise somebody else looks at them.
+        """
         source, constant, ambient = self._source, self._source.constant, self._call.key[3]
         _, inference, _, _, _, _, anomaly, switches = ambient
-        source.refuse(f"{constant(torch.is_inference_mode_enabled)}() is not {inference}")
-        source.refuse(f"{constant(torch.is_anomaly_enabled)}() is not {anomaly}")
+        if inference or self._check is None:  # which fails in inference mode
+            source.refuse(_differs(f"{constant(torch.is_inference_mode_enabled)}()", inference))
+        source.refuse(_differs(f"{constant(torch.is_anomaly_enabled)}()", anomaly))
+        if not named:
+            self._state(ambient)
+            return
+        pairs = list(zip(SWITCHES, switches, strict=True))
         check = state_check() if ambient == read_ambient() else None
         if check is not None:  # it looks at more than it has to; where it says no each is asked
             source.line(f"if not {constant(check)}():")
             source.indent()
         self._state(ambient)
+        self._switches([pair for pair in pairs if pair[0] in STATE_SWITCHES])
         if check is not None:
             source.indent(-1)
-        self._switches(
-            [pair for pair in zip(SWITCHES, switches, strict=True) if pair[0] not in STATE_SWITCHES]
-        )
+        self._switches([pair for pair in pairs if pair[0] not in STATE_SWITCHES])
 
     def _state(self, ambient: Ambient) -> None:
-        """The part that a state check looks at too."""
+        """The part that a state check looks at too, without switches."""
         source, constant = self._source, self._source.constant
-        grad, _, dtype, autocast, _, _, _, switches = ambient
-        source.refuse(f"{constant(torch.is_grad_enabled)}() is not {grad}")
+        grad, _, dtype, autocast, _, _, _, _ = ambient
+        source.refuse(_differs(f"{constant(torch.is_grad_enabled)}()", grad))
         source.refuse(f"{constant(torch.get_default_dtype)}() is not {constant(dtype)}")
         self._autocast(autocast)
-        self._switches([pair for pair in zip(SWITCHES, switches, strict=True) if pair[0] in STATE_SWITCHES])
 
     def _switches(self, switches: list[tuple[Any, Any]]) -> None:
         for read, value in switches:
-            same = _other_than(value) if isinstance(value, bool) else f"!= {self._source.constant(value)}"
-            self._source.refuse(f"{self._source.constant(read)}() {same}")
+            asked = f"{self._source.constant(read)}()"
+            simple = isinstance(value, bool)
+            self._source.refuse(
+                _differs(asked, value) if simple else f"{asked} != {self._source.constant(value)}"
+            )
 
     def _autocast(self, states: tuple[Any, ...]) -> None:
-        """Per device whether it is on, and then its type."""
-        source, rest = self._source, list(states)
+        """Per device whether it is on, and then its type; not where the check of metadata fails if it is."""
+        source = self._source
         enabled, dtype = source.constant(torch.is_autocast_enabled), source.constant(torch.get_autocast_dtype)
-        for kind in ("cpu", "cuda"):
-            if not rest:
-                return
-            on = rest.pop(0)
-            source.refuse(f"{enabled}({kind!r}) is not {on}")
+        compared = self._compared if self._check is not None else []
+        for kind, (on, *types) in zip(_KINDS, _by_device(states), strict=False):
+            if on or not any(shows_autocast(tensor, kind) for tensor in compared):
+                source.refuse(_differs(f"{enabled}({kind!r})", on))
             if on:
-                source.refuse(f"{dtype}({kind!r}) is not {source.constant(rest.pop(0))}")
+                source.refuse(f"{dtype}({kind!r}) is not {source.constant(types[0])}")
 
 
-def _other_than(value: bool | int | None) -> str:
-    """The text of a comparison."""
-    return f"is not {value}" if value is None or isinstance(value, bool) else f"!= {value}"
+def _by_device(states: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """What :func:`.ambient.read_ambient` says of autocast: whether it is on, and then its type."""
+    found: list[tuple[Any, ...]] = []
+    rest = list(states)
+    while rest:
+        on = rest.pop(0)
+        found.append((on, rest.pop(0)) if on else (on,))
+    return found
+
+
+def _differs(asked: str, value: bool | int | None) -> str:
+    """The expression that what is asked is another value; of two that are possible the truth is enough."""
+    if value is True:
+        return f"not {asked}"
+    if value is False or value == 0:
+        return asked
+    return f"{asked} is not None" if value is None else f"{asked} != {value}"
 
 
 def _token_of(leaf: Any) -> Any:

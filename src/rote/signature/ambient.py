@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from .compat import SWITCHES, default_device, is_capturing
+from .compat import default_device, is_capturing
+from .switches import read_switches
 
 Ambient = tuple[Any, ...]
 
@@ -30,7 +31,7 @@ def read_ambient() -> Ambient:
         torch.cuda.current_device() if cuda else -1,
         default_device(),
         torch.is_anomaly_enabled(),
-        tuple([read() for read in SWITCHES]),
+        read_switches(),
     )
 
 

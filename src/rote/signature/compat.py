@@ -1,11 +1,10 @@
-"""Global switches of PyTorch that change which kernels run, by private accessors where those are faster.
+"""Private names of PyTorch by which the state around a call is read, or read faster.
 
 Every name here was seen in torch 2.11 and 2.13. A missing accessor falls back on the public property.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -18,31 +17,6 @@ from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[repor
 from torch.utils import _device
 
 from ..base.settings import read_settings
-
-_ACCESSORS = (
-    "_get_cublas_allow_tf32",
-    "_get_cublas_allow_fp16_reduced_precision_reduction",
-    "_get_cublas_allow_bf16_reduced_precision_reduction",
-    "_get_cudnn_enabled",
-    "_get_cudnn_benchmark",
-    "_get_cudnn_deterministic",
-    "_get_cudnn_allow_tf32",
-    "_get_flash_sdp_enabled",
-    "_get_mem_efficient_sdp_enabled",
-    "_get_math_sdp_enabled",
-    "_get_cudnn_sdp_enabled",
-    "_get_mkldnn_enabled",
-    "_get_deterministic_algorithms",
-)
-
-
-def _accessors() -> tuple[Callable[[], Any], ...]:
-    found = [getattr(torch._C, name, None) for name in _ACCESSORS]
-    return tuple(accessor for accessor in found if accessor is not None)
-
-
-SWITCHES: tuple[Callable[[], Any], ...] = _accessors()
-"""Argument-less readers of the global switches, cheap enough to call at every call."""
 
 current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 """The public function asks every time whether CUDA is initialised; this is for when it is. Seen in torch 2.11
@@ -93,7 +67,15 @@ def has_memory(tensor: torch.Tensor) -> bool:
     return strided and not is_wrapped(tensor)
 
 
-_interpreter: Any = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+transforms: Any = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+"""The transform of functions (``vmap``) that interprets operations; None without one."""
+
+is_traced: Callable[[], bool] = getattr(
+    torch._C,
+    "_is_tracing",
+    torch.jit.is_tracing,  # pyright: ignore[reportPrivateImportUsage]
+)
+"""Whether ``torch.jit.trace`` writes down the operations. Seen in torch 2.11 and 2.13."""
 
 
 fresh_scaler_state: Any = getattr(grad_scaler, "_refresh_per_optimizer_state", None)
@@ -112,14 +94,14 @@ def default_device() -> Any:
 
 
 def foreign_modes() -> bool:
-    """Whether somebody else interprets operations: function or dispatch modes, ``vmap``, forward-mode AD.
+    """Whether somebody else sees operations: function or dispatch modes, ``vmap``, forward-mode AD, a trace.
 
     The default device is a function mode too; it is allowed, and part of the key.
     """
     allowed = 0 if default_device() is None else 1
-    if function_modes() > allowed or _dispatch_modes() > 0 or _interpreter() is not None:
+    if function_modes() > allowed or _dispatch_modes() > 0 or transforms() is not None:
         return True
-    return _dual_level() >= 0
+    return is_traced() or _dual_level() >= 0
 
 
 _checks: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
@@ -133,9 +115,9 @@ def metadata_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | Non
 
     It compares class, dtype, layout, device, shape, strides, ``requires_grad`` and the flags of inference,
     conjugate and negative tensors, in the modes of this moment (it fails in others). It says no if a tensor
-    comes twice. It holds no tensor alive. Without tensors there is nothing to call.
+    comes twice. It holds no tensor alive.
     """
-    if _tensor_guards is None or not tensors:
+    if _tensor_guards is None:
         return None
     return _tensor_guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
 
@@ -150,6 +132,50 @@ def raw_keys(tensor: torch.Tensor) -> int | None:
     """
     keys: Any = _dispatch_keys(tensor) if _dispatch_keys is not None else None
     return keys.raw_repr() if hasattr(keys, "raw_repr") else None
+
+
+def tells_modes() -> bool:
+    """Whether a check that is made now fails where other dispatch keys are in force.
+
+    Those of transforms of functions, of traces and of autocast; in inference mode it is several. Not so where
+    such keys are left out, as in the handlers of dispatch modes and the kernels of custom operators.
+    """
+    names = {"FuncTorchDynamicLayerFrontMode": "included", "Tracer": "included", "AutocastCPU": "excluded"}
+    key_of: Any = getattr(torch._C, "_parse_dispatch_key", None)  # some keys are no attributes
+    if _tensor_guards is None or key_of is None:
+        return False
+    plain = plain_tensor()
+    check = _tensor_guards(plain, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+    for name, state in names.items():
+        key = key_of(name)
+        get: Any = getattr(torch._C, f"_dispatch_tls_is_dispatch_key_{state}", None)
+        put: Any = getattr(torch._C, f"_dispatch_tls_set_dispatch_key_{state}", None)
+        if key is None or get is None or put is None:
+            return False
+        was = get(key)
+        put(key, not was)
+        try:
+            told = not check(plain)
+        finally:
+            put(key, was)
+        if not told:
+            return False
+    with torch.inference_mode(not torch.is_inference_mode_enabled()):
+        return not check(plain)
+
+
+@cache
+def plain_tensor() -> torch.Tensor:
+    """A tensor on the host about which there is nothing special: its metadata tell of modes alone."""
+    with torch.inference_mode(False):
+        return torch.empty(0, device="cpu")
+
+
+def shows_autocast(tensor: torch.Tensor, kind: str) -> bool:
+    """Whether autocast on a kind of device is among the modes that the metadata of a tensor tell of."""
+    key: Any = getattr(getattr(torch._C, "DispatchKey", None), f"Autocast{kind.upper()}", None)
+    keys: Any = _dispatch_keys(tensor) if _dispatch_keys is not None else None
+    return key is not None and hasattr(keys, "has") and keys.has(key)
 
 
 class Sizes(NamedTuple):
@@ -251,42 +277,6 @@ def numbers_watched_dicts() -> bool:
     return False
 
 
-_state_guard: Any = getattr(_checks, "GlobalStateGuard", None)
-"""Seen in torch 2.11 and 2.13."""
-
-_STATE = {
-    "allow_tf32": "_get_cublas_allow_tf32",
-    "allow_fp16_reduce": "_get_cublas_allow_fp16_reduced_precision_reduction",
-    "allow_bf16_reduce": "_get_cublas_allow_bf16_reduced_precision_reduction",
-    "deterministic_algorithms": "_get_deterministic_algorithms",
-}
-"""Fields of a state guard that are switches of :data:`SWITCHES`."""
-
-STATE_SWITCHES = tuple([reader for name in _STATE.values() for reader in SWITCHES if reader.__name__ == name])
-"""The switches that :func:`state_check` looks at."""
-
-
-def state_check() -> Callable[[], bool] | None:
-    """A function that says in one call of C++ whether the state of this moment is in force; None without it.
-
-    It looks at grad mode, the default type, autocast, :data:`STATE_SWITCHES`, and at more: where it says no,
-    these may be as they were.
-    """
-    return _state_guard().check if _has_state_guard() else None
-
-
-@cache
-def _has_state_guard() -> bool:
-    """Whether there are state guards, and they say that they look at what they are here for."""
-    try:
-        fields: dict[str, Any] = json.loads(_state_guard().__getstate__())
-    except (AttributeError, TypeError, ValueError):
-        return False
-    expected = {"grad_mode", "default_dtype", "autocast_state", *_STATE}
-    options = [fields.get(f"allow_{kind}_reduce") for kind in ("fp16", "bf16")]
-    return expected <= fields.keys() and all(type(option) is int for option in options)  # three each
-
-
 def mode_values() -> tuple[tuple[Any, str, Any], ...]:
     """Attributes of modules that have a value while nobody changes what an operation is."""
     values = ((forward_ad, "_current_level", -1), (_device, "CURRENT_DEVICE", None))
@@ -298,11 +288,12 @@ def mode_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
 
     Only without a default device, which is a function mode itself.
     """
-    return (
-        (function_modes, 0),
-        (_dispatch_modes, 0),
-        (_interpreter, None),
-    )
+    return ((function_modes, 0), (_dispatch_modes, 0))
+
+
+def key_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
+    """The same of modes that show in the dispatch keys of every tensor: a metadata check fails in them."""
+    return ((transforms, None), (is_traced, False))
 
 
 def _dual_level() -> int:
@@ -315,10 +306,14 @@ def frame_watch() -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
     The first returns None where it does not look, which is everywhere outside of a compiled function. Only
     where the compiler has been imported; None where PyTorch cannot say. Seen in torch 2.11 and 2.13.
     """
-    home: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
-    callback = getattr(home, "get_eval_frame_callback", None)
-    skip = getattr(sys.modules.get("torch._dynamo"), "skip", None)
+    callback, skip = frame_callback(), getattr(sys.modules.get("torch._dynamo"), "skip", None)
     return (callback, skip) if callback is not None and skip is not None else None
+
+
+def frame_callback() -> Callable[[], Any] | None:
+    """What tells who looks at the frames of this thread; see :func:`frame_watch`. Seen in 2.11 and 2.13."""
+    home: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    return getattr(home, "get_eval_frame_callback", None)
 
 
 def _lazy_keys() -> tuple[Any, ...]:

@@ -216,6 +216,11 @@ class Guard:
         """Number of slots under guard."""
         return len(self.items) + len(self.slow) + len(self.lengths)
 
+    @property
+    def asks_flags(self) -> bool:
+        """Whether it matters which tensors require a gradient."""
+        return self._flags is not None
+
     def _lengths_hold(self) -> bool:
         return (
             all(map(eq, map(len, self._length_containers), self._length_values))

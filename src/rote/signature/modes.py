@@ -11,6 +11,12 @@ autograd. But the keys that resolve lazy conjugates and negatives are among them
 part of its result and goes on with it (``torch.linalg.pinv`` of complex numbers) would read it as it was: so
 handlers that run kernels put these keys back (:func:`.compat.resolve_lazily`).
 
+A function under ``torch.compile`` that is called in a mode runs as it was written, and PyTorch then leaves
+its code uncompiled for good: one observed call would make every later plain call slow. While there is a mode
+of rote's, compiled functions are therefore told to run as written (the stance ``force_eager``), which is
+forgotten afterwards. The stance is the process's: compiled functions that other threads call meanwhile run as
+written, too.
+
 What that leaves open: a callable that imports the compiler itself, in its first call. Its own compiled parts
 run below the mode of that one call, whose handler the compiler may look at; it finds plain Python there.
 """
@@ -18,20 +24,57 @@ run below the mode of that one call, whose handler the compiler may look at; it 
 from __future__ import annotations
 
 import sys
+import threading
 from functools import cache
 from typing import Any, cast
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .compat import frame_watch
+from .compat import frame_callback, frame_watch
 
 _disabled: Any = getattr(torch, "_disable_dynamo", None)
 """Seen in torch 2.11 and 2.13. Without it PyTorch wraps no handler either."""
 
 
+class AsWritten:
+    """Compiled functions run as they were written, from the first :meth:`begin` to the last :meth:`end`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._stance: Any = None
+
+    def begin(self) -> bool:
+        """Begin; False where nothing is compiled, or this is called from compiled code, which goes on."""
+        looking = frame_callback() if "torch._dynamo" in sys.modules else None
+        if looking is None or looking() not in (None, False):
+            return False
+        with self._lock:
+            if not self._users:
+                self._stance = torch.compiler.set_stance("force_eager")
+            self._users += 1
+        return True
+
+    def end(self) -> None:
+        """Take one :meth:`begin` back."""
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._stance.__exit__(None, None, None)
+                self._stance = None
+
+
+_AS_WRITTEN = AsWritten()
+"""The stance is one for the process, and so is who asked for it."""
+
+
 class DispatchMode(TorchDispatchMode):
     """Base of rote's dispatch modes."""
+
+    def __init__(self) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType]
+        self._as_written: list[bool] = []
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -42,7 +85,13 @@ class DispatchMode(TorchDispatchMode):
         """Enter the mode; its handler is hidden from the compiler if that is there."""
         if "torch._dynamo" in sys.modules and not hasattr(type(self), "__rote_hidden__"):
             self.__class__ = cast("Any", _hidden(type(self)))
+        self._as_written.append(_AS_WRITTEN.begin())
         return super().__enter__()
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)  # pyright: ignore[reportUnknownMemberType]
+        if self._as_written.pop():
+            _AS_WRITTEN.end()
 
 
 @cache

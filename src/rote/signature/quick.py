@@ -9,8 +9,9 @@ slot by slot from then on.
 
 A version says nothing about the tensors themselves, which may be given other memory where they lie
 (``.data = ...``). So they are read word by word, and the versions and lengths of containers with them
-(:mod:`.words`): three questions for a model of any kind, 0.7 us for four linear layers where asking each for
-its address, its metadata and its version took 3 us. What cannot be read so is asked by name.
+(:mod:`.words`): two or three questions for a model of any kind, 0.5 us for four linear layers, where asking
+each for its address, its metadata and its version took 3 us. PyTorch's switches (:mod:`.switches`) are read
+with them. What cannot be read so is asked by name.
 
 It is never the last word: where a version, an identity or a flag differs, the plain guard decides, and if
 that holds, the new versions are the recorded ones. So the two agree on every state.
@@ -38,6 +39,7 @@ from .sets import Sets
 from .slots import now_in, read, same
 from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, PRESENT, VARIABLE, Entry
 from .source import Source
+from .switches import Switches
 from .words import EVERYTHING, FEW, NEVER, NOTHING, Stage, Words, is_readable, joined
 
 _data_ptr = torch.Tensor.data_ptr
@@ -57,19 +59,21 @@ class QuickGuard:
 
     Args:
         guard: What decides in the end.
+        switches: Switches that have to hold as well.
 
     Attributes:
         words: Where the words of each stage are and what they were, if they are all there is to be asked;
             otherwise words that never are what they were.
     """
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, switches: Switches | None = None) -> None:
         self._guard = guard
+        self._switches = switches
         self._dicts = Dicts()
         self._stages: tuple[Stage, ...] = (NEVER,)
         self._containers: tuple[Stage, ...] = (NEVER,)
         self._is_apart = self._is_read = self._is_short = False
-        self._depth = 0
+        self._depth = 1
         self.words: tuple[Any, ...] = ()
         self._sort()
         self._look()
@@ -181,8 +185,7 @@ class QuickGuard:
             and tensor.data_ptr() == address
             and is_readable(layout, tensor)
         ]
-        self._words = Words(layout, read) if layout is not None else None
-        self._depth = self._depth or (3 if self._words is not None else 2)
+        self._words = Words(layout, read, flags=guard.asks_flags) if layout is not None else None
         for tensor in read:
             del found[id(tensor)]
         self._references = [reference for reference, _, _ in found.values()]
@@ -195,10 +198,13 @@ class QuickGuard:
 
     def write(self, source: Source) -> None:
         """Write that a call is refused unless :meth:`holds`, whose stages are written out if they are all."""
-        constant, parts = source.constant, [(f"at{n}", f"was{n}") for n in range(self._depth)]
+        constant = source.constant
         if not self.holds() or not self._is_short:
             source.refuse(f"not {constant(self.holds)}()")
             return
+        self._depth = len(self._stages)
+        self._show()
+        parts = [(f"at{n}", f"was{n}") for n in range(self._depth)]
         source.line(f"{', '.join([name for part in parts for name in part])} = {constant(self)}.words")
         memory = constant(EVERYTHING)
         differs = " or ".join([f"{memory}[{where}].tobytes() != {were}" for where, were in parts])
@@ -233,6 +239,8 @@ class QuickGuard:
 
     def _ask(self) -> bool:
         """The plain guard decides; if it holds, what there was before it looked is what is compared with."""
+        if self._switches is not None and not self._switches.holds():
+            return False  # and nothing is forgotten: they may be set for a part of the calls
         was = self._dicts.forget()
         self._forget()
         now = self._dicts.look()
@@ -264,15 +272,20 @@ class QuickGuard:
         )
         of_sets, in_sets = self._sets.stages()
         heads, members = joined(heads, of_sets), joined(members, in_sets)
-        self._containers = (joined(self._dicts.words, heads), members)
+        switches = self._switches.words if self._switches is not None else NOTHING
+        self._containers = (joined(joined(self._dicts.words, switches), heads), members)
         first, second, *others = self._words.stages if self._words is not None else (NOTHING, NOTHING)
-        self._stages = (joined(first, self._containers[0]), joined(second, members), *others)
+        stages = (joined(first, self._containers[0]), joined(second, members), *others)
+        self._stages = tuple([stage for stage in stages if len(stage[1])]) or (NOTHING,)
         self._is_apart = self._dicts.apart
         self._is_read = not (self._references or self._dicts.empties or self._sets.asked or self._checks)
         few = all([len(where) <= FEW for _, where, _ in self._stages])
-        whole = len(self._stages) == self._depth and not self._is_apart
-        self._is_short = self._is_read and few and whole
-        if self._is_short:
+        self._is_short = self._is_read and few and not self._is_apart
+        self._show()
+
+    def _show(self) -> None:
+        """Let the text that was written read the words, if it has as many stages."""
+        if self._is_short and len(self._stages) == self._depth:
             self.words = tuple([part for _, *parts in self._stages for part in parts])
 
     def _tensors_same(self) -> bool:

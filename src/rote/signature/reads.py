@@ -32,7 +32,8 @@ ALWAYS = frozenset({
 })  # fmt: skip
 """Attributes that Python itself reads in C, without being named by who makes it do so."""
 
-_BACKENDS = str(Path(__file__).parents[1] / "backends") + "/"
+_APART = (str(Path(__file__).parents[1] / "backends") + "/", str(Path(__file__).with_name("modes.py")))
+"""Code of ours that makes libraries work on no object of the user's: captures, the stance of the compiler."""
 _PACKAGE = __name__.partition(".")[0] + "."
 _THREADS = frozenset({"Thread", "Event", "Condition", "Semaphore", "BoundedSemaphore", "Barrier", "Timer"})
 _HARMLESS = frozenset({"__init__", "is_set", "isSet", "is_alive", "name", "ident", "daemon", "getName"})
@@ -40,7 +41,7 @@ _HANDING_ON = ("/concurrent/futures/", "/queue.py", "/asyncio/", "/multiprocessi
 _COMPILED = ("/torch/_dynamo/eval_frame.py",)
 _NOT_COMPILED = (
     "DisableContext", "_TorchDynamoContext.__init__", "_maybe_set_eval_frame", "_callback_from_stance",
-    "innermost_fn", "nothing", "always_false",
+    "innermost_fn", "nothing", "always_false", "_set_stance",
 )  # fmt: skip
 _AUDITED_IN = ("2.11.", "2.12.", "2.13.", "2.15.")
 _SAVING = ("/torch/serialization.py", "/pickle.py")
@@ -133,7 +134,7 @@ class Reading:
         known = self._known.get(id(code))
         facts = known[1] if known is not None else self._meet(code, frame)
         if id(code) not in self._entered:
-            if facts.names and _runs_for_a_backend(frame):
+            if facts.names and _runs_apart(frame):
                 return True
             self._entered.add(id(code))
             self._first(facts, code, frame)
@@ -245,12 +246,12 @@ def _is_ours(code: CodeType, frame: FrameType) -> bool:
     return is_own(code.co_filename) and "/quant/" not in code.co_filename
 
 
-def _runs_for_a_backend(frame: FrameType) -> bool:
-    """Whether library code runs for a backend of ours: a capture works on no object of the user's."""
+def _runs_apart(frame: FrameType) -> bool:
+    """Whether library code runs for code of ours that hands it no object of the user's."""
     at: FrameType | None = frame
     while at is not None and is_internal(at.f_code.co_filename):
         if is_own(at.f_code.co_filename):
-            return at.f_code.co_filename.startswith(_BACKENDS)
+            return at.f_code.co_filename.startswith(_APART)
         at = at.f_back
     return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -34,6 +34,13 @@ class Source:
             known = self._names[id(value)] = f"c{len(self._names)}"
             self._namespace[known] = value  # keeps it alive, so that its identity stays its own
         return known
+
+    def call(self, function: Callable[[], Any]) -> str:
+        """The text of a call; of one that is prepared it is the call itself, which is quicker."""
+        if isinstance(function, partial) and not function.keywords:
+            arguments = [self.constant(each) for each in function.args]
+            return f"{self.constant(function.func)}({', '.join(arguments)})"
+        return f"{self.constant(function)}()"
 
     def line(self, text: str) -> None:
         """Add a line."""

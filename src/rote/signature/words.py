@@ -1,4 +1,4 @@
-"""Whether any tensor or container under guard has become another one, in three questions.
+"""Whether any tensor or container under guard has become another one, in two or three questions.
 
 What a guard has to know of a tensor can change without a trace: ``.data = ...`` leaves every dict, every
 identity and every version counter as it was. So each tensor has to be looked at, at every call. Asked by name
@@ -10,7 +10,9 @@ But a tensor is a handful of words in memory: an object that points to an implem
 that to the data; between them sizes, strides, type and flags. numpy gathers words from anywhere at one
 nanosecond each, and a comparison of the bytes says whether anything is new. So here the words are read where
 they lie, in the order in which each says that the next ones are still there: the object (alive, or the weak
-reference of the guard would have told), its implementation, then storage and autograd's flags.
+reference of the guard would have told), its implementation, then autograd's flags. With the implementation
+its storage is read. That may be another one by now, but not gone: a weak reference keeps the words of a
+storage that has died, without its memory. (One to the implementation would keep it from being exchanged.)
 
 Nothing about where the words lie is taken for granted (:mod:`.layout`): it is found by samples, every kind of
 change has to show, and of each tensor the words have to say what its public attributes say; otherwise it is
@@ -31,6 +33,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from .compat import has_memory, raw_keys
 
@@ -218,19 +221,23 @@ class Words(Noted):
     Args:
         layout: Where to look.
         tensors: Tensors that can be read (:func:`is_readable`). They are not kept alive.
+        flags: Whether they require a gradient matters.
     """
 
-    def __init__(self, layout: Layout, tensors: Sequence[torch.Tensor]) -> None:
+    def __init__(self, layout: Layout, tensors: Sequence[torch.Tensor], *, flags: bool = True) -> None:
         objects: list[int] = []
         bodies: list[int] = []
         ends: list[int] = []
+        self._storages: list[StorageWeakRef] = []
         for tensor in tensors:
+            storage = tensor.untyped_storage()
+            self._storages.append(StorageWeakRef(storage))
             objects += places(id(tensor), [1, layout.body])
             bodies += places(tensor._cdata, layout.of_body(tensor.dim()))
-            ends += places(tensor.untyped_storage()._cdata, layout.of_memory())
-            autograd = word(tensor._cdata, layout.autograd)
+            bodies += places(storage._cdata, layout.of_memory())
+            autograd = word(tensor._cdata, layout.autograd) if flags else 0
             ends += places(autograd, layout.flags) if autograd else []
-        super().__init__(objects, bodies, ends)
+        super().__init__(*([objects, bodies, ends] if ends else [objects, bodies]))
 
 
 class Watched:
@@ -242,7 +249,7 @@ class Watched:
     """
 
     def __init__(self, noted: Noted, tensors: Iterable[torch.Tensor]) -> None:
-        self._stages = noted.stages
+        self._noted = noted
         self._alive = True
         itself = weakref.ref(self)
 
@@ -257,7 +264,7 @@ class Watched:
         """Whether all are there, and the words are what they were."""
         if not self._alive:
             return False
-        for read_words, where, were in self._stages:  # noqa: SIM110
+        for read_words, where, were in self._noted.stages:  # noqa: SIM110
             if read_words(where).tobytes() != were:
                 return False
         return True

@@ -5,23 +5,37 @@ call stays with the caller, where one of the runtime would come up in PyTorch's 
 needed for it. ``cuda-bindings`` costs the same (0.9 to 1 us for setting a node's address on an H200's host,
 1.8 us for a launch), so there is no second way.
 
-The functions that are called at every replay (:attr:`Driver.move_copy`, :attr:`Driver.launch`) are the bare
-ones, called with prepared arguments; they return the driver's status, 0 for success. They let go of the
-interpreter's lock like PyTorch's own replay: a launch waits if the queue is full, and what it waits for may
-need the lock.
+The functions that are called at replays (:attr:`Driver.move_copy`, :attr:`Driver.set_kernel`,
+:attr:`Driver.launch`) are the bare ones, called with prepared arguments; they return the driver's status, 0
+for success. They let go of the interpreter's lock like PyTorch's own replay: a launch waits if the queue is
+full, and what it waits for may need the lock.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from ctypes import POINTER, byref, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_ulonglong, c_void_p
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from ctypes import (
+    POINTER,
+    addressof,
+    byref,
+    c_char_p,
+    c_int,
+    c_size_t,
+    c_ubyte,
+    c_uint,
+    c_uint64,
+    c_ulonglong,
+    c_void_p,
+)
 from functools import cache
 from typing import Any
 
 Node = int
 """Handle of a node in a graph."""
 
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
 _AUTO_FREE_AND_PRIORITY = 1 | 8  # what PyTorch instantiates its graphs with
 
@@ -55,6 +69,26 @@ class CopyShape(ctypes.Structure):
         )  # fmt: skip
 
 
+class KernelShape(ctypes.Structure):
+    """``CUDA_KERNEL_NODE_PARAMS_v2``."""
+
+    _fields_ = (
+        ("function", c_void_p),
+        ("blocks", c_uint), ("blocks_y", c_uint), ("blocks_z", c_uint),
+        ("threads", c_uint), ("threads_y", c_uint), ("threads_z", c_uint),
+        ("shared", c_uint), ("parameters", POINTER(c_void_p)), ("extra", c_void_p),
+        ("kernel", c_void_p), ("context", c_void_p),
+    )  # fmt: skip
+
+    @classmethod
+    def of(cls, function: c_void_p, blocks: int, threads: int, parameters: Sequence[Any]) -> KernelShape:
+        """A launch of a kernel; its parameters are objects of ctypes, read where the launch is given away."""
+        made = cls(function.value, blocks, 1, 1, threads, 1, 1)
+        made.parameters = (c_void_p * len(parameters))(*[addressof(each) for each in parameters])
+        made.kept = parameters
+        return made
+
+
 class _EdgeData(ctypes.Structure):
     """``CUgraphEdgeData``: programmatic launches mark their edges."""
 
@@ -64,6 +98,9 @@ class _EdgeData(ctypes.Structure):
 _SIZE, _HANDLES = POINTER(c_size_t), POINTER(c_void_p)
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuCtxGetCurrent": (_HANDLES,),
+    "cuThreadExchangeStreamCaptureMode": (POINTER(c_int),),
+    "cuModuleLoadData": (_HANDLES, c_char_p),
+    "cuModuleGetFunction": (_HANDLES, c_void_p, c_char_p),
     "cuGraphCreate": (_HANDLES, c_uint),
     "cuGraphDestroy": (c_void_p,),
     "cuGraphGetNodes": (c_void_p, _HANDLES, _SIZE),
@@ -71,9 +108,11 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuGraphGetEdges_v2": (c_void_p, _HANDLES, _HANDLES, POINTER(_EdgeData), _SIZE),
     "cuGraphAddDependencies": (c_void_p, _HANDLES, _HANDLES, c_size_t),
     "cuGraphAddMemcpyNode": (_HANDLES, c_void_p, _HANDLES, c_size_t, POINTER(CopyShape), c_void_p),
+    "cuGraphAddKernelNode_v2": (_HANDLES, c_void_p, _HANDLES, c_size_t, POINTER(KernelShape)),
     "cuGraphInstantiateWithFlags": (_HANDLES, c_void_p, c_ulonglong),
     "cuGraphExecDestroy": (c_void_p,),
     "cuGraphExecMemcpyNodeSetParams": (c_void_p, c_void_p, c_void_p, c_void_p),
+    "cuGraphExecKernelNodeSetParams_v2": (c_void_p, c_void_p, c_void_p),
     "cuGraphLaunch": (c_void_p, c_void_p),
 }
 """Arguments of each function. The names without a version are, in the library, those of the first version;
@@ -91,6 +130,7 @@ class Driver:
 
     Attributes:
         move_copy: Gives a copy of an instantiated graph other addresses: graph, node, shape, context.
+        set_kernel: Gives a kernel of an instantiated graph other parameters: graph, node, shape.
         launch: Launches an instantiated graph: graph, stream.
     """
 
@@ -100,6 +140,7 @@ class Driver:
             function.argtypes, function.restype = arguments, c_int
         self._library = library
         self.move_copy: Callable[..., int] = library.cuGraphExecMemcpyNodeSetParams
+        self.set_kernel: Callable[..., int] = library.cuGraphExecKernelNodeSetParams_v2
         self.launch: Callable[..., int] = library.cuGraphLaunch
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -117,6 +158,28 @@ class Driver:
         self._call("cuCtxGetCurrent", byref(found))
         if not found.value:
             raise DriverError("this thread has no context")
+        return found
+
+    @contextmanager
+    def relaxed(self) -> Generator[None]:
+        """A context in which this thread spoils no capture of another one.
+
+        Without it, instantiating a graph invalidates every capture in the process that is in the global mode,
+        which is PyTorch's default.
+        """
+        mode = c_int(_RELAXED)
+        self._call("cuThreadExchangeStreamCaptureMode", byref(mode))
+        try:
+            yield
+        finally:
+            self._call("cuThreadExchangeStreamCaptureMode", byref(mode))
+
+    def load(self, text: str, name: str) -> c_void_p:
+        """A kernel of a program in PTX, compiled for the current device; it is never unloaded."""
+        module, found = c_void_p(), c_void_p()
+        with self.relaxed():
+            self._call("cuModuleLoadData", byref(module), text.encode())
+        self._call("cuModuleGetFunction", byref(found), module, name.encode())
         return found
 
     def new_graph(self) -> c_void_p:
@@ -169,6 +232,14 @@ class Driver:
         assert made.value is not None
         return made.value
 
+    def add_kernel(self, graph: c_void_p, after: list[Node], shape: KernelShape) -> Node:
+        """Add a launch of a kernel that waits for some nodes."""
+        made = c_void_p()
+        waits = (c_void_p * len(after))(*after) if after else None
+        self._call("cuGraphAddKernelNode_v2", byref(made), graph, waits, len(after), byref(shape))
+        assert made.value is not None
+        return made.value
+
     def add_edges(self, graph: c_void_p, before: Node, after: list[Node]) -> None:
         """Let nodes wait for another one."""
         if after:
@@ -179,7 +250,8 @@ class Driver:
     def instantiate(self, graph: c_void_p) -> c_void_p:
         """Make a graph that can be launched, as PyTorch makes its own."""
         made = c_void_p()
-        self._call("cuGraphInstantiateWithFlags", byref(made), graph, _AUTO_FREE_AND_PRIORITY)
+        with self.relaxed():
+            self._call("cuGraphInstantiateWithFlags", byref(made), graph, _AUTO_FREE_AND_PRIORITY)
         return made
 
     def destroy(self, instantiated: c_void_p) -> None:

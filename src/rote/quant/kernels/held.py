@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .jit import gpu, interpreted, module
+from .jit import gpu, interpreted, module, starts_early
 from .table import Cut, bucket
 from .target import ASYMMETRIC, SYMMETRIC, Target
 
@@ -47,13 +47,14 @@ def launch(
     """
     kernel = module("jit_held").held
     exact = interpreted(kernel)
+    early = starts_early(x.device.index) and not exact
     tokens, width = to.rows.shape
     size = r1.shape[-1]
     programs = gpu(x.device.index if x.is_cuda else None)[1] * cut.programs
     constants: dict[str, Any] = {
         "B": size, "STEP": size.bit_length() - 1, "NB": width // size, "MODE": to.mode,
-        "MANY": bucket(tokens) > programs, "EXACT": exact, "PDL": pdl and not exact,
-        "ZERO": to.zero.numel() > 0, "num_warps": cut.warps, "num_stages": 1,
+        "MANY": bucket(tokens) > programs, "EXACT": exact, "WAIT": early, "PDL": pdl and early,
+        "ZERO": to.zero.numel() > 0, "num_warps": cut.warps, "num_stages": 1, "launch_pdl": early,
     }  # fmt: skip
     kernel[(min(tokens, programs),)](
         x, r1, order, r2, to.rows, to.scale, to.zero, to.total, to.total if work is None else work, tokens,

@@ -5,11 +5,6 @@ What is calculated is ``W x^T``, not ``x W^T``: with the weight as the left oper
 stay in registers (the register form of wgmma on Hopper) instead of being written to shared memory first. With
 up to 8 rows of ``x`` in a tile the same code becomes ``mma.sync`` with the weights on its 16-row side.
 
-Unpacking costs 0.4 integer instructions a weight: a code stays in the upper half of its byte, where it is
-worth 16 times as much, and the sum, always a multiple of 16, is shifted once at the end. The two halves of a
-byte are 64 columns apart: put one behind the other, in registers that already are where the product wants
-them, they are 128 neighbouring columns, and a step is one product, for which threads wait once.
-
 The summed dimension is split over programs where there are too few tiles for the chip. The parts meet in
 int32 atomic additions, which are exact, so their order does not matter; the last program of a tile to arrive
 writes the output. Up to 8 rows of 4-bit sums count the parts themselves, in their highest bits: an addition
@@ -17,19 +12,22 @@ returns what there was, so whoever adds the last part to a number writes it, and
 rows lose by it what the longer additions cost.) ``work`` (sums, then a counter for each tile) must hold
 zeros; the kernel of the activations writes them.
 
-In tiles of few rows, those outside are masked: reading the first one for each of them, of which nothing was
-kept, took up to a third of the time of 51 rows. (In large tiles the mask takes 5 %.)
+The memory takes additions of a warp at once where they are neighbours. Triton gives a thread four neighbours
+where it knows that they start at a multiple of 16 bytes, as for loads, but adds them one after the other,
+each beside those of other threads that are 16 bytes away. So more than 8 rows are added from an address of
+which it does not know that, which is 2 to 3 microseconds less for 51 rows in 8 parts. (Additions that count,
+of fewer rows, do not gain by it.)
 
 With ``PDL`` the launch may start before its predecessor is done. Only weights are touched before the wait:
 they are fetched into L2, which hides the transform of few rows behind the traffic that this kernel waits for
 anyway. That pays behind a transform that takes ten microseconds and costs behind one that takes three, whose
 own reads it delays; ``PDL`` - 1 is for how many steps: all (-1) to none, which still saves a launch's time.
+Behind the wait the next transform may start, which waits for this one's output before it reads anything. (Not
+where scales are static: the many programs of those transforms would not be spread evenly.) Starting it before
+the wait, or behind the sums, is slower where it has more than one program, for the same reason.
 
 Rows of the output that are to be rotated back are, before they are written: a tile has whole blocks of them,
 each of which is multiplied by its matrix in float32. Matrices and scales are asked for before the sum.
-
-With ``TMA`` the tiles are fetched by the tensor memory accelerator from descriptors that the host makes. That
-leaves the threads' time to unpacking, and registers for a second program; it pays from some hundred rows on.
 
 What was tried and is slower on an H200: the transform of one row in every program of its product, instead of
 a launch before it; blocks of the summed dimension in different warps, instead of a split; larger tiles than
@@ -41,61 +39,10 @@ The interpreter knows no inline assembler and no bfloat16 arithmetic; ``ASM`` is
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_wait
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.tools.tensor_descriptor import TensorDescriptor as TensorDescriptor
 
-
-@triton.jit
-def _halves(packed, ASM: tl.constexpr):
-    """The lower and the upper codes of bytes, each as 16 times its value."""
-    if ASM:
-        low, high = tl.inline_asm_elementwise(
-            "shl.b32 $0, $2, 4; and.b32 $0, $0, 0xF0F0F0F0; and.b32 $1, $2, 0xF0F0F0F0;",
-            "=&r,=r,r", [packed], dtype=(tl.int8, tl.int8), is_pure=True, pack=4,
-        )  # fmt: skip
-    else:
-        low = packed << 4
-        high = packed & -16
-    return low, high
-
-
-@triton.jit
-def _behind(a, b):
-    """The columns of one tile, then those of another."""
-    return tl.reshape(tl.permute(tl.join(a, b), (0, 2, 1)), (a.shape[0], 2 * a.shape[1]))
-
-
-@triton.jit
-def _block(
-    weight, at, piece, block, step, column, N, K,
-    BITS: tl.constexpr, EVEN_K: tl.constexpr, ASM: tl.constexpr, TMA: tl.constexpr,
-):  # fmt: skip
-    """The codes of the ``piece``-th block of a step, 4-bit ones as 16 times their values."""
-    if TMA:
-        packed = weight.load([(block + piece) * N + column, 0])
-    elif EVEN_K:
-        packed = tl.load(at + piece * step)
-    else:
-        packed = tl.load(at + piece * step, mask=(block + piece) * 128 < K, other=0)
-    codes = packed
-    if BITS == 4:
-        low, high = _halves(packed, ASM)
-        codes = _behind(low, high)
-    return codes
-
-
-@triton.jit
-def _prefetch(weight, first, last, column, N, BN: tl.constexpr, BYTES: tl.constexpr):
-    """Ask for a program's part of the weight in L2: one instruction of one thread for each block."""
-    step = N.to(tl.int64) * BYTES
-    size = tl.minimum(N - column, BN) * BYTES
-    for block in range(first, last):
-        tl.inline_asm_elementwise(
-            "{ .reg .pred p; .reg .u32 t; mov.u32 t, %tid.x; setp.eq.u32 p, t, 0; "
-            "@p cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0; }",
-            "=r,l,r", [weight + block * step + column.to(tl.int64) * BYTES, size], dtype=tl.int32,
-            is_pure=False, pack=1,
-        )  # fmt: skip
+from .jit_sums import _prefetch, _sums
 
 
 @triton.jit
@@ -169,53 +116,6 @@ def _write(
 
 
 @triton.jit
-def _sums(
-    x, weight, row, column, rows, columns, first, last, M, N, K,
-    BITS: tl.constexpr, FLOAT: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    UNROLL: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, TMA: tl.constexpr,
-):  # fmt: skip
-    """The sums of a tile over some steps of ``UNROLL`` blocks each, 1, 2 or 4."""
-    BYTES: tl.constexpr = 16 * BITS
-    FEW: tl.constexpr = BM <= 64
-    known = rows < M
-    inner = tl.arange(0, 128 * UNROLL)
-    step = N.to(tl.int64) * BYTES
-    w_at, x_at = weight, x
-    if not TMA:
-        w_rows = tl.where(columns < N, columns, 0)  # rows outside are calculated and dropped
-        w_at += (first * UNROLL) * step + w_rows[:, None] * BYTES + tl.arange(0, BYTES)[None, :]
-        x_rows = rows if FEW else tl.where(known, rows, 0)
-        x_at += x_rows.to(tl.int64)[:, None] * K + first * (UNROLL * 128) + inner[None, :]
-    acc = tl.zeros((BN, BM), dtype=tl.float32 if FLOAT else tl.int32)
-    for index in tl.range(first, last, num_stages=STAGES):
-        block = index * UNROLL
-        if TMA:
-            v = x.load([row, block * 128])
-        elif not EVEN_K:
-            v = tl.load(x_at, mask=known[:, None] & (inner[None, :] < K - block * 128), other=0)
-        elif FEW:
-            v = tl.load(x_at, mask=known[:, None], other=0)
-        else:
-            v = tl.load(x_at)
-        codes = _block(weight, w_at, 0, block, step, column, N, K, BITS, EVEN_K, ASM, TMA)
-        if UNROLL >= 2:
-            second = _block(weight, w_at, 1, block, step, column, N, K, BITS, EVEN_K, ASM, TMA)
-            codes = _behind(codes, second)
-        if UNROLL == 4:
-            third = _block(weight, w_at, 2, block, step, column, N, K, BITS, EVEN_K, ASM, TMA)
-            fourth = _block(weight, w_at, 3, block, step, column, N, K, BITS, EVEN_K, ASM, TMA)
-            codes = _behind(codes, _behind(third, fourth))
-        if FLOAT:
-            acc = tl.dot(codes.to(v.dtype), v.T, acc, out_dtype=tl.float32)
-        else:
-            acc = tl.dot(codes, v.T, acc, out_dtype=tl.int32)
-        if not TMA:
-            w_at += UNROLL * step
-            x_at += UNROLL * 128
-    return acc
-
-
-@triton.jit
 def _tile(
     x, x_scale, x_zero, x_sum, weight, w_scale, w_zero, w_sum, turn, bias, out, work, counter, row, column,
     part, parts, M, N, K, FEATURES,
@@ -251,6 +151,8 @@ def _tile(
             bias = _each(bias, columns, FEATURES, False)
     if PDL != 0:
         gdc_wait()
+        if X_SCALE:
+            gdc_launch_dependents()
     if EARLY:
         if X_SCALE:
             x_scale = _each(x_scale, rows, M, False)
@@ -283,7 +185,7 @@ def _tile(
         )  # fmt: skip
     else:
         sums = work + rows.to(tl.int64)[None, :] * N + columns[:, None]
-        tl.atomic_add(sums, acc, mask=inside, sem="relaxed")
+        tl.atomic_add(sums + tl.program_id(2), acc, mask=inside, sem="relaxed")  # 0, for all it knows
         tl.debug_barrier()  # all threads' additions come before the count
         if tl.atomic_add(counter, 1, sem="acq_rel") == parts - 1:
             acc = tl.load(sums, mask=inside, other=0, cache_modifier=".cg")

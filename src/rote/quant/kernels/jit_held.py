@@ -21,7 +21,7 @@ third launch of ``jit_spread`` as one, whose programs meet at a counter in memor
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from .jit_transform import SYMMETRIC, _clear, _code, _step
 
@@ -98,12 +98,14 @@ def _bytes(v, s, z, EXACT: tl.constexpr):
 def held(
     x, r1, order, r2, q, scale, zero, total, work, M, COUNT, K, clip,
     B: tl.constexpr, STEP: tl.constexpr, NB: tl.constexpr, MODE: tl.constexpr, MANY: tl.constexpr,
-    EXACT: tl.constexpr, PDL: tl.constexpr, ZERO: tl.constexpr,
+    EXACT: tl.constexpr, WAIT: tl.constexpr, PDL: tl.constexpr, ZERO: tl.constexpr,
 ):  # fmt: skip
     """Rotate, permute, rotate and quantize rows of ``NB`` blocks of ``B`` channels to 8 bits.
 
     With ``MANY`` a program has several rows; else matrices and permutation are read when they are needed.
     """
+    if WAIT:
+        gdc_wait()
     if PDL:
         gdc_launch_dependents()
     program, programs = tl.program_id(0), tl.num_programs(0)

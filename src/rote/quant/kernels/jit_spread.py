@@ -15,9 +15,9 @@ are known it writes codes. Otherwise it writes float32 rows, and the range of it
 
 ``codes`` quantizes those rows. Sums of codes are atomic additions of integers, which are exact.
 
-All are launched so that a launch may start before its predecessor is done; what one reads before it waits
-(a matrix, the permutation) no launch writes. All programs wait, so that who waits for the last launch has
-waited for all of them.
+All are launched so that a launch may start before its predecessor is done. ``first`` waits for that before
+anything else, and before others may start: so what those read before they wait (a matrix, the permutation)
+nobody writes any more. All programs wait, so that who waits for the last launch has waited for all of them.
 
 Numbers are those of ``shared``: bfloat16 on tensor cores, with what does not fit split in two.
 
@@ -71,6 +71,7 @@ def first(
 ):  # fmt: skip
     """Rotate a block of ``B`` channels of ``T`` tokens; and zeros for what others add to."""
     if PDL:
+        gdc_wait()
         gdc_launch_dependents()
     block, tile = tl.program_id(0), tl.program_id(1)
     inner = tl.arange(0, B)

@@ -15,6 +15,10 @@ rest), and the product of the rests is left out, which costs 2^-16 of a number, 
 of a code. ``EXACT`` multiplies in float32 instead; the interpreter, which has no bfloat16 arithmetic, needs
 that.
 
+With ``WAIT`` a launch may start before its predecessor, whatever that is, has ended, and waits for that
+before it reads anything, or writes where others may still read. Only then may its successor start, with
+``PDL``: so that one may read weights before it waits.
+
 Rounding is half to even, as in torch: the bits of a number plus 1.5 * 2^23 are those of a whole number, from
 which codes take an addition and two comparisons. A row is multiplied by the reciprocal of its scale instead
 of divided, which is many instructions less; that moves a number by 2^-23 of itself, and no code but at a tie.
@@ -22,7 +26,7 @@ of divided, which is many instructions less; that moves a number by 2^-23 of its
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 FLOAT = tl.constexpr(0)
 SYMMETRIC = tl.constexpr(1)
@@ -186,10 +190,12 @@ def shared(
     x, smooth, r1, order, r2, q, scale, zero, total, static_scale, static_zero, work, M, COUNT, WIDTH, K,
     clip, SMOOTH: tl.constexpr, R1: tl.constexpr, ORDER: tl.constexpr, R2: tl.constexpr, B: tl.constexpr,
     NB: tl.constexpr, T: tl.constexpr, MODE: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
-    SPLIT_X: tl.constexpr, SPLIT_R: tl.constexpr, EXACT: tl.constexpr, PDL: tl.constexpr,
-    ZERO: tl.constexpr, ORIGIN: tl.constexpr, FULL: tl.constexpr,
+    SPLIT_X: tl.constexpr, SPLIT_R: tl.constexpr, EXACT: tl.constexpr, WAIT: tl.constexpr,
+    PDL: tl.constexpr, ZERO: tl.constexpr, ORIGIN: tl.constexpr, FULL: tl.constexpr,
 ):  # fmt: skip
     """Transform ``T`` tokens at a time: ``NB`` blocks (a power of two, K / B or more) of ``B`` channels."""
+    if WAIT:
+        gdc_wait()
     if PDL:
         gdc_launch_dependents()
     program, programs = tl.program_id(0), tl.num_programs(0)
@@ -249,10 +255,12 @@ def shared(
 def blocks(
     x, smooth, order, matrices, q, scale, zero, total, static_scale, static_zero, work, M, COUNT, WIDTH, K,
     clip, SMOOTH: tl.constexpr, ORDER: tl.constexpr, B: tl.constexpr, NB: tl.constexpr, MODE: tl.constexpr,
-    LOW: tl.constexpr, HIGH: tl.constexpr, SAME: tl.constexpr, UNROLL: tl.constexpr, PDL: tl.constexpr,
-    ZERO: tl.constexpr, ORIGIN: tl.constexpr, EXACT: tl.constexpr,
+    LOW: tl.constexpr, HIGH: tl.constexpr, SAME: tl.constexpr, UNROLL: tl.constexpr, WAIT: tl.constexpr,
+    PDL: tl.constexpr, ZERO: tl.constexpr, ORIGIN: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """Transform one token at a time: gather, then multiply each block by its matrix."""
+    if WAIT:
+        gdc_wait()
     if PDL:
         gdc_launch_dependents()
     program, programs = tl.program_id(0), tl.num_programs(0)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .jit import interpreted, module
+from .jit import interpreted, module, starts_early
 from .table import Cut
 from .target import ASYMMETRIC, SYMMETRIC, Target
 
@@ -37,6 +37,7 @@ def launch(
     """
     kernels = module("jit_spread")
     exact = interpreted(kernels.first)
+    early = starts_early(x.device.index) and not exact
     tokens, width = to.rows.shape
     size = r1.shape[-1]
     blocks, tiles = width // size, -(-tokens // cut.tokens)
@@ -44,13 +45,13 @@ def launch(
     turned = x.new_empty(tiles * cut.tokens * width, dtype=torch.float32)
     rows = x.new_empty(tokens * width if dynamic else 0, dtype=torch.float32)
     ranges = x.new_empty(2 * tokens * blocks if dynamic else 0, dtype=torch.float32)
-    common: dict[str, Any] = {"total": to.total, "M": tokens, "K": width, "PDL": not exact}
+    common: dict[str, Any] = {"total": to.total, "M": tokens, "K": width, "PDL": early, "launch_pdl": early}
     tile: dict[str, Any] = {
         "turned": turned, "B": size, "T": cut.tokens, "EXACT": exact, "num_warps": cut.warps, "num_stages": 1
     }  # fmt: skip
     grid: dict[str, Any] = {
         "rows": rows, "ranges": ranges, "q": to.rows, "scale": to.scale, "zero": to.zero, "MODE": to.mode,
-        "LOW": to.low, "HIGH": to.high, "ZERO": to.zero.numel() > 0, "launch_pdl": not exact,
+        "LOW": to.low, "HIGH": to.high, "ZERO": to.zero.numel() > 0,
     }  # fmt: skip
     kernels.first[(blocks, tiles)](
         x=x, smooth=smooth, r1=r1, work=to.total if work is None else work,

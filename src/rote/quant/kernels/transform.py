@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from . import held, spread
-from .jit import gpu, interpreted, module
+from .jit import gpu, interpreted, module, starts_early
 from .table import Cut, bucket, choose_cut
 from .target import Target as Target
 from .target import floating as floating
@@ -146,6 +146,7 @@ def _launch(
 ) -> None:  # fmt: skip
     kernels = module("jit_transform")
     exact = interpreted(kernels.shared)
+    early = starts_early(x.device.index) and not exact
     tokens, width = to.rows.shape
     units = gpu(x.device.index if x.is_cuda else None)[1]
     rotation = piece.first if piece.first is not None else piece.second
@@ -157,8 +158,9 @@ def _launch(
         "static_scale": to.static_scale, "static_zero": to.static_zero, "clip": to.clip,
         "M": tokens, "COUNT": 0 if work is None else work.numel(), "WIDTH": x.shape[1], "K": width,
         "SMOOTH": smooth is not None, "ORDER": piece.order is not None, "B": size, "NB": blocks,
-        "MODE": to.mode, "LOW": to.low, "HIGH": to.high, "PDL": pdl and not exact,
+        "MODE": to.mode, "LOW": to.low, "HIGH": to.high, "WAIT": early, "PDL": pdl and early,
         "ZERO": to.zero.numel() > 0, "ORIGIN": to.static_zero is not None, "EXACT": exact,
+        "launch_pdl": early,
     }  # fmt: skip
     if piece.single:
         assert piece.second is not None
