@@ -255,7 +255,7 @@ class Guard:
                     return True
                 if [list(map(look, tensors)) for look in _LOOKS] != self._looks:
                     return False
-                if self._check is None and not any([tensor.is_nested for tensor in tensors]):
+                if self._check is None and tensors and not any([tensor.is_nested for tensor in tensors]):
                     self._check = metadata_check(tensors)
         except TypeError:
             return False

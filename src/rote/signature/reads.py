@@ -90,6 +90,8 @@ class Reads:
 
     def settle(self) -> None:
         """The call is over: what was found in an attribute has to have been there all the time."""
+        if self.block is not None:  # then it is known already, and no name need be
+            return
         moved = self.paths & self.stored
         if moved or not self.holders.isdisjoint(self.changed):
             name = min(moved or self.paths)
