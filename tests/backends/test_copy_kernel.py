@@ -128,7 +128,7 @@ class FakeDriver:
 
     def __init__(self):
         self.shapes, self.edges, self.made, self.refuses = [], [], 0, False
-        self.set = []
+        self.set, self.used = [], True
 
     def roots(self, _):
         return ["root"]
@@ -149,6 +149,9 @@ class FakeDriver:
 
     def context(self):
         return None
+
+    def has_context(self):
+        return self.used
 
     def add_copy(self, _, after, shape, __):
         return self.add_kernel(_, after, shape)
@@ -245,6 +248,19 @@ def test_what_the_driver_refuses_is_not_known_any_more():
     api.refuses = False
     api.set.clear()
     assert graph.aim((10000, 30000)) and api.set == [(1, 1), (1, 2)]
+
+
+def test_nothing_is_set_in_a_thread_that_has_not_used_the_device():
+    """The driver does not say no to that, the process ends."""
+    api = FakeDriver()
+    graph = copying(api, tensors(1000, 2000), tensors(3000))
+    known = graph.aim((10000, 20000, 30000))
+    api.set.clear()
+    api.used = False
+    assert graph.aim((11000, 20000, 30000)) is None and not api.set
+    assert graph.known == {(10000, 20000, 30000): known}
+    api.used = True
+    assert graph.aim((11000, 20000, 30000))
 
 
 def test_large_ones_have_nodes_of_their_own():

@@ -155,8 +155,21 @@ def test_arguments_that_come_to_share_memory(outputs):
     assert len(copying(g)[0].inputs) == 2
     for x, y in (*forms, *forms, *reversed(forms)):
         found, one = g(x, y)
-        assert found.equal(x * 2 + y) and one == fn(x, y)[1]
+        overlap = abs(x.data_ptr() - y.data_ptr()) < x.nbytes  # pieces that are apart have storages apart
+        assert found.equal(x * 2 + y) and one == overlap
     g.reset()
+
+
+def test_a_thread_that_has_not_used_the_device():
+    """It has no context. Arguments at new addresses are several copies, and so a kernel's parameters."""
+    g, found = warmed(lambda x, y: x * 2 + y, on(4), on(4)), []
+    arguments = [(on(4, fill=n), on(4, fill=-n)) for n in range(6)]
+    torch.cuda.synchronize()
+    for x, y in arguments:
+        thread = threading.Thread(target=lambda x=x, y=y: found.append(g(x, y)))
+        thread.start()
+        thread.join()
+    assert [each.tolist() for each in found] == [[float(n)] * 4 for n in range(6)]
 
 
 def test_branches_and_several_roots():

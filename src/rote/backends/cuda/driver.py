@@ -154,10 +154,18 @@ class Driver:
         Raises:
             DriverError: This thread has none yet.
         """
-        found = c_void_p()
-        self._call("cuCtxGetCurrent", byref(found))
+        found = self._current()
         if not found.value:
             raise DriverError("this thread has no context")
+        return found
+
+    def has_context(self) -> bool:
+        """Whether this thread has a context; in one that has none ``set_kernel`` ends the process."""
+        return self._current().value is not None
+
+    def _current(self) -> c_void_p:
+        found = c_void_p()
+        self._call("cuCtxGetCurrent", byref(found))
         return found
 
     @contextmanager

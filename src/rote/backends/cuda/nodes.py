@@ -198,7 +198,7 @@ class CopyingGraph:
         """
         if not self._most:
             raise InternalError("a segment was replayed after its recording had been released")
-        if any([node.meets(addresses) for node in self._nodes]):
+        if not self._api.has_context() or any([node.meets(addresses) for node in self._nodes]):
             return None
         instance = self._next()
         was, instance.addresses = instance.addresses, (-1,) * len(addresses)  # until all are set
