@@ -46,12 +46,15 @@ class Repeated(Captured):
             return None
         if self._index < 0 and not self._on_host:
             return None
-        operands = was.operands
+        operands, named = was.operands, None
         if kwargs:
-            if len(operands) != 2 or not self._are_named_again(kwargs, operands[1]):
+            if len(operands) != 2:
                 return None
-            operands = operands[0]
+            operands, named = operands
+        # In the order in which they are described: tensors made outside are numbered as they are met.
         if len(operands) != len(args) or not self._are_again(args, operands):
+            return None
+        if kwargs and not self._are_named_again(kwargs, named):
             return None
         ledger = self.ledger
         if len(ledger.external_sites) < len(ledger.externals):
