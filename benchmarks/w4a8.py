@@ -387,16 +387,18 @@ def compare(out: Path, deadline: float, peers: bool, wanted: list[str]) -> dict[
         del layer, eight, dense, whole
         torch.cuda.empty_cache()
     if peers:
-        compare_peers(out, deadline, result)
+        compare_peers(out, deadline, result, wanted)
     return result
 
 
-def compare_peers(out: Path, deadline: float, result: dict[str, Any]) -> None:
+def compare_peers(out: Path, deadline: float, result: dict[str, Any], wanted: list[str]) -> None:
     """Add what peers take: at the end, because some of them tune themselves at their first calls."""
     for n, k in WIDE:
         layer = Layer.random(n, k)
         dense = [layer.dense.clone() for _ in range(copies_of(layer.dense))]
         for way, make in w4a8_peers.makers().items():
+            if wanted and not any(word in way for word in wanted):
+                continue
             try:
                 made = w4a8_peers.copies(make(layer.dense), 8)
             except Exception as error:
@@ -505,8 +507,7 @@ def main(arguments: list[str] | None = None) -> int:
     if wishes.tune:
         found = tune(wishes.out, deadline, wishes.tune)
     else:
-        peers = not wishes.no_peers and not wishes.ways
-        found = compare(wishes.out, deadline, peers, wishes.ways)
+        found = compare(wishes.out, deadline, not wishes.no_peers, wishes.ways)
     write(wishes.out, found)
     return 0
 
