@@ -9,7 +9,7 @@ The kernel is a text in PTX, which the driver compiles for the device when it is
 to 18 ms on an H200's host; the driver may keep what comes out on disk). Why not another way:
 
 - PyTorch's kernel can be captured, and its parameters can be set at the words that hold the addresses. That
-  was tried, works, and takes the host 0.6 to 1.5 us longer than this with up to 16 copies. But where those
+  was tried, works, and takes the host 1.1 to 1.5 us longer than this with 2 to 10 copies. But where those
   words are (behind the last address lie old ones), how many fit and what is split into several launches
   differs between versions of PyTorch, it takes one type at a time, and parameters are no interface.
 - NVRTC compiles C++, is an optional part of PyTorch's wheels, and takes longer.

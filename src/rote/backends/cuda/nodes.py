@@ -49,8 +49,9 @@ Why it is right:
   is dropped right after the call is reused by work that is queued behind it, as with any kernel.
 - *An address is only an address.* Memory that was given back to the device and mapped again at the same
   place is copied from like any other (tests/cuda/test_nodes.py, with expandable segments too).
-- *Where the driver says no* (memory of another kind, no context in a new thread, no memory) nothing has
-  happened: the caller does what it would do without this.
+- *Where the driver says no* (memory of another kind, no memory) nothing has happened: the caller does what it
+  would do without this. A thread that has no context yet is not let near it: setting a kernel's parameters
+  there ends the process instead.
 
 What does not work:
 
