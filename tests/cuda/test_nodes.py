@@ -408,7 +408,7 @@ def test_a_graph_with_copies_is_not_launched_into_somebody_elses_capture():
 
 
 def test_another_instance_is_made_beside_a_capture_on_another_thread():
-    """The capture is one that work on other threads does not spoil; by default any launch of a graph does."""
+    """The capture is one that work on other threads does not spoil; in the mode "global" this did."""
     g = warmed(lambda x: x * 2, on(3))
     places = [on(3, fill=n) for n in range(3)]
     y, found = on(3, fill=5), []
