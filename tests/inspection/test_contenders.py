@@ -1,5 +1,8 @@
 """What stands beside eager, and the worker that runs it, in this process."""
 
+import queue
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -104,6 +107,16 @@ def test_failures_are_answers(tmp_path, where):
     with pytest.raises(RuntimeError) as raised:
         torch.empty(1 << 50)
     assert lacks_memory(raised.value)
+
+
+def test_an_error_without_words_has_the_line_that_raised_it(tmp_path):
+    def fails(x):
+        return queue.Queue().get_nowait()
+
+    asked = worker(EAGER, fails, (torch.zeros(1),), {}, tmp_path)
+    asked.answer({"do": "build"})
+    answer = asked.answer({"do": "warm", "calls": 1, "keep": True})
+    assert re.fullmatch(r"Empty \(\S*queue\.py:\d+\)", answer["error"])
 
 
 def test_errors_in_one_line():

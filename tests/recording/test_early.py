@@ -10,6 +10,7 @@ import rote
 from rote.backends.host.segment import HostSegment
 from rote.recording import early
 from rote.recording.early import Early
+from rote.recording.variant import Variant
 
 
 @pytest.fixture
@@ -100,3 +101,31 @@ def test_an_argument_that_requires_a_gradient_is_asked_for_first(begun, device):
     assert g(x).item() == pytest.approx(2 * x.sum().item())
     with torch.no_grad():
         assert g(x).item() == pytest.approx(2 * x.sum().item())
+
+
+def test_a_recording_that_is_gone_is_not_launched(monkeypatch, device):
+    """Its memory is given back when every call reads another value, and later it is called again."""
+    monkeypatch.setattr(early, "LONG_GUARD", 0)
+    monkeypatch.setattr(
+        Variant, "decide_start", lambda self, asynchronous: setattr(self.early, "values", self.root.pure)
+    )
+    m = nn.Linear(4, 4, device=device).requires_grad_(False)
+    g, x = rote.graph(lambda x: m(x) * int(x.sum().item())), torch.ones(4, device=device)
+    called(g, x)
+    assert [variant.early.values for variant in variants(g)] == [True]
+    for number in range(2, 100):
+        given = x * number
+        assert torch.equal(g(given), m(given) * 4 * number)
+    assert "RT304" in {why.code for why in g.report().reasons}
+    assert torch.equal(g(x), m(x) * 4)
+
+
+def test_a_recording_that_was_evicted_is_not_launched(device):
+    g = rote.graph(lambda x: x * 2)
+    called(g, torch.ones(4, device=device))
+    (variant,) = variants(g)
+    variant.early.values = True
+    variant.evict("a test")
+    assert not variant.may_start_early()
+    x = torch.rand(4, device=device)
+    assert torch.equal(g(x), x * 2)

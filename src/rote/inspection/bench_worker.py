@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import random
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -29,7 +30,7 @@ from typing import IO, Any, NamedTuple
 import numpy
 import torch
 
-from ..base.location import traceback_site
+from ..base.location import NOWHERE, Site, traceback_site
 from ..signature.leaves import flatten
 from . import bench_launches, bench_memory
 from .bench_inputs import PLACES, Inputs
@@ -248,14 +249,20 @@ def seed_all(seed: int) -> None:
 def first_line(error: BaseException) -> str:
     """The error's kind and first line, with the user's line: what a table has room for.
 
-    The end of a failed capture raises an error of its own, which hides the one that says why.
+    One without words has the line that raised it, whosever that is. The end of a failed capture raises an
+    error of its own, which hides the one that says why.
     """
     while AFTERMATH in str(error) and error.__context__ is not None:
         error = error.__context__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])
-    site = traceback_site(error.__traceback__)
+    site = traceback_site(error.__traceback__) if text else _raised_at(error)
     return f"{type(error).__name__}: {text}".rstrip(": ") + (f" ({site})" if site.line else "")
+
+
+def _raised_at(error: BaseException) -> Site:
+    frames = traceback.extract_tb(error.__traceback__)
+    return Site(frames[-1].filename, frames[-1].lineno or 0, frames[-1].name) if frames else NOWHERE
 
 
 def lacks_memory(error: BaseException) -> bool:

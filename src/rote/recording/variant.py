@@ -231,7 +231,7 @@ class Variant:
         seen is a kernel launched past PyTorch's dispatcher that writes memory made outside.
         """
         guard = self.guard
-        if not self.early.values or guard is None or self._present or self.busy:
+        if not self.early.values or not self.recorded or guard is None or self._present or self.busy:
             return False
         return guard.tensors_hold()
 
