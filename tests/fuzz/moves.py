@@ -97,6 +97,15 @@ STATE = [
     Move("w.reset(g)", 1),
     Move("g = w.wrap(m)", 1),
 ]
+UPSETS = [
+    Move("w.upset(g, upset.evict)", 3),
+    Move(
+        "w.upset(g, upset.contest, $n % 2 == 1)\nfor n in range(8):\n    out = w.call(g, w.tensor(n % 2), y)",
+        3,
+    ),
+    Move("for n in range(10):\n    out = w.call(g, w.tensor(n + 9), y)\nw.upset(g, upset.wake)", 3),
+    Move("w.upset(g, upset.wake)", 2),
+]
 GRADIENTS = [
     Move("w.backward(out)", 10),
     Move("for n in range(4):\n    out = w.call(g, w.tensor(n % 3), y)\n    w.backward(out)", 10),
@@ -122,7 +131,7 @@ TRAINING = [
 
 def moves(attributes: frozenset[str], kind: str) -> list[str]:
     """The moves that make sense for a module and a kind of scene, each as often as it is to be drawn."""
-    found = [*CALLS, *RESULTS, *INPUTS, *MODES, *STATE]
+    found = [*CALLS, *RESULTS, *INPUTS, *MODES, *STATE, *UPSETS]
     found += GRADIENTS if kind == "outside" else []
     found += TRAINING if kind in ("outside", "step") else []
     return [move.text for move in found if attributes.issuperset(move.needs) for _ in range(move.weight)]

@@ -27,6 +27,8 @@ from torch.utils.checkpoint import checkpoint
 
 import rote
 
+from . import upset
+
 
 class BoomError(Exception):
     """Raised by modules under test."""
@@ -205,6 +207,11 @@ class World:
             self.reports.append(function.report())
             function.reset()
 
+    def upset(self, function: Any, how: Callable[..., None], *args: Any) -> None:
+        """Something befalls the recordings."""
+        if self.options is not None:
+            how(function, *args)
+
     def close(self) -> None:
         """Look at what is held once more; nothing may be left of the recordings."""
         self.drop()
@@ -251,7 +258,7 @@ SURROUNDINGS = {
     "torch": torch, "nn": nn, "F": F, "gc": gc, "random": random, "numpy": numpy, "copy": copy,
     "operator": operator,
     "checkpoint": checkpoint,
-    "BoomError": BoomError, "Pair": Pair, "Doubled": Doubled,
+    "upset": upset, "BoomError": BoomError, "Pair": Pair, "Doubled": Doubled,
 }  # fmt: skip
 """The names a scene may use without importing them."""
 
