@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 
 import rote
 from rote.inspection.profile_mode import AskingMode
+from rote.signature.modes import DispatchMode
 
 
 class Compiled:
@@ -55,6 +57,22 @@ def test_a_graphed_callable_leaves_them_compiled(early: bool, device: torch.devi
         assert torch.equal(g(x), (torch.sin(x) + 1) * 2)
     assert g.report().replayed == 6
     assert fn.is_compiled()
+
+
+def test_a_mode_goes_through_the_wrapper_only_while_the_compiler_looks() -> None:
+    """The wrapper takes as long as half of the bookkeeping for an operation."""
+    import torch._dynamo
+
+    class Quiet(DispatchMode):
+        wrapped = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            Quiet.wrapped += any("eval_frame" in frame.filename for frame in traceback.extract_stack())
+            return func(*args, **(kwargs or {}))
+
+    with Quiet():
+        torch.ones(2) + 1
+    assert Quiet.wrapped == 0
 
 
 def test_an_error_leaves_them_compiled() -> None:

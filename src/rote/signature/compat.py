@@ -306,7 +306,7 @@ def frame_watch() -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
     The first returns None where it does not look, which is everywhere outside of a compiled function. Only
     where the compiler has been imported; None where PyTorch cannot say. Seen in torch 2.11 and 2.13.
     """
-    callback, skip = frame_callback(), getattr(sys.modules.get("torch._dynamo"), "skip", None)
+    callback, skip = frame_callback(), getattr(sys.modules.get("torch._dynamo.decorators"), "skip", None)
     return (callback, skip) if callback is not None and skip is not None else None
 
 
