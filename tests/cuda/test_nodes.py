@@ -407,8 +407,8 @@ def test_a_graph_with_copies_is_not_launched_into_somebody_elses_capture():
     assert g(on(3, fill=4)).tolist() == [8.0] * 3
 
 
-def test_another_instance_is_made_beside_a_capture_on_another_thread():
-    """The capture is one that work on other threads does not spoil; in the mode "global" this did."""
+@pytest.mark.parametrize("mode", ["thread_local", "global"])
+def test_another_instance_is_made_beside_a_capture_on_another_thread(mode):
     g = warmed(lambda x: x * 2, on(3))
     places = [on(3, fill=n) for n in range(3)]
     y, found = on(3, fill=5), []
@@ -424,7 +424,7 @@ def test_another_instance_is_made_beside_a_capture_on_another_thread():
     (copies,) = copying(g)
     torch.cuda.synchronize()
     with torch.cuda.stream(side):
-        graph.capture_begin(capture_error_mode="thread_local")
+        graph.capture_begin(capture_error_mode=mode)
         z = y + 1
         thread = threading.Thread(target=work)
         thread.start()
