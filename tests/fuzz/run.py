@@ -87,7 +87,7 @@ def _chunk(device: str, seed: int, number: int, examples: int) -> dict[str, Any]
             if (
                 number % 2
             ):  # every guard counts as a long one, and the host as a device that goes on by itself
-                stack.enter_context(mock.patch.object(early, "LONG_GUARD", 0))
+                stack.enter_context(mock.patch.object(early, "LONG_GUARD", 1))
                 stack.enter_context(
                     mock.patch.object(Variant, "decide_start", lambda each, _: decide(each, True))
                 )

@@ -103,12 +103,16 @@ def test_an_argument_that_requires_a_gradient_is_asked_for_first(begun, device):
         assert g(x).item() == pytest.approx(2 * x.sum().item())
 
 
-def test_a_recording_that_is_gone_is_not_launched(monkeypatch, device):
+@pytest.fixture
+def hasty(monkeypatch):
+    """Every guard counts as a long one, and the host as a device that goes on by itself."""
+    decide = Variant.decide_start
+    monkeypatch.setattr(early, "LONG_GUARD", 1)
+    monkeypatch.setattr(Variant, "decide_start", lambda self, _: decide(self, True))
+
+
+def test_a_recording_that_is_gone_is_not_launched(hasty, device):
     """Its memory is given back when every call reads another value, and later it is called again."""
-    monkeypatch.setattr(early, "LONG_GUARD", 0)
-    monkeypatch.setattr(
-        Variant, "decide_start", lambda self, asynchronous: setattr(self.early, "values", self.root.pure)
-    )
     m = nn.Linear(4, 4, device=device).requires_grad_(False)
     g, x = rote.graph(lambda x: m(x) * int(x.sum().item())), torch.ones(4, device=device)
     called(g, x)
@@ -120,12 +124,27 @@ def test_a_recording_that_is_gone_is_not_launched(monkeypatch, device):
     assert torch.equal(g(x), m(x) * 4)
 
 
-def test_a_recording_that_was_evicted_is_not_launched(device):
+def test_a_recording_that_was_evicted_is_not_launched(hasty, device):
     g = rote.graph(lambda x: x * 2)
     called(g, torch.ones(4, device=device))
     (variant,) = variants(g)
-    variant.early.values = True
+    assert variant.may_start_early()
     variant.evict("a test")
     assert not variant.may_start_early()
     x = torch.rand(4, device=device)
     assert torch.equal(g(x), x * 2)
+
+
+def test_an_argument_that_is_written_is_looked_at_first(hasty, device):
+    """It may be one that comes back, and is to be used in place."""
+
+    def add(cache, x):
+        cache += x
+        return cache.sum()
+
+    g, caches = rote.graph(add), [torch.zeros(8, device=device) for _ in range(2)]
+    for n in range(20):
+        g(caches[n % 2], torch.full((8,), float(n), device=device))
+    assert caches[1].tolist() == [100.0] * 8
+    placements = [recording.inputs[0].placement for recording in g.report().recordings]
+    assert placements.count("in place") == 2

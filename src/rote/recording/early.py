@@ -33,7 +33,7 @@ class Early:
 
         Args:
             harmless: The first segment may be launched in vain.
-            size: Of the guard.
+            size: Of the guard; 0 where it is to come first in any case.
         """
         self.switches, self.values = harmless, harmless and size >= LONG_GUARD
         self._vain = 0

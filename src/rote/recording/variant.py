@@ -237,9 +237,11 @@ class Variant:
 
     def decide_start(self, asynchronous: bool) -> None:
         """After a recording: may its first segment be launched early?"""
-        in_place = self.inputs is not None and self.inputs.writes_in_place
+        inputs, guard = self.inputs, self.guard
+        in_place, written = (inputs.writes_in_place, inputs.written) if inputs is not None else (False, False)
         harmless = asynchronous and self.root.pure and bool(self.root.steps) and not self.effects
-        self.early.decide(harmless and not in_place, self.guard.size if self.guard is not None else 0)
+        # An argument that is written is looked at first: another recording may take it where it lies.
+        self.early.decide(harmless and not in_place, guard.size if guard is not None and not written else 0)
 
     def began_in_vain(self) -> None:
         """The first segment was launched early, and what was asked later said no."""
