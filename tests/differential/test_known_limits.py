@@ -251,3 +251,16 @@ def test_last_bits_of_the_gradient_of_a_product():
         yield from drive(wrap(fn), args=lambda i: (torch.randn(5, 7, generator=generator),))
 
     check(scenario)
+
+
+@limit("a parameter's gradients from inside of a call are one sum, to which those from outside are added")
+def test_order_of_gradients_from_inside_and_outside():
+    def scenario(wrap):
+        w = nn.Parameter(torch.ones(1))
+        g = wrap(lambda x: x * w + (-1e8 * x.detach()) * w)
+        for _ in range(4):
+            w.grad = None
+            (g(torch.ones(1)) + 1e8 * w).sum().backward()  # eager: (1e8 - 1e8) + 1
+            yield w.grad
+
+    check(scenario)

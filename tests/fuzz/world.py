@@ -157,9 +157,9 @@ class World:
 
     def _differentiate(self, value: Any, act: Callable[[torch.Tensor], Any]) -> None:
         roots = [leaf for _, leaf in leaves("", value) if isinstance(leaf, torch.Tensor)]
-        # Not from a parameter in the result itself: it has gradients from inside and from outside.
+        # Not from a parameter in the result, or a view of one: it has gradients from inside and from outside.
         roots = [root for root in roots if not _stale(root)]
-        roots = [root for root in roots if root.requires_grad and not root.is_leaf]
+        roots = [root for root in roots if root.requires_grad and not root.is_leaf and not _is_view(root)]
         found: Any = None
         try:
             if roots:
@@ -290,6 +290,11 @@ def _state(model: nn.Module) -> Iterator[tuple[str, Any]]:
             yield name, value.get_state()
         elif not name.startswith("_") and name != "inner":
             yield name, value
+
+
+def _is_view(tensor: torch.Tensor) -> bool:
+    base = tensor._base
+    return base is not None and base.is_leaf and base.requires_grad
 
 
 def _stale(tensor: torch.Tensor) -> bool:
