@@ -148,3 +148,46 @@ def test_an_argument_that_is_written_is_looked_at_first(hasty, device):
     assert caches[1].tolist() == [100.0] * 8
     placements = [recording.inputs[0].placement for recording in g.report().recordings]
     assert placements.count("in place") == 2
+
+
+class Table(nn.Module):
+    """Rows of a table by numbers that start somewhere."""
+
+    def __init__(self, by):
+        super().__init__()
+        self.rows, self.first, self._by = nn.Parameter(torch.rand(8, 4), requires_grad=False), 100, by
+
+    def forward(self, x):
+        return self._by(self.rows, x - self.first)
+
+
+INDEXING = {
+    "index": lambda rows, at: rows[at],
+    "index_select": lambda rows, at: rows.index_select(0, at),
+    "gather": lambda rows, at: rows.gather(0, at[:, None].expand(-1, 4)),
+    "embedding": lambda rows, at: nn.functional.embedding(at, rows),
+    "take": torch.take,
+    "scatter": lambda rows, at: rows.clone().index_fill(0, at, 1.0),
+    "nll_loss": lambda rows, at: nn.functional.nll_loss(rows[:3], at),
+}
+
+
+@pytest.mark.parametrize("name", list(INDEXING))
+def test_what_may_stop_the_device_is_not_launched_early(name, hasty, device):
+    """A kernel that is given an index out of range ends all work on a GPU, and raises on the host."""
+    table = Table(INDEXING[name]).to(device)
+    g = rote.graph(table)
+    called(g, torch.tensor([100, 103, 101], device=device))
+    assert g.report().replayed == 4
+    table.first = 0
+    x = torch.tensor([0, 3, 1], device=device)
+    assert torch.equal(g(x), table(x))
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def test_numbers_that_are_no_indices_do_not_keep_it_back(hasty, device):
+    m = nn.Linear(4, 4, device=device).requires_grad_(False)
+    g = rote.graph(lambda x, steps: m(x) * (steps + 1).cumsum(0).where(steps > 0, 2)[:, None])
+    called(g, torch.rand(3, 4, device=device), torch.arange(3, device=device))
+    assert [variant.early.values for variant in variants(g)] == [True]

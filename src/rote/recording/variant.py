@@ -24,7 +24,7 @@ from .backward import Backward, Occupancy
 from .borrow import Lease
 from .contest import FIRST, Contest
 from .counted import Counted
-from .early import Early
+from .early import Early, is_harmless
 from .gradient_words import note_gradients
 from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
@@ -239,7 +239,7 @@ class Variant:
         """After a recording: may its first segment be launched early?"""
         inputs, guard = self.inputs, self.guard
         in_place, written = (inputs.writes_in_place, inputs.written) if inputs is not None else (False, False)
-        harmless = asynchronous and self.root.pure and bool(self.root.steps) and not self.effects
+        harmless = asynchronous and not self.effects and is_harmless(self.root)
         # An argument that is written is looked at first: another recording may take it where it lies.
         self.early.decide(harmless and not in_place, guard.size if guard is not None and not written else 0)
 
