@@ -1,4 +1,4 @@
-"""Smoothing that is folded into norms."""
+"""Smoothing that is folded into norms; that into layers is in test_folding_layers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ import torch
 
 from rote import MisuseError
 from rote.quant import DuQuantConfig, calibrate, load_quantized, quantize_, save_quantized
-from rote.quant.folding import find_fold, source_of
+from rote.quant.folding import NotFoldedError, find_fold, source_of
 
 from .models import Tiny, batches
 
 CONFIG = DuQuantConfig(
     block_size=16, rotation_steps=4, calib_batches=2, fold_smoothing=True, weight_bits=8, sample_rows=64
 )
-GROUPS = [["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"], ["mlp.gate_proj", "mlp.up_proj"]]
+GROUPS = [
+    ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
+    ["mlp.gate_proj", "mlp.up_proj"],
+    ["mlp.down_proj"],  # into up_proj
+]
 
 
 def calibrated(model, config=CONFIG, **options):
@@ -96,12 +100,14 @@ def test_a_norm_that_feeds_another_layer_is_not_folded_into():
     model, x = Tiny(blocks=1), batches(1, seed=4)[0]
     expected = model(x)
     stats = calibrated(model, exclude="*.k_proj")
-    assert source_of(["layers.0.self_attn.q_proj", "layers.0.self_attn.v_proj"], stats) is None
+    with pytest.raises(NotFoldedError, match=r"is also read by 'layers\.0\.self_attn\.k_proj'"):
+        source_of(["layers.0.self_attn.q_proj", "layers.0.self_attn.v_proj"], stats)
     assert (
         source_of(["layers.0.mlp.gate_proj", "layers.0.mlp.up_proj"], stats)
         == "layers.0.post_attention_layernorm"
     )
-    assert source_of(["layers.0.mlp.down_proj"], stats) is None
+    with pytest.raises(NotFoldedError, match="no norm or linear layer feeds it"):
+        source_of(["layers.0.self_attn.o_proj"], stats)
     before = model.layers[0].input_layernorm.weight.detach().clone()
     quantize_(model, CONFIG, stats, exclude="*.k_proj")
     assert torch.equal(model.layers[0].input_layernorm.weight, before)
@@ -141,9 +147,14 @@ class Reading(torch.nn.Module):
         return z
 
 
-@pytest.mark.parametrize(
-    "way", ["nothing", "another norm", "residual", "by hand", "part", "handed out", "in place"]
-)
+NOTHING_ELSE = ("nothing", "another norm")
+OTHERS = {
+    "residual": "aten::add", "by hand": "aten::mm", "part": "aten::tanh", "handed out": "its caller",
+    "in place": "aten::add_",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", [*NOTHING_ELSE, *OTHERS])
 def test_a_norm_that_something_else_reads_is_not_folded_into(way):
     def flat(result):
         return torch.cat(result["found"], -1) if isinstance(result, dict) else result
@@ -153,11 +164,75 @@ def test_a_norm_that_something_else_reads_is_not_folded_into(way):
     with torch.no_grad():
         expected = flat(model(x))
     (row,) = quantize_(model, CONFIG, calibrated(model))
-    folds = way in ("nothing", "another norm")
-    assert row.note == ("" if folds else "not smoothed: no norm feeds it, and nothing else")
+    folds = way in NOTHING_ELSE
+    other = f"not smoothed: 'norm', which feeds it, is also read by {OTHERS.get(way)}"
+    assert row.note == ("" if folds else other)
     assert torch.equal(model.norm.weight, before) != folds
     with torch.no_grad():
         assert (flat(model(x)) - expected).norm() / expected.norm() < 0.03
+
+
+class Norm(torch.nn.Module):
+    def __init__(self, norm):
+        super().__init__()
+        self.norm, self.layer = norm, torch.nn.Linear(32, 32)
+        norm.weight.data = 0.5 + 3 * torch.rand(32)
+        self.other = torch.nn.LayerNorm(32)
+
+    def forward(self, x):
+        return self.layer(self.norm(x)) + self.other(x).tanh()
+
+
+@pytest.mark.parametrize("kind", [lambda: torch.nn.GroupNorm(4, 32), lambda: torch.nn.BatchNorm1d(32)])
+def test_a_norm_over_another_dimension_is_not_folded_into(kind):
+    model = Norm(kind()).eval()
+    every = [batch * torch.linspace(0.1, 9, 32) for batch in batches(3, rows=32)]  # rows as many as channels
+    with torch.no_grad():
+        expected = model(every[2])
+        with calibrate(model, CONFIG) as stats:
+            model(every[0]), model(every[1])
+        (row,) = quantize_(model, CONFIG, stats)
+        assert (model(every[2]) - expected).norm() / expected.norm() < 0.03
+    assert row.note.startswith("not smoothed: no norm or linear layer feeds it")
+
+
+def test_a_norm_that_shares_its_weight_is_not_folded_into():
+    model, x = Norm(torch.nn.LayerNorm(32)).eval(), batches(1, seed=4)[0]
+    model.other.weight = model.norm.weight
+    with torch.no_grad():
+        expected = model(x)
+        (row,) = quantize_(model, CONFIG, calibrated(model))
+        assert (model(x) - expected).norm() / expected.norm() < 0.03
+    assert row.note.endswith("'norm', which feeds it, shares its weight or bias with another module")
+
+
+class ChannelsNorm(torch.nn.Module):
+    """Of the dimension before the last."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(32))
+
+    def forward(self, x):
+        return x / x.norm(dim=-2, keepdim=True) * self.weight[:, None]
+
+
+def test_a_norm_of_ones_own_over_another_dimension_is_not_folded_into():
+    model = Norm(ChannelsNorm()).eval()
+    with torch.no_grad(), calibrate(model, CONFIG) as stats:
+        for batch in batches(2, rows=32):
+            model(batch)
+    (row,) = quantize_(model, CONFIG, stats)
+    assert row.note.endswith("'norm', which feeds it, does not multiply by its weight")
+
+
+class GatedNorm(GemmaNorm):
+    def forward(self, x, gate):
+        return super().forward(x * gate)
+
+
+def test_a_norm_that_takes_more_than_rows_is_left_alone():
+    assert find_fold(GatedNorm(32), torch.rand(32) + 0.5) is None
 
 
 def test_folding_is_told_to_calibration():

@@ -56,7 +56,7 @@ def build_layer(
         weight_bits: In place of the configuration's.
     """
     seen = rows if isinstance(rows, Seen) else Seen.of(rows)
-    chain = find_transform([linear.weight], config, seen, smooth=not config.fold_smoothing)
+    chain = find_transform([linear.weight], config, seen)
     transform = InputTransform(linear.in_features, config, linear.weight.device)
     transform.fill(chain)
     return fill_layer(linear, config, seen, transform, weight_bits=weight_bits)
@@ -64,7 +64,7 @@ def build_layer(
 
 @torch.no_grad()
 def find_transform(
-    weights: Sequence[Tensor], config: DuQuantConfig, seen: Seen | None, *, smooth: bool = True
+    weights: Sequence[Tensor], config: DuQuantConfig, seen: Seen | None, *, scale: Tensor | None = None
 ) -> Chain:
     """The transform of the input that some layers share.
 
@@ -72,7 +72,8 @@ def find_transform(
         weights: Their weights, each of shape ``(out, in)``.
         config: Which stages there are.
         seen: Their input; None only if the configuration does not look at it.
-        smooth: With smoothing, if the configuration has it.
+        scale: The divisors of smoothing that is left to the module before, of shape ``(in,)``. With
+            ``fold_smoothing`` and without them there is no smoothing.
     """
     features, size = weights[0].shape[1], config.block_size
     width = padded(features, size)
@@ -86,9 +87,12 @@ def find_transform(
         stages.append(stage)
         rows, weight = stage.apply(rows), stage.fold_into(weight)
 
-    if config.smooth_alpha is not None and smooth:
+    if scale is not None:
+        add(Smoothing(torch.cat([scale.to(weight), weight.new_ones(width - features)])))
+    elif config.smooth_alpha is not None and not config.fold_smoothing:
         assert seen is not None
-        add(Smoothing(smoothing_scale(pad_columns(seen.peak.to(weight), width), weight, config.smooth_alpha)))
+        peak = pad_columns(seen.peak.to(weight), width)
+        add(Smoothing(smoothing_scale(peak, weight.abs().amax(0), config.smooth_alpha)))
     turns, moves = stage_counts(config)
     for i in range(max(turns, moves)):
         kinds = ("move", "turn") if config.permute_first else ("turn", "move")
@@ -130,17 +134,16 @@ class _Search:
         return Permutation(order.to(weight.device, torch.int32))
 
 
-def smoothing_scale(peak: Tensor, weight: Tensor, alpha: float) -> Tensor:
-    """``peak^alpha / max|W column|^(1 - alpha)``, 1 for channels that are always zero.
+def smoothing_scale(peak: Tensor, reach: Tensor, alpha: float) -> Tensor:
+    """``peak^alpha / reach^(1 - alpha)``, 1 for channels that are always zero.
 
     Args:
         peak: The largest absolute activation of every channel, of shape ``(in,)``.
-        weight: Of all layers behind it, of shape ``(out, in)``.
+        reach: The largest absolute weight of every channel, in all layers behind it, of shape ``(in,)``.
         alpha: 0 moves no difficulty to the weight, 1 moves all.
     """
-    columns = weight.abs().amax(0)
-    scale = peak.pow(alpha) / columns.pow(1 - alpha)
-    usable = (peak > 0) & (columns > 0)
+    scale = peak.pow(alpha) / reach.pow(1 - alpha)
+    usable = (peak > 0) & (reach > 0)
     return torch.where(usable, scale.clamp(min=SMALLEST_DIVISOR), torch.ones_like(scale))
 
 
@@ -152,6 +155,7 @@ def fill_layer(
     transform: InputTransform,
     *,
     chain: Chain | None = None,
+    rows_over: Tensor | None = None,
     weight_bits: int | None = None,
 ) -> DuQuantLinear:
     """Quantize a layer whose transform is known.
@@ -161,11 +165,13 @@ def fill_layer(
         config: How.
         seen: Its input; None only if the configuration does not look at it.
         transform: What the layer does to its input.
-        chain: What is done to it in all, where smoothing is left to a norm.
+        chain: What is done to it in all, where smoothing is left to the module before.
+        rows_over: Divisors of the outputs, of shape ``(out,)``: smoothing of the layers behind.
         weight_bits: In place of the configuration's.
     """
     weight: Tensor = linear.weight.detach()
     bias: Tensor | None = cast(Any, linear).bias
+    over = None if rows_over is None else rows_over.to(weight.device)
     layer = DuQuantLinear(
         linear.in_features, linear.out_features, config, bias=bias is not None, weight_bits=weight_bits,
         transform=transform, device=weight.device, dtype=weight.dtype,
@@ -173,9 +179,10 @@ def fill_layer(
     layer.train(linear.training)
     if bias is not None:
         assert layer.bias is not None
-        layer.bias.copy_(bias)
+        layer.bias.copy_(bias if over is None else _wide(bias) / over)
+    weight = rows_divided(weight, over)
     chain = chain or transform.chain()
-    folded = chain.fold_into(pad_columns(_wide(weight), transform.width))
+    folded = chain.fold_into(pad_columns(weight, transform.width))
     if layer.row_rotation is not None:
         folded = _rotate_rows(folded, weight, layer.row_rotation)
     rows = None if seen is None else chain.apply(pad_columns(seen.rows.to(folded), transform.width))
@@ -195,6 +202,12 @@ def fill_layer(
     else:
         layer.fill(quantize_weight(folded, layer.weight_bits, config, rows=rows, seen=inputs))
     return layer
+
+
+def rows_divided(weight: Tensor, over: Tensor | None) -> Tensor:
+    """A weight with its rows over some numbers, in float32 at least."""
+    weight = _wide(weight)
+    return weight if over is None else weight / over.to(weight)[:, None]
 
 
 def _wide(weight: Tensor) -> Tensor:

@@ -30,11 +30,11 @@ from ..base.errors import MisuseError
 from .build import find_transform
 from .compat import uncompiled
 from .config import UNQUANTIZED, DuQuantConfig
+from .flows import Flows
 from .folding import OTHERS, is_norm
 from .groups import share_by_name
 from .layers import Patterns, candidates
 from .linear import DuQuantLinear
-from .readers import Outputs, Readers
 from .stages import padded
 from .stats import CalibrationStats
 from .transforms import Chain
@@ -77,8 +77,8 @@ class calibrate:  # noqa: N801  it is used like a function
         self._progress = sys.stderr.isatty() if progress is None else progress
         self._handles: list[RemovableHandle] = []
         self._open = ExitStack()
-        self._outputs = Outputs()
-        self._readers = Readers(self._outputs, self._read) if config.fold_smoothing else None
+        self._flows = Flows(self._read) if config.fold_smoothing else None
+        self._batch = self.stats.begun
         self._depth = 0
         self._ended = False
         self._last: tuple[Tensor, str, int] | None = None
@@ -87,14 +87,18 @@ class calibrate:  # noqa: N801  it is used like a function
     def __enter__(self) -> CalibrationStats:
         self._transforms = self._known_transforms()
         self._open.enter_context(uncompiled())
-        if self._readers is not None:
-            self._open.enter_context(self._readers)
+        if self._flows is not None:
+            self._open.enter_context(self._flows)
+            self.stats.closing = self._close
         for name, module in self._model.named_modules():
-            if isinstance(module, nn.Linear | DuQuantLinear):
-                hook = _Hook(self, name)
+            is_linear = isinstance(module, nn.Linear | DuQuantLinear)
+            if is_linear:
+                hook = _Hook(self, name, hush=_is_plain(module))
                 self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
-            elif is_norm(module):
-                self._handles.append(module.register_forward_hook(_After(self, name)))
+            if self._flows is not None and (is_linear or is_norm(module)):  # before other hooks read it
+                after = _After(self, name)
+                handle = module.register_forward_hook(after, prepend=True, always_call=True)
+                self._handles.append(handle)
         if not self._manual:
             self._handles.append(self._model.register_forward_pre_hook(self._begin))
             self._handles.append(self._model.register_forward_hook(self._end))
@@ -107,8 +111,9 @@ class calibrate:  # noqa: N801  it is used like a function
             handle.remove()
         self._handles.clear()
         self._open.close()
-        self._last = self.stats.watcher = None
-        self._outputs.clear()
+        self._last = self.stats.watcher = self.stats.closing = None
+        if self._flows is not None:
+            self._flows.clear()
         if kind is None and not self.stats.done:
             text = self._too_few()
             self.stats.skip_batch()
@@ -152,8 +157,8 @@ class calibrate:  # noqa: N801  it is used like a function
     def _end(self, module: nn.Module, args: object, output: object) -> None:
         """Not called where the model raised."""
         self._ended = self._depth == 1
-        if self._ended and self._readers is not None:
-            self._readers.returned(output)
+        if self._ended and self._flows is not None:
+            self._flows.returned(output)
         if self._ended and not self.stats.done:
             self.stats.end_batch()
 
@@ -161,20 +166,29 @@ class calibrate:  # noqa: N801  it is used like a function
         end = "\n" if self.stats.done else ""
         print(f"\rcalibration: {self.stats.batches} of {self.stats.wanted}", end=end, file=sys.stderr)
 
-    def observe(self, name: str, x: Tensor) -> None:
-        """Take in the input of a layer."""
+    def _close(self) -> None:
+        """Called before a batch counts."""
+        self._last = None  # nothing is to be kept by us
+        if self._flows is not None:
+            self._flows.kept()
+
+    def observe(self, name: str, x: Tensor, *, hush: bool) -> None:
+        """Take in the input of a layer; with ``hush`` it will be multiplied, and nothing else."""
         if self.stats.done:
             return
-        if self._readers is None:
-            self._observe(name, x)
-        else:
-            self._readers.expect(x, lambda: self._observe(name, x))
+        if self._flows is None:
+            self._observe(name, x, None)
+            return
+        self._follow_batch(self._flows)
+        found = self._flows.columns(x, name)
+        if found is not None:
+            self.stats.came_from(name, found[0])
+        with self._flows.quiet():
+            self._observe(name, x, None if found is None else found[1])
+        self._flows.hush(hush)
 
     @torch.no_grad()
-    def _observe(self, name: str, x: Tensor) -> None:
-        norm = self._outputs.norm_of(x)
-        if norm is not None:
-            self.stats.came_from(name, norm)
+    def _observe(self, name: str, x: Tensor, columns: Tensor | None) -> None:
         if name not in self._layers:
             return
         version = 0 if x.is_inference() else x._version
@@ -183,40 +197,56 @@ class calibrate:  # noqa: N801  it is used like a function
         if not bool(torch.isfinite(x).all()):
             raise MisuseError(f"calibration: the input of {name!r} has values that are not finite")
         width = padded(x.shape[-1], self._config.block_size)
-        self.stats.observe(name, x, self._transforms.get(name), width, self._last[1])
+        self.stats.observe(name, x, self._transforms.get(name), width, self._last[1], columns)
 
     def made(self, name: str, output: object) -> None:
-        """Remember the output of a norm."""
-        if isinstance(output, Tensor):
-            self._outputs.add(name, output)
+        """Follow the output of a norm or a linear layer."""
+        assert self._flows is not None
+        self._flows.hush(False)
+        if isinstance(output, Tensor) and output.dim() and not self.stats.done:
+            self._follow_batch(self._flows)
+            self._flows.made(name, output)
 
-    def _read(self, norm: str) -> None:
-        """Something that is no linear layer reads the output of a norm."""
+    def _follow_batch(self, flows: Flows) -> None:
+        """Forget what was left of a batch that does not count."""
+        if self._batch is not self.stats.begun:
+            self._batch = self.stats.begun
+            flows.clear()
+
+    def _read(self, source: str, reader: str) -> None:
+        """Something that is no linear layer of the model reads the output of a source."""
         if not self.stats.done:
-            self.stats.came_from(OTHERS, norm)
+            self.stats.came_from(OTHERS + reader, source)
 
 
 class _After:
-    """Hands a norm's output to the calibration."""
+    """Hands the output of a norm or a linear layer to the calibration."""
 
     def __init__(self, owner: calibrate, name: str) -> None:
         self._owner, self._name = owner, name
 
     def __call__(self, module: nn.Module, args: object, output: object) -> None:
-        self._owner.made(self._name, output)
+        first = next(iter(module._forward_hooks.values()))
+        self._owner.made(self._name, output if first is self else None)  # else another may have read it
 
 
 class _Hook:
     """Hands a layer's input to the calibration; holds no module, so that none is kept alive."""
 
-    def __init__(self, owner: calibrate, name: str) -> None:
-        self._owner, self._name = owner, name
+    def __init__(self, owner: calibrate, name: str, *, hush: bool) -> None:
+        self._owner, self._name, self._hush = owner, name, hush
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         x = args[0] if args else kwargs["input"]
         width = getattr(module, "in_features", None)
         if width is None or x.shape[-1:] == (width,):  # else the layer itself will say so
-            self._owner.observe(self._name, x)
+            last = next(reversed(module._forward_pre_hooks.values()))
+            self._owner.observe(self._name, x, hush=self._hush and last is self)  # else another may read it
+
+
+def _is_plain(module: nn.Module) -> bool:
+    """Whether a layer reads its input in one product, and nothing else does meanwhile."""
+    return type(module) in (nn.Linear, DuQuantLinear) and "forward" not in vars(module)
 
 
 def _weight(module: nn.Module) -> Tensor:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 _PRODUCT: Callable[[Tensor, Tensor], Tensor] | None = getattr(torch, "_int_mm", None)
 """int8 times int8 to int32 on the tensor cores."""
@@ -34,3 +35,47 @@ def uncompiled() -> AbstractContextManager[Any]:
     if "torch._dynamo" not in sys.modules:  # nothing is compiled yet, and the import takes seconds
         return nullcontext()
     return torch.compiler.set_stance("force_eager")
+
+
+class Operations(TorchDispatchMode):
+    """A mode that is given every operation of ATen, and higher-order ones as well.
+
+    Where :func:`uncompiled` is in force there is no compiled code to give way to it; with ``fullgraph=True``
+    that would be an error (2.13).
+    """
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Asked when the mode is entered."""
+        return "torch._dynamo" in sys.modules
+
+
+def is_operation(func: Any) -> bool:
+    """Whether something that a mode was given is an operation with a schema."""
+    return isinstance(func, torch._ops.OpOverload)
+
+
+def is_wrapper(kind: type[Any]) -> bool:
+    """Whether tensors of a class take operations apart themselves, as those do that wrap others."""
+    return cast(Any, kind).__torch_dispatch__ is not cast(Any, Tensor).__torch_dispatch__
+
+
+def is_view(operation: Any) -> bool:
+    """Whether the result of an operation of ATen is memory of its first argument, which is not written to."""
+    if name_of(operation) == "aten::_unsafe_view":  # it is one, and does not say so
+        return True
+    arguments = operation._schema.arguments
+    alias = arguments[0].alias_info if arguments else None
+    return alias is not None and not operation._schema.is_mutable
+
+
+def writes(operation: Any) -> bool:
+    """Whether an operation writes to an argument."""
+    return operation._schema.is_mutable
+
+
+def name_of(operation: Any) -> str:
+    """The name of an operation, with its namespace and without its overload, as ``aten::add``."""
+    return operation._schema.name

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from ..base.errors import MisuseError
 from .buffers import InputTransform
-from .build import Seen, fill_layer, find_transform
+from .build import Seen, fill_layer, find_transform, rows_divided
 from .config import DuQuantConfig
-from .folding import Fold, find_fold, source_of
+from .folding import Smoothed, smooth_group
 from .fusion import fuse_
 from .groups import seen_together, share, share_by_name
 from .layers import Candidate, Patterns, candidates, replace
@@ -25,11 +25,8 @@ from .linear import DuQuantLinear
 from .measure import clipped_share, output_errors, stage_reports, weight_error
 from .report import LayerReport, QuantReport
 from .stats import CalibrationStats, LayerStats
-from .transforms import Chain, Smoothing
 
 _META = torch.device("meta")
-
-NOT_SMOOTHED = "not smoothed: no norm feeds it, and nothing else"
 
 
 @torch.inference_mode(False)  # what is made can be moved and differentiated later
@@ -78,15 +75,16 @@ def quantize_(
     rows = {item.name: _row(item) for item in found if item.reason}
     wanted = {item.name: item for item in found if not item.reason}
     layers: dict[str, DuQuantLinear] = {}
-    folds: list[Fold] = []
-    for group in _groups(wanted, config, stats):
-        members = [wanted[name] for name in group]
-        done = _quantized(model, members, config, stats, stages)
+    groups = _groups(wanted, config, stats)
+    smoothed = [_smoothed(model, group, config, stats, wanted) for group in groups]
+    rows_over = {name: divisors for each in smoothed for name, divisors in each.rows.items()}
+    for group, each in zip(groups, smoothed, strict=True):
+        done = _quantized([wanted[name] for name in group], config, stats, each, rows_over, stages)
         layers.update(done.layers)
         rows.update(done.rows)
-        folds += [] if done.fold is None else [done.fold]
-    for fold in folds:
-        fold.apply()
+    for each in smoothed:
+        if each.fold is not None:
+            each.fold.apply()
     for name, layer in layers.items():
         replace(model, wanted[name].module, layer)
     if config.fuse_groups:
@@ -131,6 +129,19 @@ def _groups(
     return groups
 
 
+def _smoothed(
+    model: nn.Module,
+    group: list[str],
+    config: DuQuantConfig,
+    stats: CalibrationStats | None,
+    wanted: dict[str, Candidate],
+) -> Smoothed:
+    """What becomes of smoothing that is left to the module before a group."""
+    if stats is None or not config.fold_smoothing:
+        return Smoothed()
+    return smooth_group(model, group, config, stats, wanted)
+
+
 @dataclass(frozen=True)
 class _Group:
     """Layers that share one transform, quantized.
@@ -138,62 +149,43 @@ class _Group:
     Attributes:
         layers: By name.
         rows: Of the report, by name.
-        fold: What becomes of the norm before them.
     """
 
     layers: dict[str, DuQuantLinear]
     rows: dict[str, LayerReport]
-    fold: Fold | None
 
 
 def _quantized(
-    model: nn.Module,
     members: list[Candidate],
     config: DuQuantConfig,
     stats: CalibrationStats | None,
+    smoothed: Smoothed,
+    rows_over: dict[str, Tensor],
     stages: bool,
 ) -> _Group:
     linears = [cast(nn.Linear, item.module) for item in members]
-    weights = [linear.weight for linear in linears]
+    weights = [
+        rows_divided(linear.weight, rows_over.get(item.name))
+        for item, linear in zip(members, linears, strict=True)
+    ]
     first = linears[0]
     seen = None if stats is None else _knowledge(stats.layers[members[0].name])
-    fold, chain = None, None
-    if config.smooth_alpha is not None and config.fold_smoothing:
-        chain, fold = _folded(model, members, weights, config, stats, seen)
-    chain = chain or find_transform(weights, config, seen, smooth=not config.fold_smoothing)
+    chain = find_transform(weights, config, seen, scale=smoothed.scale)
     transform = InputTransform(first.in_features, config, first.weight.device)
     transform.fill(chain)
-    group = _Group({}, {}, fold)
+    group = _Group({}, {})
     for item, linear in zip(members, linears, strict=True):
-        seen = None if stats is None else _knowledge(stats.layers[item.name])
-        layer = fill_layer(linear, config, seen, transform, chain=chain, weight_bits=item.weight_bits)
-        divisors = chain.stages[0].scale if fold and isinstance(chain.stages[0], Smoothing) else None
-        row = _measured(item, linear, layer, None if seen is None else seen.rows, members[0].name, divisors)
-        if config.fold_smoothing and fold is None:
-            row = changed(row, note="; ".join(filter(None, [NOT_SMOOTHED, row.note])))
+        seen, over = None if stats is None else _knowledge(stats.layers[item.name]), rows_over.get(item.name)
+        layer = fill_layer(
+            linear, config, seen, transform, chain=chain, rows_over=over, weight_bits=item.weight_bits
+        )
+        rows = None if seen is None else seen.rows
+        row = _measured(item, linear, layer, rows, members[0].name, smoothed.scale, over)
+        row = changed(row, note="; ".join(filter(None, [smoothed.why_not, row.note])))
         if stages and seen is not None:
             row = changed(row, stages=stage_reports(linear, chain, seen.rows, config, item.weight_bits))
         group.layers[item.name], group.rows[item.name] = layer, row
     return group
-
-
-def _folded(
-    model: nn.Module,
-    members: list[Candidate],
-    weights: list[Tensor],
-    config: DuQuantConfig,
-    stats: CalibrationStats | None,
-    seen: Seen | None,
-) -> tuple[Chain | None, Fold | None]:
-    """The transform with smoothing, and the norm that it is left to; neither if there is none."""
-    norm = None if stats is None else source_of([item.name for item in members], stats)
-    if norm is None:
-        return None, None
-    chain = find_transform(weights, config, seen)
-    smoothing = chain.stages[0]
-    assert isinstance(smoothing, Smoothing)
-    fold = find_fold(model.get_submodule(norm), smoothing.scale[: weights[0].shape[1]])
-    return (None, None) if fold is None else (chain, fold)
 
 
 def _knowledge(layer: LayerStats) -> Seen:
@@ -207,15 +199,16 @@ def _measured(
     layer: DuQuantLinear,
     rows: Tensor | None,
     group: str,
-    divisors: Tensor | None,
+    columns_over: Tensor | None,
+    rows_over: Tensor | None,
 ) -> LayerReport:
-    """The row of a quantized layer; it is given inputs over ``divisors`` if a norm does that."""
-    divisors = None if divisors is None else divisors[: linear.in_features]
-    given = rows if rows is None or divisors is None else rows / divisors.to(rows)
-    weight = linear.weight if divisors is None else linear.weight * divisors
+    """The row of a quantized layer, whose inputs and outputs may be over the divisors of smoothing."""
+    given = rows if rows is None or columns_over is None else rows / columns_over.to(rows)
+    weight = rows_divided(linear.weight, rows_over)
+    weight = weight if columns_over is None else weight * columns_over.to(weight)
     total, token = (None, None)
     if rows is not None and given is not None:
-        total, token = output_errors(linear, layer, rows, given)
+        total, token = output_errors(linear, layer, rows, given, rows_over)
     leads = item.name == group
     return changed(
         _row(item),

@@ -19,7 +19,11 @@ SHOWN_CHANNELS = 64
 
 @torch.no_grad()
 def output_errors(
-    linear: nn.Linear, layer: DuQuantLinear, rows: Tensor, given: Tensor | None = None
+    linear: nn.Linear,
+    layer: DuQuantLinear,
+    rows: Tensor,
+    given: Tensor | None = None,
+    over: Tensor | None = None,
 ) -> tuple[float, float]:
     """Relative square errors of the output: of all rows together, and the median of each row's own.
 
@@ -28,10 +32,13 @@ def output_errors(
         layer: The quantized one.
         rows: Inputs, of shape ``(rows, in)``.
         given: What the quantized layer is given instead.
+        over: What its outputs are over, of shape ``(out,)``.
     """
     given = rows if given is None else given
     weight = linear.weight
-    return relative_errors(layer(given.to(weight)), linear(rows.to(weight)), linear.bias)
+    found = layer(given.to(weight))
+    found = found if over is None else found * over.to(found.device)
+    return relative_errors(found, linear(rows.to(weight)), linear.bias)
 
 
 def relative_errors(found: Tensor, exact: Tensor, bias: Tensor | None = None) -> tuple[float, float]:

@@ -23,7 +23,7 @@ from .stats_checks import check_stats
 from .transforms import Chain, pad_columns
 
 FORMAT = "rote.quant.calibration"
-_TENSORS = ("peak", "rows", "keys", "bounds")
+_TENSORS = ("peak", "rows", "keys", "bounds", "columns")
 
 
 @dataclass
@@ -39,6 +39,8 @@ class LayerStats:
         bounds: Smallest and largest value of every transformed channel that a static scale has to cover, of
             shape ``(2, width)``; None where the transform is only known after calibration.
         leaders: How often which layer was the first to get the very same input.
+        columns: Which feature of the module that the input came from each column is, of shape ``(in,)``;
+            None where it came from none, was not always the same, or nobody asked.
     """
 
     calls: int
@@ -48,6 +50,7 @@ class LayerStats:
     keys: Tensor
     bounds: Tensor | None = None
     leaders: dict[str, int] = field(default_factory=dict[str, int])
+    columns: Tensor | None = None
 
     @classmethod
     def empty(cls, features: int) -> LayerStats:
@@ -61,8 +64,9 @@ class LayerStats:
         )
 
     def observe(
-        self, x: Tensor, config: DuQuantConfig, transform: Chain | None, width: int, *, before: int = 0
-    ) -> None:
+        self, x: Tensor, config: DuQuantConfig, transform: Chain | None, width: int, *, before: int = 0,
+        columns: Tensor | None = None,
+    ) -> None:  # fmt: skip
         """Take in the input of one call, of shape ``(..., in)``, after ``before`` calls seen elsewhere."""
         rows = x.detach().reshape(-1, x.shape[-1]).float()
         # Of the call and of what is in it: calibrations that run apart must not draw the same numbers.
@@ -71,7 +75,7 @@ class LayerStats:
         generator = torch.Generator().manual_seed((config.seed + (call << 20)) ^ abs(content))
         keys = torch.rand(len(rows), generator=generator, dtype=torch.float64)
         seen = LayerStats.empty(rows.shape[1])
-        seen.calls, seen.count = 1, len(rows)
+        seen.calls, seen.count, seen.columns = 1, len(rows), columns
         if len(rows):
             seen.peak = rows.abs().amax(0).cpu()
             kept = keys.argsort(stable=True)[: config.sample_rows]
@@ -83,6 +87,11 @@ class LayerStats:
 
     def merge(self, other: LayerStats, limit: int) -> None:
         """Take in what another has seen, keeping at most ``limit`` rows."""
+        if not self.calls:
+            self.columns = other.columns
+        elif other.calls and self.columns is not None:
+            same = other.columns is not None and torch.equal(self.columns, other.columns)
+            self.columns = self.columns if same else None
         self.calls += other.calls
         self.count += other.count
         self.peak = torch.maximum(self.peak, other.peak)
@@ -98,7 +107,7 @@ class LayerStats:
 
 
 Sources = dict[str, dict[str, int]]
-"""For every linear layer how often its input came straight from which norm."""
+"""For every linear layer how often its input came from which norm or linear layer."""
 
 
 @dataclass
@@ -123,11 +132,12 @@ class CalibrationStats:
         wanted: Batches asked for.
         batches: Batches seen.
         layers: By name.
-        sources: For every linear layer how often its input came straight from which norm; with
-            ``fold_smoothing`` under no name what else reads a norm's output.
+        sources: With ``fold_smoothing``, for every linear layer how often its input came from which norm or
+            linear layer; behind :data:`~rote.quant.folding.OTHERS` what else reads the output of one.
         groups: The groups whose transforms bounds were taken behind; empty if they were not.
         begun: The batch that has not ended yet, if there is one; it is not saved.
-        watcher: Called when a batch has ended.
+        closing: Called before a batch counts.
+        watcher: Called when one does.
     """
 
     config: DuQuantConfig
@@ -137,18 +147,22 @@ class CalibrationStats:
     groups: list[list[str]] = field(default_factory=list[list[str]])
     sources: Sources = field(default_factory=dict[str, dict[str, int]])
     begun: Batch = field(default_factory=Batch, repr=False, compare=False)
+    closing: Callable[[], None] | None = field(default=None, repr=False, compare=False)
     watcher: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
-    def observe(self, name: str, x: Tensor, transform: Chain | None, width: int, leader: str) -> None:
+    def observe(
+        self, name: str, x: Tensor, transform: Chain | None, width: int, leader: str,
+        columns: Tensor | None = None,
+    ) -> None:  # fmt: skip
         """Take in the input of a layer, which ``leader`` was the first to get."""
         layer = self.begun.layers.setdefault(name, LayerStats.empty(x.shape[-1]))
         before = self.layers[name].calls if name in self.layers else 0
-        layer.observe(x, self.config, transform, width, before=before)
+        layer.observe(x, self.config, transform, width, before=before, columns=columns)
         layer.leaders[leader] = layer.leaders.get(leader, 0) + 1
 
-    def came_from(self, layer: str, norm: str) -> None:
-        """Note that an input of a layer is the output of a norm."""
-        _add(self.begun.sources, {layer: {norm: 1}})
+    def came_from(self, layer: str, source: str) -> None:
+        """Note that an input of a layer is the output of a norm or of another layer."""
+        _add(self.begun.sources, {layer: {source: 1}})
 
     @property
     def done(self) -> bool:
@@ -157,6 +171,8 @@ class CalibrationStats:
 
     def end_batch(self) -> None:
         """Count a batch; for models that are not called as such, see :class:`~rote.quant.calibrate`."""
+        if self.closing is not None:
+            self.closing()
         self.batches += 1
         self._take(self.begun.layers, self.begun.sources)
         self.begun = Batch()
@@ -263,8 +279,8 @@ class CalibrationStats:
 def _add(total: Sources, more: Sources) -> None:
     for layer, counts in more.items():
         known = total.setdefault(layer, {})
-        for norm, times in counts.items():
-            known[norm] = known.get(norm, 0) + times
+        for source, times in counts.items():
+            known[source] = known.get(source, 0) + times
 
 
 def _dependent(config: DuQuantConfig) -> list[str]:

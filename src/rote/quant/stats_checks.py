@@ -43,6 +43,8 @@ def _parts(layer: LayerStats, block: int) -> list[tuple[str, bool]]:
     covered = bounds is None or (
         _numbers(bounds, (2, padded(features, block))) and bool((bounds[0] <= bounds[1]).all())
     )
+    columns = layer.columns
+    placed = columns is None or (_numbers(columns, (features,), torch.int32) and bool((columns >= 0).all()))
     return [
         ("calls", _count(layer.calls)),
         ("count", _count(layer.count) and layer.count >= kept),
@@ -51,6 +53,7 @@ def _parts(layer: LayerStats, block: int) -> list[tuple[str, bool]]:
         ("rows", _numbers(layer.rows, (kept, features))),
         ("keys", _numbers(layer.keys, (kept,), torch.float64)),
         ("bounds", covered),
+        ("columns", placed),
     ]
 
 
