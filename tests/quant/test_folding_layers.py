@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import warnings
 import weakref
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
 
 from rote import MisuseError
 from rote.quant import DuQuantConfig, calibrate, load_quantized, quantize_, save_quantized
@@ -93,6 +96,12 @@ def in_another_order(m, x):
     return m.down(torch.cat([second, first.flip(-1)], -1))
 
 
+def with_padded_heads(m, x):
+    """As attention on a GPU does it where the size of a head is no multiple of 8."""
+    values = F.pad(heads(m.up(x)), (0, 3))
+    return m.down(whole(attended(m, x, values)[..., : WIDTH // HEADS]))
+
+
 def in_place(m, x):
     y = m.up(x)
     y *= F.silu(m.gate(x))
@@ -123,6 +132,7 @@ ALLOWED = {
     "attention": lambda m, x: m.down(whole(attended(m, x, heads(m.up(x))))),
     "attention by einsum": by_einsum,
     "attention to a cache": with_a_cache,
+    "attention of padded heads": with_padded_heads,
 }
 GROUPED = {
     "grouped attention": lambda m, x: m.down(whole(attended(m, x, heads(m.up(x)), enable_gqa=True))),
@@ -141,24 +151,25 @@ def applied(model, config, stats, quantized=None):
     with torch.no_grad():
         for name, plan in plans.items():
             if plan.scale is not None:
-                model.get_submodule(name).weight *= plan.scale
+                weight = model.get_submodule(name).weight
+                weight *= plan.scale.to(weight)
             for source, divisors in plan.rows.items():
                 layer = model.get_submodule(source)
-                layer.weight /= divisors[:, None]
-                layer.bias /= divisors
+                layer.weight /= divisors.to(layer.weight)[:, None]
+                layer.bias /= divisors.to(layer.bias)
     return {name: plan.why_not for name, plan in plans.items()}
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("name", [*ALLOWED, *GROUPED])
-def test_a_divisor_moves_to_the_layer_before_exactly(name, mode):
+def test_a_divisor_moves_to_the_layer_before_exactly(name, mode, device):
     way = ALLOWED.get(name) or GROUPED[name]
-    model = Between(way, WIDTH // 2 if name in GROUPED else WIDTH).double().eval()
-    x, before = batches(1, seed=4)[0].double(), model.up.weight.detach().clone()
+    model = Between(way, WIDTH // 2 if name in GROUPED else WIDTH).to(device).double().eval()
+    x, before = batches(1, seed=4)[0].to(device).double(), model.up.weight.detach().clone()
     expected = model(x)
     with calibrate(model, CONFIG) as stats, mode():
         for batch in batches(2):
-            model(batch.double())
+            model(batch.to(device).double())
     reasons = applied(model, CONFIG, stats)
     assert not reasons["down"]
     assert reasons["up"] and reasons["gate"]
@@ -555,6 +566,60 @@ def test_calibrations_in_parts():
     assert both.layers["down"].columns is None
     model.way = ALLOWED["gated"]
     assert "are not in the same columns" in quantize_(model, CONFIG, both)["down"].note
+
+
+def test_a_call_without_rows_says_nothing():
+    model = Between(ALLOWED["in another order"]).eval()
+    for order in ((0, 2, 0, 3), (2, 0)):
+        with calibrate(model, CONFIG.replace(calib_batches=len(order))) as stats, torch.no_grad():
+            for rows in order:
+                model(torch.randn(2, rows, WIDTH))
+        assert stats.layers["down"].columns.tolist() == [*range(16, 32), *reversed(range(16))]
+        assert not quantize_(copy.deepcopy(model), CONFIG, stats)["down"].note
+
+
+STEPS = {
+    "relu": lambda m, a, b: a.relu(), "neg": lambda m, a, b: -a, "scaled": lambda m, a, b: a * m.gamma,
+    "tanh": lambda m, a, b: a.tanh(), "shifted": lambda m, a, b: a + 0.1, "sum": lambda m, a, b: a + b,
+    "product": lambda m, a, b: a * b, "gate": lambda m, a, b: a * b.sigmoid(), "third": lambda m, a, b: a / 3,
+    "halves": lambda m, a, b: torch.cat([a[..., 16:], b[..., :16]], -1),
+    "pairs": lambda m, a, b: a.unflatten(-1, (2, 16)).transpose(-1, -2).flatten(-2),
+    "rolled": lambda m, a, b: a.roll(1, -1), "tokens": lambda m, a, b: a.flip(1),
+    "weighted": lambda m, a, b: (b @ b.mT).softmax(-1) @ a, "mixed": lambda m, a, b: a @ m.other.weight,
+    "attention": lambda m, a, b: whole(F.scaled_dot_product_attention(heads(b), heads(b), heads(a))),
+    "in place": lambda m, a, b: a.clone().mul_(b), "written": lambda m, a, b: a.add_(0.1),
+    "doubled": lambda m, a, b: a.mul_(2), "part": lambda m, a, b: a[..., :16].repeat(1, 1, 2),
+    "again": lambda m, a, b: m.up(a), "gated": lambda m, a, b: m.gate(a), "down": lambda m, a, b: m.down(a),
+    "single": lambda m, a, b: a.float().double().relu_(), "clamped": lambda m, a, b: a.clamp(min=-0.5),
+    "first": lambda m, a, b: a[:, :1].expand_as(a).contiguous(), "most": lambda m, a, b: torch.maximum(a, b),
+}  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(list(STEPS)), st.integers(0, 9), st.integers(0, 9)), max_size=7),
+    st.lists(st.integers(0, 9), min_size=1, max_size=2),
+)
+def test_what_is_folded_in_any_program_is_exact(steps, read):
+    def way(m, x):
+        known = [x.clone(), m.up(x), m.gate(x)]
+        for name, first, second in steps:
+            known.append(STEPS[name](m, known[-1 - first % len(known)], known[-1 - second % len(known)]))
+        return sum(m.down(known[-1 - which % len(known)]) for which in read)
+
+    torch.manual_seed(0)
+    model, every = Between(way).double().eval(), [batch.double() / 4 for batch in batches(3, rows=5)]
+    with torch.no_grad():
+        expected = model(every[2])
+        with calibrate(model, CONFIG) as stats:
+            model(every[0])
+            model(every[1])
+        if not expected.isfinite().all() or not stats.layers:
+            return
+        names = [name for name in ("up", "gate", "down") if name in stats.layers]
+        reasons = applied(model, CONFIG, stats, names)
+        event("folded" if not all(reasons.values()) else "as it is")
+        assert (model(every[2]) - expected).norm() <= 1e-6 * expected.norm()
 
 
 def test_names_mean_nothing():

@@ -7,7 +7,8 @@ import torch
 
 from rote.quant import DuQuantConfig, calibrate, quantize_
 
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
+import transformers
 from examples.pi0_policy import Tabletop, build_policy, noise_sequence
 
 pytestmark = pytest.mark.transformers

@@ -99,7 +99,7 @@ class InputTransform(FixedTypes):
         return chain_of(self.smooth, self.stages)
 
     def fill(self, chain: Chain) -> None:
-        """Take over the tensors of a transform with the same stages (smoothing may be folded into a norm)."""
+        """Take over the tensors of a transform with the same stages (smoothing may be left to others)."""
         turns, moves = iter(self.rotations), iter(self.orders)
         for stage in chain.stages:
             if isinstance(stage, Rotation):

@@ -117,6 +117,12 @@ def _moved(call: Call) -> Tensor | None:
     return call.func(*tree_map(mapped, call.args), **tree_map(mapped, call.kwargs))
 
 
+def _padded(call: Call) -> Tensor | None:
+    """What is added is a constant."""
+    (features,) = call.maps(1)
+    return None if features is None else call.func(features, call.args[1], NOTHING)
+
+
 def _matrices(call: Call) -> Tensor | None:
     """Sums along one dimension, where all that is summed is a multiple of one feature."""
     left, right = call.maps(2)
@@ -156,6 +162,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(
         ("cat", "stack", "index_select", "index", "repeat", "flip", "roll"), Rule(_moved, 0, None)
     ),
+    "constant_pad_nd": Rule(_padded, 0, 1),
     "mul": Rule(_product, 0, 2),
     "div": Rule(_quotient, 0, 2),
     **dict.fromkeys(("add", "sub"), Rule(_sum, 0, 2)),

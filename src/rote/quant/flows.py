@@ -106,7 +106,7 @@ class Flows(Operations):
             features = torch.arange(first, first + count, dtype=torch.int32, device=output.device)
             self._hold(frozenset((source,)), features.expand(output.shape), output)
 
-    def columns(self, x: Tensor, reader: str) -> tuple[str, Tensor] | None:
+    def columns(self, x: Tensor, reader: str) -> tuple[str, Tensor | None] | None:
         """Where a linear layer's input comes from.
 
         Args:
@@ -114,18 +114,21 @@ class Flows(Operations):
             reader: What to say reads the sources if the columns are not those of one.
 
         Returns:
-            The source, and which of its features each column is, of shape ``(in,)``; None if there is none.
+            The source, and which of its features each column is, of shape ``(in,)``, which an input without
+            rows does not say; None if there is none.
         """
         sources = self._sources((x,))
         if not sources or get_ident() != self._thread:
             return None
         with self.quiet():
             features = self._map_of(x)
-            rows = None if features is None else features.reshape(-1, x.shape[-1])
-            alike = rows is not None and len(rows) and bool((rows == rows[:1]).all())
-            if rows is not None and alike and len(sources) == 1 and not bool((rows[0] == NOTHING).any()):
+            rows = None if features is None else features.reshape(-1, x.shape[-1] or 1)
+            if rows is not None and len(sources) == 1:
                 (source,) = sources
-                return source, (rows[0] - self._first[source]).cpu()
+                if not len(rows):
+                    return source, None
+                if bool((rows == rows[:1]).all()) and not bool((rows[0] == NOTHING).any()):
+                    return source, (rows[0] - self._first[source]).cpu()
         for source in sources:
             self._read(source, MIXED.format(reader))
         return None

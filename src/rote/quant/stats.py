@@ -87,9 +87,9 @@ class LayerStats:
 
     def merge(self, other: LayerStats, limit: int) -> None:
         """Take in what another has seen, keeping at most ``limit`` rows."""
-        if not self.calls:
+        if not self.count:
             self.columns = other.columns
-        elif other.calls and self.columns is not None:
+        elif other.count and self.columns is not None:
             same = other.columns is not None and torch.equal(self.columns, other.columns)
             self.columns = self.columns if same else None
         self.calls += other.calls
