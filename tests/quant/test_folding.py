@@ -206,6 +206,26 @@ def test_a_norm_that_shares_its_weight_is_not_folded_into():
     assert row.note.endswith("'norm', which feeds it, shares its weight or bias with another module")
 
 
+class AdaptiveNorm(GemmaNorm):
+    def forward(self, x, shift=None):
+        y = super().forward(x)
+        return y if shift is None else y + shift
+
+
+@pytest.mark.parametrize("shift", [None, 1.0])
+def test_a_norm_that_is_given_more_than_rows_is_not_folded_into(shift):
+    class Adapted(Norm):
+        def forward(self, x):
+            return self.layer(self.norm(x, shift=shift))
+
+    model, x = Adapted(AdaptiveNorm(32)).eval(), batches(1, seed=4)[0]
+    with torch.no_grad():
+        expected = model(x)
+        (row,) = quantize_(model, CONFIG, calibrated(model))
+        assert (model(x) - expected).norm() / expected.norm() < 0.03
+    assert row.note.startswith("not smoothed") == (shift is not None)
+
+
 class ChannelsNorm(torch.nn.Module):
     """Of the dimension before the last."""
 

@@ -97,7 +97,7 @@ class calibrate:  # noqa: N801  it is used like a function
                 self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
             if self._flows is not None and (is_linear or is_norm(module)):  # before other hooks read it
                 after = _After(self, name)
-                handle = module.register_forward_hook(after, prepend=True, always_call=True)
+                handle = module.register_forward_hook(after, prepend=True, with_kwargs=True, always_call=True)
                 self._handles.append(handle)
         if not self._manual:
             self._handles.append(self._model.register_forward_pre_hook(self._begin))
@@ -225,9 +225,13 @@ class _After:
     def __init__(self, owner: calibrate, name: str) -> None:
         self._owner, self._name = owner, name
 
-    def __call__(self, module: nn.Module, args: object, output: object) -> None:
-        first = next(iter(module._forward_hooks.values()))
-        self._owner.made(self._name, output if first is self else None)  # else another may have read it
+    def __call__(
+        self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], output: object
+    ) -> None:
+        given = [value for value in (*args, *kwargs.values()) if value is not None]
+        unread = next(iter(module._forward_hooks.values())) is self  # by other hooks
+        # What is given more than rows, as adaptive norms are, may do something else than with rows alone.
+        self._owner.made(self._name, output if unread and len(given) == 1 else None)
 
 
 class _Hook:

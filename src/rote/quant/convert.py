@@ -165,7 +165,7 @@ def _quantized(
 ) -> _Group:
     linears = [cast(nn.Linear, item.module) for item in members]
     weights = [
-        rows_divided(linear.weight, rows_over.get(item.name))
+        rows_divided(linear.weight, rows_over[item.name]) if item.name in rows_over else linear.weight
         for item, linear in zip(members, linears, strict=True)
     ]
     first = linears[0]

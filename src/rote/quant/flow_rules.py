@@ -1,8 +1,8 @@
 """Which operations leave features apart, and where in their result each one is.
 
 A *map* belongs to a tensor and has its shape. It says which feature each element is a multiple of: were that
-feature divided by a positive number, the element would be, and nothing else of it would change. Features are
-counted through over all sources; ``NOTHING`` stands for what is no multiple of one.
+feature divided by a positive number, the element would be, and nothing else of it would change. ``NOTHING``
+stands for what is no multiple of one. All features in the arguments of a rule are those of one source.
 
 A rule gets a call and gives the map of its first result. It gives None for whatever it does not know, and the
 features are read then: what is not listed here is never taken for harmless. Nor are the features in arguments

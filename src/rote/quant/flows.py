@@ -31,18 +31,18 @@ from .flow_rules import NOTHING, SHAPES_ONLY, Call, rule_for
 
 RETURNED = "its caller"
 KEPT = "what keeps it when the call is over (a cache, an attribute; autograd, without torch.no_grad())"
-MIXED = "{}, which takes its features in more than one order, or not alone"
+MIXED = "{}, which takes its features in more than one order, or others as well"
 
 
 class _Held:
     """What a piece of memory has of features.
 
     Attributes:
-        sources: Whose they are, or may be.
+        source: Whose they are; what has those of several is not followed.
     """
 
-    def __init__(self, sources: frozenset[str], features: Tensor, tensor: Tensor) -> None:
-        self.sources = sources
+    def __init__(self, source: str, features: Tensor, tensor: Tensor) -> None:
+        self.source = source
         self._features, self._geometry = features, _geometry(tensor)
         self._itemsize = tensor.dtype.itemsize
         self._size = tensor.untyped_storage().nbytes() // self._itemsize
@@ -71,8 +71,6 @@ class Flows(Operations):
     def __init__(self, read: Callable[[str, str], None]) -> None:
         super().__init__()
         self._read = read
-        self._first: dict[str, int] = {}
-        self._count = 0
         self._held: dict[int, tuple[ReferenceType[UntypedStorage], _Held]] = {}
         self._quiet = 0
         self._hushed = False
@@ -98,39 +96,31 @@ class Flows(Operations):
         with self.quiet():
             for other in self._sources((output,)) - {source}:
                 self._read(other, source)
-            count = output.shape[-1]
-            if source not in self._first:
-                self._first[source] = self._count
-                self._count += count
-            first = self._first[source]
-            features = torch.arange(first, first + count, dtype=torch.int32, device=output.device)
-            self._hold(frozenset((source,)), features.expand(output.shape), output)
+            features = torch.arange(output.shape[-1], dtype=torch.int32, device=output.device)
+            self._hold(source, features.expand(output.shape), output)
 
     def columns(self, x: Tensor, reader: str) -> tuple[str, Tensor | None] | None:
         """Where a linear layer's input comes from.
 
         Args:
             x: The input, of shape ``(..., in)``.
-            reader: What to say reads the sources if the columns are not those of one.
+            reader: What to say reads the source if its features are in no order.
 
         Returns:
             The source, and which of its features each column is, of shape ``(in,)``, which an input without
             rows does not say; None if there is none.
         """
-        sources = self._sources((x,))
-        if not sources or get_ident() != self._thread:
+        held = self._find(x)
+        if held is None or get_ident() != self._thread:
             return None
         with self.quiet():
-            features = self._map_of(x)
+            features = held.map_of(x)
             rows = None if features is None else features.reshape(-1, x.shape[-1] or 1)
-            if rows is not None and len(sources) == 1:
-                (source,) = sources
-                if not len(rows):
-                    return source, None
-                if bool((rows == rows[:1]).all()) and not bool((rows[0] == NOTHING).any()):
-                    return source, (rows[0] - self._first[source]).cpu()
-        for source in sources:
-            self._read(source, MIXED.format(reader))
+            if rows is not None and not len(rows):
+                return held.source, None
+            if rows is not None and bool((rows == rows[:1]).all()) and not bool((rows[0] == NOTHING).any()):
+                return held.source, rows[0].cpu()
+        self._read(held.source, MIXED.format(reader))
         return None
 
     def returned(self, result: object) -> None:
@@ -140,8 +130,7 @@ class Flows(Operations):
 
     def kept(self) -> None:
         """A batch is over: memory that is still there can be read by whoever has it."""
-        live = [held for storage, held in self._held.values() if storage() is not None]
-        for source in {source for held in live for source in held.sources}:
+        for source in {held.source for storage, held in self._held.values() if storage() is not None}:
             self._read(source, KEPT)
         self.clear()
 
@@ -191,19 +180,20 @@ class Flows(Operations):
         if writes(func) and (result is not args[0] or "out" in kwargs or not _is_whole(result)):
             return nothing
         call = Call(func, args, kwargs, result, self._map_of)
-        features = rule.map_result(call)
+        carried = self._sources(rule.carried(call))
+        features = rule.map_result(call) if len(carried) == 1 else None
         if features is None:
             return nothing
-        carried = self._sources(rule.carried(call))
-        self._hold(carried, features.to(result.device), result)
+        (source,) = carried
+        self._hold(source, features.to(result.device), result)
         return carried - self._sources(rule.read(call))
 
-    def _hold(self, sources: frozenset[str], features: Tensor, tensor: Tensor) -> None:
+    def _hold(self, source: str, features: Tensor, tensor: Tensor) -> None:
         storage = _storage(tensor)
         if storage is not None:
             key = id(storage)
             forget = ref(storage, lambda dead: self._forget(key, dead))
-            self._held[key] = (forget, _Held(sources, features, tensor))
+            self._held[key] = (forget, _Held(source, features, tensor))
 
     def _forget(self, key: int, dead: ReferenceType[UntypedStorage]) -> None:
         if key in self._held and self._held[key][0] is dead:
@@ -220,7 +210,7 @@ class Flows(Operations):
 
     def _sources(self, value: object) -> frozenset[str]:
         found = (self._find(x) for x in _tensors(value)) if self._held else ()
-        return frozenset[str]().union(*(held.sources for held in found if held is not None))
+        return frozenset(held.source for held in found if held is not None)
 
 
 def _geometry(x: Tensor) -> tuple[torch.Size, tuple[int, ...], int]:
