@@ -77,8 +77,9 @@ def test_groups_behind_norms_are_smoothed_at_no_cost():
     for block, before in zip(model.layers, norms, strict=True):
         assert not torch.allclose(block.input_layernorm.weight, before)
         assert block.self_attn.q_proj.transform.smooth is None
-    smoothed = [row.name for row in report if row.stages[1].name == "smoothing"]
-    assert smoothed == [f"layers.{i}.{name}" for i in (0, 1) for group in GROUPS for name in group]
+    assert all(row.stages[1].name == "smoothing" for row in report)
+    folded = [row.name for row in report if model.get_submodule(row.name).transform.smooth is None]
+    assert folded == [f"layers.{i}.{name}" for i in (0, 1) for group in GROUPS for name in group]
     for row in report:
         assert row.output_error is not None and row.output_error < 2e-3
         assert row.weight_error is not None and row.weight_error < 1e-3
@@ -165,7 +166,7 @@ def test_a_norm_that_something_else_reads_is_not_folded_into(way):
         expected = flat(model(x))
     (row,) = quantize_(model, CONFIG, calibrated(model))
     folds = way in NOTHING_ELSE
-    other = f"not smoothed: 'norm', which feeds it, is also read by {OTHERS.get(way)}"
+    other = f"smoothed when called: 'norm', which feeds it, is also read by {OTHERS.get(way)}"
     assert row.note == ("" if folds else other)
     assert torch.equal(model.norm.weight, before) != folds
     with torch.no_grad():
@@ -193,7 +194,7 @@ def test_a_norm_over_another_dimension_is_not_folded_into(kind):
             model(every[0]), model(every[1])
         (row,) = quantize_(model, CONFIG, stats)
         assert (model(every[2]) - expected).norm() / expected.norm() < 0.03
-    assert row.note.startswith("not smoothed: no norm or linear layer feeds it")
+    assert row.note.startswith("smoothed when called: no norm or linear layer feeds it")
 
 
 def test_a_norm_that_shares_its_weight_is_not_folded_into():
@@ -223,7 +224,7 @@ def test_a_norm_that_is_given_more_than_rows_is_not_folded_into(shift):
         expected = model(x)
         (row,) = quantize_(model, CONFIG, calibrated(model))
         assert (model(x) - expected).norm() / expected.norm() < 0.03
-    assert row.note.startswith("not smoothed") == (shift is not None)
+    assert row.note.startswith("smoothed when called") == (shift is not None)
 
 
 class ChannelsNorm(torch.nn.Module):
@@ -266,5 +267,28 @@ def test_checkpoints_hold_the_folded_norm(tmp_path):
     quantize_(model, CONFIG, calibrated(model))
     save_quantized(model, tmp_path / "a")
     other = Tiny()
-    load_quantized(other, tmp_path / "a")
+    load_quantized(other, tmp_path / "a", config=CONFIG)
     assert torch.equal(other(x), model(x))
+    with pytest.raises(MisuseError, match="another configuration: fold_smoothing=True and not False"):
+        load_quantized(Tiny(), tmp_path / "a", config=CONFIG.replace(fold_smoothing=False))
+
+
+def test_what_cannot_be_folded_is_divided_when_called():
+    model, twin = Tiny(), Tiny()
+    twin.load_state_dict(model.state_dict())
+    online, stats = CONFIG.replace(fold_smoothing=False), calibrated(model)
+    weight = model.layers[0].input_layernorm.weight.detach().clone()
+    planned = quantize_(model, CONFIG, stats, dry_run=True)
+    assert torch.equal(model.layers[0].input_layernorm.weight, weight)
+    folded = quantize_(model, CONFIG, stats)
+    divided = quantize_(twin, online, calibrated(twin, online))
+    for before, after in zip(planned, folded, strict=True):
+        assert before.bytes_after == after.bytes_after
+        assert before.note == "" or before.note in after.note
+    name = "layers.0.self_attn.o_proj"
+    layer, other = model.get_submodule(name), twin.get_submodule(name)
+    assert layer.config == other.config == online
+    assert torch.equal(layer.transform.smooth, other.transform.smooth)
+    assert torch.equal(layer.codes(), other.codes())
+    assert folded[name].output_error == divided[name].output_error
+    assert folded[name].note.startswith("smoothed when called: no norm or linear layer feeds it")

@@ -11,6 +11,8 @@ pytest.importorskip("transformers")
 import transformers
 from examples.pi0_policy import Tabletop, build_policy, noise_sequence
 
+from rote.quant import huggingface
+
 pytestmark = pytest.mark.transformers
 CONFIG = DuQuantConfig(
     block_size=16, rotation_steps=4, calib_batches=2, fold_smoothing=True, weight_bits=8, sample_rows=64
@@ -48,7 +50,7 @@ def test_a_language_model(kind, attention):
             model(first, use_cache=False)
             model(second, use_cache=False)
         report = quantize_(model, CONFIG, stats, exclude="lm_head")
-        assert [row.name for row in report.quantized if "not smoothed" not in row.note] == FOLDED
+        assert [row.name for row in report.quantized if "smoothed when called" not in row.note] == FOLDED
         error = (model(third, use_cache=False).logits - expected).norm() / expected.norm()
         assert error < 0.02
         generated = model(third[:, :-1], use_cache=True)
@@ -66,7 +68,22 @@ def test_a_cache_that_calibration_hands_out():
     name = "model.layers.0.self_attn"
     kept = f"'{name}.v_proj', which feeds it, is also read by what keeps it when the call is over (a cache"
     assert kept in report[f"{name}.o_proj"].note
-    assert "not smoothed" not in report["model.layers.0.mlp.down_proj"].note
+    assert "smoothed when called" not in report["model.layers.0.mlp.down_proj"].note
+
+
+def test_folders_hold_layers_of_both_kinds(tmp_path):
+    model, (first, second, third) = language_model("Llama", "sdpa")
+    with torch.no_grad():
+        with calibrate(model, CONFIG) as stats:
+            model(first, use_cache=True)  # so that nothing is folded into the values
+            model(second, use_cache=True)
+        quantize_(model, CONFIG, stats, exclude="lm_head")
+        huggingface.attach(model)
+        model.save_pretrained(tmp_path)
+        loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+        assert torch.equal(loaded(third).logits, model(third).logits)
+    attention = loaded.model.layers[0].self_attn
+    assert attention.q_proj.transform.smooth is None and attention.o_proj.transform.smooth is not None
 
 
 def test_generation_with_a_cache_of_its_own():
@@ -79,7 +96,7 @@ def test_generation_with_a_cache_of_its_own():
                 stats.end_batch()
         report = quantize_(model, CONFIG, stats, exclude="lm_head")
         error = (model(third, use_cache=False).logits - expected).norm() / expected.norm()
-    assert "not smoothed" not in report["model.layers.1.self_attn.o_proj"].note
+    assert "smoothed when called" not in report["model.layers.1.self_attn.o_proj"].note
     assert error < 0.02
 
 
@@ -96,8 +113,8 @@ def test_a_policy():
         found = policy.sample_actions(noise=noises[2], **world.observe())
     assert (found - exact).norm() / exact.norm() < 0.02
     downs = [row for row in report.quantized if row.name.endswith("down_proj")]
-    assert len(downs) == 4 and not any("not smoothed" in row.note for row in downs)
+    assert len(downs) == 4 and not any("smoothed when called" in row.note for row in downs)
     # Both models' values are in one cache, which the expert reads.
     for row in report.quantized:
         if row.name.endswith("self_attn.o_proj") and "language" in row.name:
-            assert "not smoothed" in row.note
+            assert "smoothed when called" in row.note

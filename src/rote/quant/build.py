@@ -72,8 +72,7 @@ def find_transform(
         weights: Their weights, each of shape ``(out, in)``.
         config: Which stages there are.
         seen: Their input; None only if the configuration does not look at it.
-        scale: The divisors of smoothing that is left to the module before, of shape ``(in,)``. With
-            ``fold_smoothing`` and without them there is no smoothing.
+        scale: The divisors of smoothing that is left to the module before, of shape ``(in,)``.
     """
     features, size = weights[0].shape[1], config.block_size
     width = padded(features, size)

@@ -42,9 +42,9 @@ class DuQuantConfig:
             float32.
         smooth_alpha: Strength of smoothing, 0 to 1; None does none. 0.5 to 0.6 is usual.
         fold_smoothing: Do not divide inputs, but fold the divisors into the norm or linear layer before a
-            group of layers. Only groups for which calibration shows such a module, whose output nothing else
-            reads, are smoothed then; the report says which are not, and why. A linear layer is only folded
-            into if it is quantized in the same call.
+            group of layers, where calibration shows that there is one whose output nothing else reads. A
+            linear layer is only folded into if it is quantized in the same call. The other layers do divide
+            their inputs, and have ``fold_smoothing=False`` in their configuration; the report says why.
         weight_symmetric: Without a zero point.
         weight_granularity: One scale per ``"tensor"``, ``"channel"`` (row), or ``"group"`` of a row.
         weight_group_size: Columns in such a group; divides ``block_size``.

@@ -63,7 +63,8 @@ def quantize_(
     """
     found = candidates(model, config, include, exclude)
     if dry_run:
-        return _planned(found if stats is None else [_seen(item, stats) for item in found], config, stats)
+        found = found if stats is None else [_seen(item, stats) for item in found]
+        return _planned(model, found, config, stats)
     if stats is None:
         if config.needs_calibration:
             raise MisuseError("this configuration needs calibration: pass stats from rote.quant.calibrate")
@@ -76,7 +77,7 @@ def quantize_(
     wanted = {item.name: item for item in found if not item.reason}
     layers: dict[str, DuQuantLinear] = {}
     groups = _groups(wanted, config, stats)
-    smoothed = [_smoothed(model, group, config, stats, wanted) for group in groups]
+    smoothed = _smoothed(model, groups, config, stats, wanted)
     rows_over = {name: divisors for each in smoothed for name, divisors in each.rows.items()}
     for group, each in zip(groups, smoothed, strict=True):
         done = _quantized([wanted[name] for name in group], config, stats, each, rows_over, stages)
@@ -131,15 +132,20 @@ def _groups(
 
 def _smoothed(
     model: nn.Module,
-    group: list[str],
+    groups: list[list[str]],
     config: DuQuantConfig,
     stats: CalibrationStats | None,
     wanted: dict[str, Candidate],
-) -> Smoothed:
-    """What becomes of smoothing that is left to the module before a group."""
+) -> list[Smoothed]:
+    """What becomes of the smoothing of each group."""
     if stats is None or not config.fold_smoothing:
-        return Smoothed()
-    return smooth_group(model, group, config, stats, wanted)
+        return [Smoothed() for _ in groups]
+    return [smooth_group(model, group, config, stats, wanted) for group in groups]
+
+
+def _config_of(smoothed: Smoothed, config: DuQuantConfig) -> DuQuantConfig:
+    """The configuration of a group, which divides its input if nobody did that before."""
+    return config.replace(fold_smoothing=False) if smoothed.why_not else config
 
 
 @dataclass(frozen=True)
@@ -163,6 +169,7 @@ def _quantized(
     rows_over: dict[str, Tensor],
     stages: bool,
 ) -> _Group:
+    config = _config_of(smoothed, config)
     linears = [cast(nn.Linear, item.module) for item in members]
     weights = [
         rows_divided(linear.weight, rows_over[item.name]) if item.name in rows_over else linear.weight
@@ -225,20 +232,24 @@ def _measured(
     )
 
 
-def _planned(found: list[Candidate], config: DuQuantConfig, stats: CalibrationStats | None) -> QuantReport:
+def _planned(
+    model: nn.Module, found: list[Candidate], config: DuQuantConfig, stats: CalibrationStats | None
+) -> QuantReport:
     """The report of a dry run, with the bytes that layers would keep."""
     rows = {item.name: _row(item) for item in found}
     wanted = {item.name: item for item in found if not item.reason}
-    for group in _groups(wanted, config, stats):
+    groups = _groups(wanted, config, stats)
+    for group, smoothed in zip(groups, _smoothed(model, groups, config, stats, wanted), strict=True):
         transform = None
         for name in group:
             row, item = rows[name], wanted[name]
-            layer = _skeleton(item, config, transform)
+            layer = _skeleton(item, _config_of(smoothed, config), transform)
             shared = 0 if transform is None else _bytes(transform)
             transform = layer.transform
             rows[name] = changed(
-                row, weight_bits=item.weight_bits, act_bits=config.act_bits, path=layer.path, note=layer.note,
-                group=group[0], bytes_after=_bytes(layer) - shared,
+                row, weight_bits=item.weight_bits, act_bits=config.act_bits, path=layer.path,
+                note="; ".join(filter(None, [smoothed.why_not, layer.note])), group=group[0],
+                bytes_after=_bytes(layer) - shared,
             )  # fmt: skip
     return QuantReport(tuple(rows.values()), dry_run=True)
 

@@ -10,8 +10,9 @@ the call is over. One such reader, ever, and nothing is folded into that source.
 
 Features are known by the memory that they are in, not by tensors, so that views need no rule, and writing
 through one view is seen by the others. What is not seen: who is given an address instead of a tensor (NumPy,
-kernels called past the dispatcher), hooks on all modules of the process, and ways through the model that
-calibration never took. On a second thread nothing is followed.
+kernels called past the dispatcher), hooks on all modules of the process, who takes a norm's weight without
+calling the norm, and ways through the model that calibration never took. On a second thread nothing is
+followed.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ share their values) the group is smoothed by the largest of them.
 In a linear layer a divisor goes into a row of the weight and of the bias, before they are quantized. So only
 layers that are quantized in the same call are folded into; the others stay as they are. In a norm it goes
 into the weight. Whether that is multiplied by as ``w`` or as ``1 + w`` (Gemma) is found out by trying it on
-random rows; a norm that does neither is left alone.
+random rows; a norm that does neither is left alone. Groups without such a module divide their inputs
+themselves.
 """
 
 from __future__ import annotations
@@ -69,18 +70,18 @@ def is_norm(module: nn.Module) -> bool:
 
 
 class NotFoldedError(Exception):
-    """Why a group of layers is not smoothed."""
+    """Why a group of layers is not smoothed by the module before."""
 
 
 @dataclass(frozen=True)
 class Smoothed:
-    """How a group of layers is smoothed.
+    """How a group of layers is smoothed by the module before.
 
     Attributes:
-        scale: The divisors of the columns of its input, of shape ``(in,)``; None if it is not smoothed.
+        scale: The divisors of the columns of its input, of shape ``(in,)``; None if it does that itself.
         fold: What becomes of the norm before it, if that is a norm.
         rows: The divisors of the rows of the layer before it, if that is a layer, by its name.
-        why_not: Why it is not smoothed.
+        why_not: Why it has to do that itself.
     """
 
     scale: Tensor | None = None
@@ -124,7 +125,7 @@ def smooth_group(
             raise NotFoldedError(f"{source!r}, which feeds it, does not multiply by its weight")
         return Smoothed(scale[columns], fold, {source: scale} if is_layer else {})
     except NotFoldedError as error:
-        return Smoothed(why_not=f"not smoothed: {error}")
+        return Smoothed(why_not=f"smoothed when called: {error}")
 
 
 def source_of(group: Sequence[str], stats: CalibrationStats) -> str:

@@ -39,7 +39,8 @@ class LayerReport:
         act_bits: Bits of an activation.
         path: How it is calculated.
         note: What of it does not go through kernels although ``path="kernel"`` was asked for, and why; with
-            which layers it is calculated in one launch; and with ``fold_smoothing`` why it is not smoothed.
+            which layers it is calculated in one launch; and with ``fold_smoothing`` why it has to divide its
+            input itself.
         group: The first layer of those that share its transform.
         bytes_before: Of weight and bias.
         bytes_after: Of everything the layer keeps; what a group shares is counted with its first layer.
