@@ -1,4 +1,4 @@
-"""Smoothing that is folded into norms; that into layers is in test_folding_layers."""
+"""Smoothing that is folded into norms; that into layers is in test_flows and test_folding_layers."""
 
 from __future__ import annotations
 
