@@ -315,14 +315,17 @@ STEPS = {
 }  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+LAST = st.sampled_from([0, 0, 0, 0, 0, 1, 2, 3])  # chains, more often than not
+
+
+@settings(max_examples=300, deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from(list(STEPS)), st.integers(0, 9), st.integers(0, 9)), max_size=7),
-    st.lists(st.integers(0, 9), min_size=1, max_size=2),
+    st.lists(st.tuples(st.sampled_from(list(STEPS)), LAST, st.integers(0, 5)), max_size=4),
+    st.lists(LAST, min_size=1, max_size=2),
 )
 def test_what_is_folded_in_any_program_is_exact(steps, read):
     def way(m, x):
-        known = [x.clone(), m.up(x), m.gate(x)]
+        known = [x.clone(), m.gate(x), m.up(x)]
         for name, first, second in steps:
             known.append(STEPS[name](m, known[-1 - first % len(known)], known[-1 - second % len(known)]))
         return sum(m.down(known[-1 - which % len(known)]) for which in read)
