@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.clock import Clock
 from tests.hidden import queued
 from torch import nn
 
@@ -30,47 +31,10 @@ REAL: dict[Any, Any] = {backend: backend.start_timing for backend in (HostBacken
 """Elsewhere in the tests all calls cost the same; see ``conftest.py``."""
 
 
-class Clock:
-    """Tells what a call costs from whether the callable itself ran in it.
-
-    Attributes:
-        ticks: Put into by the callables of these tests, which run in plain calls only. No guard sees it.
-        replay_s: What a replay costs.
-        plain_s: What a plain call costs.
-        timed: Kinds of the calls that were timed.
-    """
-
-    def __init__(self) -> None:
-        self.ticks = queued()
-        self.replay_s = self.plain_s = 100e-6
-        self.timed: list[str] = []
-
-    @property
-    def plain(self) -> int:
-        """How often a callable ran."""
-        return self.ticks.qsize()
-
-
-class Timing:
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._before = clock.plain
-        self._seconds: float | None = None
-
-    def stop(self) -> None:
-        ran = self._clock.plain > self._before
-        self._clock.timed.append("plain" if ran else "replay")
-        self._seconds = self._clock.plain_s if ran else self._clock.replay_s
-
-    def seconds(self) -> float | None:
-        return self._seconds
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     made = Clock()
-    for backend in (HostBackend, CudaBackend):
-        monkeypatch.setattr(backend, "start_timing", lambda self, spent=0.0: Timing(made))
+    made.install(monkeypatch)
     yield made
 
 
@@ -308,30 +272,6 @@ def test_results_that_require_grad_are_measured_while_nobody_walks_back(
     del held
     assert not g.report().recordings
     rote.testing.assert_pool_empty()
-
-
-def test_a_walk_back_ends_the_contest(device: torch.device, clock: Clock) -> None:
-    clock.replay_s = 150e-6
-    _, act = policy(clock, device)
-    g = rote.graph(act)
-    x = torch.ones(2, 4, device=device)
-    for _ in range(WARM + FIRST + 3):
-        g(x)
-    assert clock.timed
-    g(x).sum().backward()
-    timed = len(clock.timed)
-    for _ in range(2 * TWO_ROUNDS):
-        g(x)
-    assert len(clock.timed) - timed <= 1 and g.report().recordings
-
-
-def test_results_whose_backward_is_asked_for_are_not_measured(device: torch.device, clock: Clock) -> None:
-    clock.replay_s = 150e-6
-    model = nn.Linear(4, 4).to(device)
-    g = rote.graph(model)
-    for _ in range(2 * TWO_ROUNDS):
-        g(torch.ones(2, 4, device=device)).sum().backward()
-    assert not clock.timed and g.report().backwards_replayed
 
 
 def test_not_where_a_plain_call_would_be_another_one(

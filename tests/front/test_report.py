@@ -56,6 +56,7 @@ RECORDING = RecordingReport(
     ),
     replay_us=8.25,
     plain_us=40.0,
+    with_backward=True,
 )
 
 
@@ -98,7 +99,7 @@ def test_json():
                 {"name": "args[2]", "kind": "another tensor", "placement": "copied", "mutated": "a.py:4"},
                 {"name": "args[3]", "kind": "parameter or buffer", "placement": "in place", "mutated": ""},
             ],
-            "replay_us": 8.25, "plain_us": 40.0,
+            "replay_us": 8.25, "plain_us": 40.0, "with_backward": True,
         }],
         "reasons": [{"code": "RT1", "message": "m", "where": "a.py:1", "remedy": "r.", "count": 2}],
         "padded": 0, "budget": None,
@@ -110,7 +111,7 @@ def test_text():
     assert explain(value).splitlines() == [
         "act: 5 calls, 2 replayed, 3 eager (1 of them recorded)",
         "recording 1 for (args[0]: float32[3]): 7 operations in 2 segments, 1 path, 2.5 MB "
-        "(3.0 MB expected), 2 replays, 8.2 us each, 40.0 us plainly",
+        "(3.0 MB expected), 2 replays, 8.2 us each, 40.0 us plainly, walks back included",
         "  island: aten::item at a.py:1 (RT101)",
         "  args[1]: another tensor, in place, mutated at a.py:3",
         "  args[2]: another tensor, copied, mutated at a.py:4",

@@ -7,48 +7,60 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.recording.contest import (
-    CLEAR,
     CONFIRM,
     FACTOR,
     FIRST,
-    LEAST_S,
     LONG_S,
-    MARGIN,
     NEVER,
     PAIRS,
     WAIT,
+    WAITS,
     Contest,
-    Figures,
     Turn,
 )
+from rote.recording.figures import CLEAR, LEAST_S, MARGIN, Figures, judge
+from rote.recording.roundtrip import Cost, Kind
 
 
 class Known:
-    """A call of which the device takes its time to say how long it was."""
+    """A call of which it takes some time until it is told what it came to.
 
-    def __init__(self, seconds: float, asked: int = 0) -> None:
-        self._seconds = seconds
+    Attributes:
+        closed: How often it was said that nobody needs to know.
+    """
+
+    def __init__(
+        self, seconds: float, asked: int = 0, kind: Kind = Kind.THERE, until: Kind = Kind.QUEUED
+    ) -> None:
+        self._cost = Cost(kind, seconds)
+        self._until = until
         self._asked = asked
+        self.closed = 0
 
-    def stop(self) -> None:
-        """Nothing to stop."""
-
-    def seconds(self) -> float | None:
+    def cost(self) -> Cost:
         self._asked -= 1
-        return self._seconds if self._asked < 0 else None
+        return self._cost if self._asked < 0 else Cost(self._until)
+
+    def call_seconds(self) -> float | None:
+        return self._cost.seconds
+
+    def close(self) -> None:
+        self.closed += 1
 
 
-def play(contest: Contest, replays: int, replay_s: float, plain_s: float) -> tuple[list[Turn], int]:
+def play(
+    contest: Contest, replays: int, replay_s: float, plain_s: float, kind: Kind = Kind.THERE
+) -> tuple[list[Turn], int]:
     """A round, from its first turn on; the turns, and when the next one is."""
     turns: list[Turn] = []
     while True:
-        turn, following = contest.turn(replays)
+        turn, following = contest.turn(replays, walks=kind is Kind.BACK)
         turns.append(turn)
         if turn in (Turn.NOTHING, Turn.LOST):
             return turns, following
         assert following == replays + (turn is Turn.PLAIN)
         if turn is not Turn.WARM:
-            contest.add(turn, Known(replay_s if turn is Turn.REPLAY else plain_s))
+            contest.add(turn, Known(replay_s if turn is Turn.REPLAY else plain_s, kind=kind))
         replays += turn is Turn.REPLAY or turn is Turn.PLAIN  # the one that is not timed
 
 
@@ -165,6 +177,92 @@ def test_calls_that_were_no_samples_decide_nothing() -> None:
     assert following == FIRST + FIRST * FACTOR
 
 
+def test_calls_with_their_walks_back() -> None:
+    contest = Contest()
+    _, following = play(contest, FIRST, 200e-6, 100e-6, Kind.BACK)
+    turns, following = play(contest, following, 200e-6, 100e-6, Kind.BACK)
+    assert turns[-1] is Turn.LOST and following == NEVER
+    assert contest.figures == Figures(200e-6, 100e-6, walked=True)
+
+
+@pytest.mark.parametrize("kind", [Kind.THERE, Kind.VOID])
+def test_where_somebody_walks_back_calls_alone_decide_nothing(kind: Kind) -> None:
+    contest = Contest()
+    for _ in range(3 * PAIRS):
+        turn, _ = contest.turn(FIRST, walks=True)
+        if turn is not Turn.WARM:
+            contest.add(turn, Known(300e-6 if turn is Turn.REPLAY else 100e-6, kind=kind))
+    assert contest.turn(FIRST, walks=True) == (Turn.NOTHING, FIRST + FIRST * FACTOR)
+    assert contest.figures is None
+
+
+def test_a_walk_may_come_late() -> None:
+    contest = Contest()
+    for _ in range(3 * PAIRS):
+        turn, _ = contest.turn(FIRST)
+        if turn is not Turn.WARM:
+            late = Known(300e-6 if turn is Turn.REPLAY else 100e-6, 3 * PAIRS + 2, Kind.BACK, Kind.OPEN)
+            contest.add(turn, late)
+    assert contest.turn(FIRST) == (Turn.NOTHING, FIRST + WAIT)
+    turn, following = contest.turn(FIRST + WAIT)
+    while contest.figures is None:
+        turn, following = contest.turn(following)
+    assert turn is Turn.NOTHING and contest.figures == Figures(300e-6, 100e-6, walked=True)
+
+
+def test_a_walk_is_not_waited_for_for_ever() -> None:
+    """Of the calls that were walked by then, there are enough, or there are not."""
+    contest, known = Contest(), list[Known]()
+    for number in range(3 * PAIRS):
+        turn, _ = contest.turn(FIRST)
+        if turn is not Turn.WARM:
+            asked = 10**6 if number < 3 * (PAIRS - 1) else 0
+            known.append(Known(300e-6 if turn is Turn.REPLAY else 100e-6, asked, Kind.BACK, Kind.OPEN))
+            contest.add(turn, known[-1])
+    following = FIRST
+    for _ in range(WAITS):
+        turn, following = contest.turn(following)
+        assert turn is Turn.NOTHING and not any(each.closed for each in known)
+    assert following == FIRST + WAIT * WAITS
+    assert contest.turn(following) == (Turn.NOTHING, following + FIRST * FACTOR)
+    assert contest.figures is None and all(each.closed == 1 for each in known)
+
+
+def test_the_device_is_waited_for_as_long_as_it_takes() -> None:
+    contest = Contest()
+    for _ in range(3 * PAIRS):
+        turn, _ = contest.turn(FIRST)
+        if turn is not Turn.WARM:
+            contest.add(turn, Known(300e-6, asked=10**6))
+    for _ in range(4 * WAITS):
+        assert contest.turn(FIRST) == (Turn.NOTHING, FIRST + WAIT)
+
+
+def costs(kind: Kind, *seconds: float) -> list[Cost]:
+    return [Cost(kind, each) for each in seconds]
+
+
+def test_like_is_compared_with_like() -> None:
+    """A replay that was walked is not compared with a plain call that was not."""
+    walked, alone = costs(Kind.BACK, 3e-3, 3e-3), costs(Kind.THERE, 1e-3, 1e-3)
+    assert judge(walked, alone, walks=True) is None
+    assert judge(walked, alone, walks=False) is None
+
+
+def test_a_loss_has_to_be_one_in_either_comparison() -> None:
+    walked, alone = costs(Kind.BACK, 3e-3, 3e-3), costs(Kind.THERE, 1e-3, 1e-3)
+    for plain_s, lost in [(2e-3, False), (0.5e-3, True)]:
+        verdict = judge(
+            [*walked, *alone],
+            [*costs(Kind.BACK, 2e-3, 2e-3), *costs(Kind.THERE, plain_s, plain_s)],
+            walks=True,
+        )
+        assert verdict is not None and verdict.lost is lost
+        assert verdict.figures == Figures(3e-3, 2e-3, walked=True)
+
+
 def test_figures_in_words() -> None:
+    walked = "a replay took 24.7 us and a plain call 20.3 us, each with the walk back through its results"
+    assert str(Figures(24.72e-6, 20.3e-6, walked=True)) == walked
     assert str(Figures(24.72e-6, 20.3e-6)) == "a replay took 24.7 us and a plain call 20.3 us"
     assert str(Figures(2.5e-3, 0.12)) == "a replay took 2.50 ms and a plain call 120.00 ms"

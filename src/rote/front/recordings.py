@@ -45,6 +45,7 @@ def _report(entry: Entry, variant: Variant, nbytes: int) -> RecordingReport:
         inputs=tuple(_input(fact) for fact in variant.facts),
         replay_us=figures.replay_s * 1e6 if figures is not None else None,
         plain_us=figures.plain_s * 1e6 if figures is not None else None,
+        with_backward=figures is not None and figures.walked,
     )
 
 

@@ -68,6 +68,7 @@ class RecordingReport:
         replay_us: Microseconds of a replay, where that was measured against plain calls: the median of the
             last round. Host or device, whichever is busy for longer.
         plain_us: Those of a plain call.
+        with_backward: Both are of calls with the walk back through their results.
     """
 
     key: str
@@ -82,6 +83,7 @@ class RecordingReport:
     inputs: tuple[InputReport, ...] = ()
     replay_us: float | None = None
     plain_us: float | None = None
+    with_backward: bool = False
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,8 @@ def _explain_recording(number: int, recording: RecordingReport) -> list[str]:
 def _measured(recording: RecordingReport) -> str:
     if recording.replay_us is None or recording.plain_us is None:
         return ""
-    return f", {recording.replay_us:.1f} us each, {recording.plain_us:.1f} us plainly"
+    walked = ", walks back included" if recording.with_backward else ""
+    return f", {recording.replay_us:.1f} us each, {recording.plain_us:.1f} us plainly{walked}"
 
 
 def explain(report: Report, instances: int = 0) -> str:

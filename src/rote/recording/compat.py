@@ -176,6 +176,30 @@ def node_age(node: Any) -> int:
     return int(number()) if number is not None else -1
 
 
+_engine: Any = getattr(torch.autograd.Variable, "_execution_engine", None)
+_pass_number: Any = getattr(torch._C, "_current_graph_task_id", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def current_pass() -> int | None:
+    """The number of the backward pass that this thread works on; None outside of one."""
+    number = _pass_number() if _pass_number is not None else -1
+    return number if number >= 0 else None
+
+
+_after_pass: Any = getattr(_engine, "queue_callback", None)
+
+
+def tells_passes() -> bool:
+    """Whether PyTorch says which backward pass a thread works on, and when it has ended."""
+    return _pass_number is not None and _after_pass is not None
+
+
+def after_pass(then: Callable[[], None]) -> None:
+    """Call something when the backward pass that this thread works on has ended without an error."""
+    _after_pass(then)
+
+
 class Creation(Enum):
     """How autograd looks at a tensor.
 

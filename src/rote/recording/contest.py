@@ -14,6 +14,15 @@ from the work queued before to the end of its own. In a stream of calls the larg
 The device is asked with a pair of events on the current stream, which are read at a later call, when they
 are done: nothing here waits. See :class:`~rote.backends.base.Timing`.
 
+**Where results require grad**, the cost of a call is that of both ways: its own, and that of the walk back
+through its results outside (``loss = g(x).sum(); loss.backward()``), where there is one; see
+:mod:`.roundtrip`. Like is compared with like: calls that were walked with calls that were walked, and calls
+whose results died with such calls. A loss has to be one in either comparison that there are enough calls for.
+Where anybody has ever walked back, calls that were not say nothing alone; where nobody has (a policy called
+without ``torch.no_grad()``), the call is all there is. A result that is held may be walked any time later:
+it is waited for during ``WAIT * WAITS`` replays, and then left out. (Whole training steps need none of that.
+They are calls, and a plain step leaves gradients and optimizer state as a replayed one does.)
+
 **When.** A plain call in place of a replay is always right: it is what rote does with any call that it
 cannot answer. But it is a slow one where the recording pays, so there are few, ever more seldom. After
 ``FIRST`` replays of a recording there is a *round*: a replay and a plain call in turns, ``PAIRS`` of each;
@@ -33,15 +42,14 @@ times what the calls between could gain, and what lost twice in a row would lose
   calls of its own; with ``shapes="buckets"``, where the plain call has other shapes than the recording;
 - where the caller or another recording is lent memory (``outputs="borrow"``, borrowed arguments): a plain
   call gives other memory, for which a chained recording would have to be made again;
-- where a result requires grad and somebody has walked back through one: the cost lies in both together, and
-  nobody can be asked when the walk through a plain result begins and ends. Where nobody has (a policy called
-  without ``torch.no_grad()``), the forward is all there is. Whole training steps are measured: a plain step
-  leaves gradients and optimizer state as a replayed one does;
 - where the device has not the memory for a plain call beside the recording, and inside somebody's own
   capture;
 - within a process group: collectives have to be launched from graphs on all ranks or on none;
 - with gradients under an autocast that goes on around the call: it keeps the casts of weights that a plain
-  call made, and they would be stale in the next one.
+  call made, and they would be stale in the next one;
+- with gradients under saved-tensor hooks (activation checkpointing), where no call is a replay;
+- walks of results that are walked in parts or more than once, and all of them in a PyTorch that does not say
+  when a backward pass ends.
 
 Each timed call comes behind another of its kind, unless it is long: the first plain call after many replays
 finds caches, branch predictors and the allocator as the replays left them, and takes several times as long
@@ -50,17 +58,18 @@ as the second.
 What does not work: to time the call that was observed (twenty times too slow), or to take the best time of
 each (a single early replay, from warm caches, decides); to wait for the device (a pipeline of calls comes
 to a halt, and that is then what is measured); to run the plain call within the locks (its backward may need
-them on another thread).
+them on another thread); to compare the calls alone where somebody walks back (a replayed call is often the
+faster one, and its walk back the slower).
 """
 
 from __future__ import annotations
 
-import statistics
 import sys
 from enum import Enum
-from typing import NamedTuple
+from typing import Protocol
 
-from ..backends.base import Timing
+from .figures import Figures, Verdict, judge
+from .roundtrip import Cost, Kind
 
 FIRST = 64
 """Replays of a recording before the first round."""
@@ -70,14 +79,13 @@ CONFIRM = 16
 """Replays from a lost round to the next."""
 
 WAIT = 8
-"""Replays until the device is asked again whether it is done."""
+"""Replays until the timed calls are asked again whether they are done."""
+
+WAITS = 8
+"""How often they are asked before those that are not done are left out."""
 
 PAIRS = 5
-FEWEST = 2
 ROUNDS = 2
-CLEAR = 1.5
-MARGIN = 1.05
-LEAST_S = 2e-6
 LONG_S = 2e-3
 """Calls from which on none has to be made before one that is timed."""
 
@@ -94,24 +102,20 @@ class Turn(Enum):
     LOST = "the recording is to be dropped"
 
 
-class Figures(NamedTuple):
-    """Medians of a round.
+class Trip(Protocol):
+    """A timed call; see :class:`.roundtrip.RoundTrip`."""
 
-    Attributes:
-        replay_s: Of the replays, in seconds.
-        plain_s: Of the plain calls.
-    """
+    def cost(self) -> Cost:
+        """What it came to."""
+        ...
 
-    replay_s: float
-    plain_s: float
+    def call_seconds(self) -> float | None:
+        """Those of the call alone."""
+        ...
 
-    @property
-    def lost(self) -> bool:
-        """Whether the replays take longer."""
-        return self.replay_s > MARGIN * self.plain_s and self.replay_s - self.plain_s > LEAST_S
-
-    def __str__(self) -> str:
-        return f"a replay took {_told(self.replay_s)} and a plain call {_told(self.plain_s)}"
+    def close(self) -> None:
+        """It has been judged."""
+        ...
 
 
 class Contest:
@@ -125,24 +129,31 @@ class Contest:
         self.figures: Figures | None = None
         self._gap = FIRST
         self._lost = 0
+        self._trips: tuple[list[Trip], list[Trip]] = ([], [])
         self._begin()
 
     def _begin(self) -> None:
-        self._pairs = 0
+        for trip in (*self._trips[0], *self._trips[1]):
+            trip.close()
+        self._pairs = self._waits = 0
         self._next = Turn.REPLAY
-        self._timings: tuple[list[Timing], list[Timing]] = ([], [])
+        self._trips = ([], [])
 
-    def turn(self, replays: int) -> tuple[Turn, int]:
+    def turn(self, replays: int, *, walks: bool = False) -> tuple[Turn, int]:
         """What the next call is for, and after how many replays to ask again.
 
         Args:
             replays: Of the recording, so far.
+            walks: Somebody has walked back through a result of the key.
         """
-        times = self._times()
         ended = self._pairs == PAIRS
-        if times is not None and (ended or _is_clear(*times)):
-            return self._judge(*times, replays)
+        ours, theirs = ([trip.cost() for trip in trips] for trips in self._trips)
+        if not any([self._waits_for(cost) for cost in (*ours, *theirs)]):
+            verdict = judge(ours, theirs, walks=walks)
+            if ended or (verdict is not None and verdict.clear):
+                return self._close(verdict, replays)
         if ended:
+            self._waits += 1
             return Turn.NOTHING, replays + WAIT
         if self._next is Turn.REPLAY:
             self._next = Turn.WARM
@@ -159,40 +170,30 @@ class Contest:
         self._next = Turn.REPLAY
         return replays + WAIT
 
+    def _waits_for(self, cost: Cost) -> bool:
+        """Whether a call is not done. The device will be; nobody knows whether there will be a walk."""
+        return cost.kind is Kind.QUEUED or (cost.kind is Kind.OPEN and self._waits < WAITS)
+
     def _is_long(self) -> bool:
         """Whether a call takes so long that it makes no difference what was before it."""
-        last = self._timings[0][-1].seconds() if self._timings[0] else None
+        last = self._trips[0][-1].call_seconds() if self._trips[0] else None
         return last is not None and last > LONG_S
 
-    def add(self, turn: Turn, timing: Timing) -> None:
+    def add(self, turn: Turn, trip: Trip) -> None:
         """A call was timed."""
-        self._timings[turn is Turn.PLAIN].append(timing)
+        self._trips[turn is Turn.PLAIN].append(trip)
 
-    def _times(self) -> tuple[list[float], list[float]] | None:
-        """Seconds of replays and of plain calls; None while the device has not done all of them."""
-        found = [[timing.seconds() for timing in timings] for timings in self._timings]
-        replays, plain = [[value for value in values if value is not None] for values in found]
-        complete = len(replays) + len(plain) == sum(map(len, found))
-        return (replays, plain) if complete else None
-
-    def _judge(self, replays: list[float], plain: list[float], count: int) -> tuple[Turn, int]:
-        """Close the round."""
+    def _close(self, verdict: Verdict | None, count: int) -> tuple[Turn, int]:
+        """Close the round; it has no verdict if too few calls could be compared."""
         self._begin()
-        if min(len(replays), len(plain)) >= FEWEST:  # fewer if calls raised, or turned out to be no replays
-            self.figures = Figures(statistics.median(replays), statistics.median(plain))
-            self._lost = self._lost + 1 if self.figures.lost else 0
+        if verdict is None:
+            self._gap *= FACTOR
+            return Turn.NOTHING, count + self._gap
+        self.figures = verdict.figures
+        self._lost = self._lost + 1 if verdict.lost else 0
         if self._lost == ROUNDS:
             return Turn.LOST, NEVER
         if self._lost:
             return Turn.NOTHING, count + CONFIRM
         self._gap *= FACTOR
         return Turn.NOTHING, count + self._gap
-
-
-def _is_clear(replays: list[float], plain: list[float]) -> bool:
-    """Whether the replays win by so much that more calls would tell nothing new."""
-    return min(len(replays), len(plain)) >= FEWEST and min(plain) > CLEAR * max(replays)
-
-
-def _told(seconds: float) -> str:
-    return f"{seconds * 1e6:.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"

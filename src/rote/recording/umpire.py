@@ -16,11 +16,13 @@ from ..hazards.rules import reason
 from ..signature.admission import Admission
 from ..signature.key import Call
 from ..signature.source import NOT_MINE
+from .compat import saving_is_hooked, tells_passes
 from .contest import FIRST, NEVER, Contest, Turn
 from .entry import Entry
 from .hot import Counts
 from .log import Tally
 from .result import PLAINLY, REPLAYED, Result
+from .roundtrip import RoundTrip, Upstream
 from .states import Event, State
 from .variant import Variant
 
@@ -31,14 +33,16 @@ class Timed:
     Args:
         contest: Gets the time.
         backend: Has the clock.
+        upstream: Where a walk back leaves the call.
         spent: Seconds that rote has taken for the call already.
     """
 
-    __slots__ = ("_backend", "_contest", "_spent")
+    __slots__ = ("_backend", "_contest", "_spent", "_upstream")
 
-    def __init__(self, contest: Contest, backend: Backend, spent: float) -> None:
+    def __init__(self, contest: Contest, backend: Backend, upstream: Upstream, spent: float) -> None:
         self._contest = contest
         self._backend = backend
+        self._upstream = upstream
         self._spent = spent
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -46,7 +50,7 @@ class Timed:
         timing = self._backend.start_timing(self._spent)
         value = function(*args, **kwargs)
         timing.stop()
-        self._contest.add(Turn.PLAIN, timing)
+        self._contest.add(Turn.PLAIN, RoundTrip(timing, self._backend, value, self._upstream))
         return value
 
 
@@ -93,7 +97,7 @@ class Umpire:
         if variant is None:
             return NOT_MINE
         contest = variant.contest = variant.contest or Contest()
-        turn, variant.due = contest.turn(variant.replays)
+        turn, variant.due = contest.turn(variant.replays, walks=_is_walked(entry))
         if turn is Turn.LOST:
             text = f"{contest.figures}, so the key runs plainly"
             entry.give_up(Event.LOST, reason(rules.SLOWER, text, user_site(caller)))
@@ -105,7 +109,9 @@ class Umpire:
             self._tally.add([reason(rules.SLOWER, text, user_site(caller))])
             if turn is Turn.WARM:
                 return PLAINLY
-            return Timed(contest, entry.prepare(call), 0.0 if Admission.possible(call) else spent)
+            backend = entry.prepare(call)
+            upstream = Upstream.of(call, backend.device)
+            return Timed(contest, backend, upstream, 0.0 if Admission.possible(call) else spent)
         return NOT_MINE
 
     def _replay(
@@ -122,14 +128,14 @@ class Umpire:
         """Replay as any other call would, by the hot path if there is one."""
         counts, backend, path = self._counts, entry.prepare(call), variant.hot
         before, variant.due = counts.replayed, NEVER  # or the hot path would leave the call to us
-        following = variant.replays + 1
+        following, upstream = variant.replays + 1, Upstream.of(call, backend.device)
         try:
             if path is None:
                 timing = backend.start_timing(spent)
                 result = entry.run(call, caller)
                 timing.stop()
                 if result.how == REPLAYED and result.variant is variant:
-                    contest.add(Turn.REPLAY, timing)
+                    contest.add(Turn.REPLAY, RoundTrip(timing, backend, result.value, upstream))
                 return self._finish(entry, result)
             counts.calls -= 1  # it counts for itself
             timing = backend.start_timing()
@@ -137,7 +143,7 @@ class Umpire:
             if value is not NOT_MINE:
                 timing.stop()
                 if counts.replayed > before:
-                    contest.add(Turn.REPLAY, timing)
+                    contest.add(Turn.REPLAY, RoundTrip(timing, backend, value, upstream))
                 return value
             counts.calls += 1
             following = contest.retract(variant.replays)
@@ -158,7 +164,7 @@ def _due(entry: Entry, call: Call) -> Variant | None:
     variant = entry.choice.find(call)
     if variant is None or not variant.recorded or variant.replays < variant.due:
         return None
-    if entry.limits.keep or entry.limits.borrow or _is_walked(entry):
+    if entry.limits.keep or entry.limits.borrow or (_is_walked(entry) and not tells_passes()):
         variant.due = NEVER
         return None
     if call.borrowed or _is_apart(entry.prepare(call), variant):
@@ -171,7 +177,9 @@ def _is_apart(backend: Backend, variant: Variant) -> bool:
     """Whether a plain call, here and now, would not only be slower than a replay."""
     if backend.is_capturing() or (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return True
-    if torch.is_grad_enabled() and any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
-        return True
+    if torch.is_grad_enabled():
+        casts = any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
+        if casts or saving_is_hooked():
+            return True
     free = backend.free_memory()
     return free is not None and free < variant.estimate

@@ -1,0 +1,75 @@
+"""What the timed calls of a round say: medians of what can be compared."""
+
+from __future__ import annotations
+
+import statistics
+from typing import NamedTuple
+
+from .roundtrip import Cost, Kind
+
+FEWEST = 2
+"""Calls on each side that are compared at least."""
+
+CLEAR = 1.5
+MARGIN = 1.05
+LEAST_S = 2e-6
+
+
+class Figures(NamedTuple):
+    """Medians of a round.
+
+    Attributes:
+        replay_s: Of the replays, in seconds.
+        plain_s: Of the plain calls.
+        walked: With the walk back through the results of each.
+    """
+
+    replay_s: float
+    plain_s: float
+    walked: bool = False
+
+    @property
+    def lost(self) -> bool:
+        """Whether the replays take longer."""
+        return self.replay_s > MARGIN * self.plain_s and self.replay_s - self.plain_s > LEAST_S
+
+    def __str__(self) -> str:
+        walked = ", each with the walk back through its results" if self.walked else ""
+        return f"a replay took {_told(self.replay_s)} and a plain call {_told(self.plain_s)}{walked}"
+
+
+class Verdict(NamedTuple):
+    """What a round says.
+
+    Attributes:
+        figures: Its medians.
+        lost: The replays take longer, whatever was compared.
+        clear: They win by so much that more calls would tell nothing new.
+    """
+
+    figures: Figures
+    lost: bool
+    clear: bool
+
+
+def judge(replays: list[Cost], plain: list[Cost], *, walks: bool) -> Verdict | None:
+    """Compare replays with plain calls, walked ones with walked ones; None if there are too few.
+
+    Args:
+        replays: What the replays came to.
+        plain: What the plain calls came to.
+        walks: Somebody has walked back through a result of the key: the calls alone would not tell.
+    """
+    found: list[tuple[Figures, bool]] = []
+    for kind in (Kind.BACK, Kind.THERE):
+        ours, theirs = ([cost.seconds for cost in costs if cost.kind is kind] for costs in (replays, plain))
+        if min(len(ours), len(theirs)) >= FEWEST:
+            medians = Figures(statistics.median(ours), statistics.median(theirs), kind is Kind.BACK)
+            found.append((medians, min(theirs) > CLEAR * max(ours)))
+    if not found or (walks and not found[0][0].walked):
+        return None
+    return Verdict(found[0][0], all(each.lost for each, _ in found), all(clear for _, clear in found))
+
+
+def _told(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"

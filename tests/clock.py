@@ -1,0 +1,67 @@
+"""A clock by which a call costs what its kind costs, whatever the machine is doing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.hidden import queued
+
+from rote.backends.cuda.backend import CudaBackend
+from rote.backends.host.backend import HostBackend
+from rote.recording.compat import current_pass
+
+
+class Clock:
+    """Tells what a call costs from whether the callable itself ran in it.
+
+    Attributes:
+        ticks: Put into by the callables of the tests, which run in plain calls only. No guard sees it.
+        replay_s: What a replay costs.
+        plain_s: What a plain call costs.
+        replay_walk_s: What the walk back through a replay's results costs.
+        plain_walk_s: What that through a plain call's results costs.
+        timed: Kinds of the calls that were timed.
+        walked: Kinds of the calls whose walk was timed, if each was walked before the next call.
+    """
+
+    def __init__(self) -> None:
+        self.ticks = queued()
+        self.replay_s = self.plain_s = self.replay_walk_s = self.plain_walk_s = 100e-6
+        self.timed: list[str] = []
+        self.walked: list[str] = []
+
+    @property
+    def plain(self) -> int:
+        """How often a callable ran."""
+        return self.ticks.qsize()
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """From now on this is the clock."""
+
+        def start(_: Any, spent: float = 0.0) -> _Timing:
+            return _Timing(self)
+
+        for backend in (HostBackend, CudaBackend):
+            monkeypatch.setattr(backend, "start_timing", start)
+
+
+class _Timing:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._before = clock.plain
+        self._walks = current_pass() is not None
+        self._seconds: float | None = None
+
+    def stop(self) -> None:
+        clock = self._clock
+        if self._walks:
+            clock.walked.append(clock.timed[-1])
+            self._seconds = clock.plain_walk_s if clock.timed[-1] == "plain" else clock.replay_walk_s
+            return
+        ran = clock.plain > self._before
+        clock.timed.append("plain" if ran else "replay")
+        self._seconds = clock.plain_s if ran else clock.replay_s
+
+    def seconds(self) -> float | None:
+        return self._seconds
