@@ -71,9 +71,10 @@ class Options:
         keep: Keep a recording even if it is slower than plain calls. With False that is measured: after 64,
             512, 4,096... replays of a recording a few calls are timed, for which two to ten run plainly.
             A recording that loses twice in a row, by more than 5 % and 2 us, is dropped, and its key runs
-            plainly until ``reset()``; the report has both times. Nothing waits for the device. Not measured
-            are recordings in strict mode, with ``verify``, buckets or borrowed outputs, and those with
-            results that require grad; see :mod:`rote.recording.contest`. With True, keys and values that
+            plainly until ``reset()``; the report has both times. Nothing waits for the device. Where somebody
+            calls ``backward`` on the results, the walk back counts as part of the call. Not measured are
+            recordings in strict mode, with ``verify``, buckets or borrowed outputs; see
+            :mod:`rote.recording.contest`. With True, keys and values that
             never come again are traced all the same, up to ``max_paths``.
         enabled: False makes the wrapper a plain call.
     """

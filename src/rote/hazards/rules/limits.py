@@ -303,7 +303,8 @@ SLOWER = Rule(
     A plain call was made to compare replays with; or replays lost twice in a row, and the key runs plainly
     from then on.
 
-    Why: Copying arguments in and results out may cost more than the launches that a graph saves.
+    Why: Copying arguments in and results out may cost more than the launches that a graph saves. Where
+    somebody calls backward on the results, both times are with the walk back through them.
 
     Limits: Measured after 64, 512, 4,096... replays. Nothing is wrong.
 
