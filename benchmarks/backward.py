@@ -46,7 +46,7 @@ def run(settings: Settings) -> Outcome:
     out = Outcome()
     x = torch.randn(8, 32, WIDTH, device=settings.device)
     models = {way: build(settings.device) for way in ("eager", "rote")}
-    graphed = rote.graph(models["rote"])
+    graphed = rote.graph(models["rote"], keep=True)
     ways = {
         "eager": stepping(models["eager"], models["eager"], x),
         "rote": stepping(models["rote"], graphed, x),

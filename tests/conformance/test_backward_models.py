@@ -103,7 +103,9 @@ def test_training(name, device, deterministic):
     for (name, a), b in zip(plain.named_parameters(), model.parameters(), strict=True):
         assert torch.equal(a, b), name
     report = graphed.report()
-    assert report.replayed == steps - 2 and report.backwards_replayed == steps - 3, graphed.explain()
+    measured = sum(reason.count for reason in report.reasons if reason.code == "RT308")  # to compare with
+    assert report.replayed == steps - 2 - measured, graphed.explain()
+    assert report.backwards_replayed == report.replayed - 1, graphed.explain()
 
 
 @pytest.mark.filterwarnings("ignore:.*deterministic.*:UserWarning")

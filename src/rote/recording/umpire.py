@@ -127,8 +127,9 @@ class Umpire:
     ) -> Any:
         """Replay as any other call would, by the hot path if there is one."""
         counts, backend, path = self._counts, entry.prepare(call), variant.hot
+        upstream = Upstream.of(call, backend.device)
         before, variant.due = counts.replayed, NEVER  # or the hot path would leave the call to us
-        following, upstream = variant.replays + 1, Upstream.of(call, backend.device)
+        following = variant.replays + 1
         try:
             if path is None:
                 timing = backend.start_timing(spent)
