@@ -12,8 +12,9 @@ from itertools import chain, repeat
 from typing import Any
 
 import rote
-from rote.recording.contest import NEVER, Contest, Figures, Turn
+from rote.recording.contest import NEVER, Contest, Turn
 from rote.recording.entry import Entry
+from rote.recording.figures import Figures
 
 
 class Rigged(Contest):
@@ -30,7 +31,7 @@ class Rigged(Contest):
         round_ = (Turn.REPLAY, Turn.WARM, Turn.PLAIN, Turn.REPLAY, Turn.PLAIN)
         self._turns = chain(round_, [end], repeat(Turn.NOTHING))
 
-    def turn(self, replays: int) -> tuple[Turn, int]:
+    def turn(self, replays: int, *, walks: bool = False) -> tuple[Turn, int]:
         """What the next call is for, and after how many replays to ask again."""
         turn = next(self._turns)
         return turn, NEVER if turn in (Turn.LOST, Turn.NOTHING) else replays
