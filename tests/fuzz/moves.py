@@ -116,6 +116,16 @@ GRADIENTS = [
     Move("for n in range(5):\n    out = w.call(g, w.leaf(n % 2), y)\n    w.backward(out)", 4),
     Move("for n in range(4):\n    w.backward(w.call(h, w.fit(w.call(g, x, y))))", 4),
     Move("w.partial(out, m)", 2),
+    Move(
+        "for n in range(12):\n    if n == 4: w.upset(g, upset.contest, $n % 2 == 1)\n"
+        "    out = w.call(g, w.tensor(n % 2), y)\n    w.backward(out)",
+        4,
+    ),
+    Move(
+        "for n in range(6):\n    if n == 3: w.upset(g, upset.contest, $n % 2 == 1)\n"
+        "    for _ in range(2):\n        out = w.call(g, w.fit(w.call(g, x, y)), y)\n        w.backward(out)",
+        2,
+    ),
 ]
 TRAINING = [
     Move("m.opt.step()", 3),
