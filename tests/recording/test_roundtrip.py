@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -244,6 +245,18 @@ def test_when_it_was_judged_no_hook_is_left(watch: Watch) -> None:
     assert [len(handle.hooks_dict_ref()) for handle in handles] == [1, 1]
     y.sum().backward()
     assert not watch.log and x._backward_hooks is None and y._backward_hooks is None
+
+
+def test_an_argument_that_lives_on_keeps_nothing(watch: Watch) -> None:
+    x = leaf() * 1
+    trip, y = timed(watch, torch.exp, x)
+    known = weakref.ref(trip)
+    del trip
+    assert known() is not None
+    del y
+    assert known() is None
+    x.sum().backward()
+    assert not watch.log
 
 
 def test_the_backends_have_what_it_asks_for(device: torch.device) -> None:
