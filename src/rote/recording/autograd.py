@@ -15,7 +15,7 @@ import torch
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge
 
-from ..signature.compat import has_memory
+from ..signature.compat import has_memory, is_wrapped
 from .accumulators import StandIns
 from .compat import node_age
 from .packing import Gradients, Packing, pack, unpack
@@ -178,11 +178,21 @@ class GradientWalk:
     def _own(self, gradient: torch.Tensor | None) -> torch.Tensor | None:
         if gradient is None:
             return gradient
+        if is_wrapped(gradient):
+            return _copied(gradient)
         if gradient.is_cuda:
             _belongs_here(gradient)
         if gradient.layout is not torch.strided:  # the indices of a sparse one may be a view of an argument
             return gradient.clone()
         return gradient.clone() if gradient.untyped_storage()._cdata in self.memory else gradient
+
+
+def _copied(gradient: torch.Tensor) -> torch.Tensor:
+    """A batch of gradients (``is_grads_batched=True``), whose memory is not shown and may be a recording's."""
+    kept = gradient.clone()
+    if gradient.is_cuda and not torch.cuda.is_current_stream_capturing():
+        torch.cuda.current_stream(gradient.device).synchronize()  # before the original's memory is free
+    return kept
 
 
 def _belongs_here(gradient: torch.Tensor) -> None:

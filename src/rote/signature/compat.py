@@ -37,9 +37,9 @@ function_modes: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack
 """How many function modes are active: they would see how the attributes of a tensor are read."""
 
 _dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
-_wrapped: Callable[[torch.Tensor], bool] | None = getattr(
-    getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None
-)
+_functorch: Any = getattr(torch._C, "_functorch", None)
+_wrapped: Callable[[torch.Tensor], bool] | None = getattr(_functorch, "is_functorch_wrapped_tensor", None)
+_batched: Callable[[torch.Tensor], bool] | None = getattr(_functorch, "is_legacy_batchedtensor", None)
 """Seen in torch 2.11 and 2.13."""
 
 
@@ -52,9 +52,14 @@ def _owns_nothing(tensor: torch.Tensor) -> bool:
     return False
 
 
-is_wrapped: Callable[[torch.Tensor], bool] = _wrapped if _wrapped is not None else _owns_nothing
-"""Whether a tensor is what a ``torch.func`` transform gives its function: its memory is another tensor's. It
-may be kept after the transform."""
+def is_wrapped(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is what a ``torch.func`` transform gives its function: its memory is another tensor's.
+
+    It may be kept after the transform. So are the gradients of ``is_grads_batched=True``.
+    """
+    if _wrapped is None or _batched is None:
+        return _owns_nothing(tensor)
+    return _wrapped(tensor) or _batched(tensor)
 
 
 is_lazy_zero: Callable[[torch.Tensor], bool] = getattr(torch.Tensor, "_is_zerotensor", lambda tensor: False)
@@ -67,7 +72,7 @@ def has_memory(tensor: torch.Tensor) -> bool:
     return strided and not is_wrapped(tensor)
 
 
-transforms: Any = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+transforms: Any = getattr(_functorch, "peek_interpreter_stack", lambda: None)
 """The transform of functions (``vmap``) that interprets operations; None without one."""
 
 is_traced: Callable[[], bool] = getattr(
