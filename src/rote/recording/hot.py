@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..backends.base import Lock
 from ..base.location import user_mark
@@ -33,28 +33,17 @@ from ..signature.switches import Switches
 from .borrow import Lease, lend
 from .compat import in_bad_fork, saving_is_hooked
 from .copies import Copies
-from .entry import Entry
+from .counts import Counting
 from .inline import is_chained, is_inline, put_together
 from .outputs import copy_of
 from .replay import repeats, result_of
 from .result import REPLAYED, Result
 from .run import tracing
 from .template import OWN, PASSED, OutputLeaf
-from .variant import Variant
 
-
-class Counts:
-    """What a wrapper counts at every call.
-
-    Attributes:
-        calls: Its calls.
-        replayed: Those that were replayed.
-    """
-
-    __slots__ = ("calls", "replayed")
-
-    def __init__(self) -> None:
-        self.calls = self.replayed = 0
+if TYPE_CHECKING:
+    from .entry import Entry
+    from .variant import Variant
 
 
 class HotPath:
@@ -64,7 +53,7 @@ class HotPath:
         entry: The key.
         variant: The recording, which has just been replayed.
         call: That call.
-        lock: The wrapper's lock.
+        lock: The wrapper's lock; None if the device's is enough.
         counts: The wrapper's counts.
         finish: Takes the result of a call that turned out to be more than a replay.
         sorts: The order of the keywords does not matter.
@@ -81,8 +70,8 @@ class HotPath:
         entry: Entry,
         variant: Variant,
         call: Call,
-        lock: Lock,
-        counts: Counts,
+        lock: Lock | None,
+        counts: Counting,
         finish: Callable[[Entry, Result], Any],
         *,
         sorts: bool,
@@ -141,7 +130,7 @@ class _Writer:
         self._copies: Copies | None = None
 
     def write(
-        self, lock: Lock, counts: Counts, finish: Callable[[Entry, Result], Any]
+        self, lock: Lock | None, counts: Counting, finish: Callable[[Entry, Result], Any]
     ) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         source, constant = self._source, self._source.constant
         # Before the trace could see how arguments are looked at, and before CUDA is asked anything.
@@ -153,7 +142,8 @@ class _Writer:
             self._admission.write_sharing()
         if not self._asks_late():
             self._switches()
-        locks = (self._backend.lock,) if self._is_alone() else (lock, self._backend.lock)
+        own = () if lock is None or self._is_alone() else (lock,)
+        locks = (*own, self._backend.lock)
         for held in locks:
             source.refuse(f"not {constant(held.acquire)}(False)")
             source.line("try:")

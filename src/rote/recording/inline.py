@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import torch
 
 from ..signature.key import Call
 from ..signature.leaves import Spec
 from ..signature.source import Source
-from .entry import Entry
 from .template import EXTERNAL_SAME, OWN, PASSED, VALUE
-from .variant import Variant
+
+if TYPE_CHECKING:
+    from .entry import Entry
+    from .variant import Variant
 
 _INLINE = (OWN, PASSED, EXTERNAL_SAME, VALUE)
 

@@ -69,5 +69,5 @@ def unpack(alone: list[torch.Tensor], flats: list[torch.Tensor], packing: Packin
         found[position] = gradient
     for flat, group in zip(flats, packing.groups, strict=True):
         for position, part in zip(group.positions, parts_of(flat, group.shapes), strict=True):
-            found[position] = part.data  # with a version of its own
+            found[position] = part
     return tuple(found)

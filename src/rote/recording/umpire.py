@@ -17,8 +17,8 @@ from ..signature.admission import Admission
 from ..signature.key import Call
 from ..signature.source import NOT_MINE
 from .contest import FIRST, NEVER, Contest, Turn
+from .counts import Counts
 from .entry import Entry
-from .hot import Counts
 from .log import Tally
 from .result import PLAINLY, REPLAYED, Result
 from .states import Event, State
