@@ -148,8 +148,11 @@ class Backward:
         owner = self._owner() if self._repeats else None
         # On the token, so that autograd lets go of the arguments when it frees the graph.
         token.repeatable = Repeatable.of(owner, call) if owner is not None else None
-        with torch.enable_grad():
+        if torch.is_grad_enabled():
             made = _apply(claim, token, values, *sources, *self._parameters)
+        else:  # the callable has enabled it
+            with torch.enable_grad():
+                made = _apply(claim, token, values, *sources, *self._parameters)
         for each, tensor in zip(self._tracked, made, strict=True):
             copies[each.position] = tensor
         given.extend([_note(made[number]) for number in self._saved.results])

@@ -34,7 +34,7 @@ from .borrow import Lease, lend
 from .compat import in_bad_fork, saving_is_hooked
 from .copies import Copies
 from .counts import Counting
-from .inline import is_chained, is_inline, put_together
+from .inline import is_chained, is_hung, is_inline, put_together
 from .outputs import copy_of
 from .replay import repeats, result_of
 from .result import REPLAYED, Result
@@ -190,7 +190,8 @@ class _Writer:
         """
         root, inputs, leaves = self._variant.root, self._inputs, self._admission.leaves
         pairs = (inputs.pairs() or []) if not inputs.written else []
-        owns = is_inline(self._entry, self._variant) and not self._entry.limits.borrow
+        inline = is_inline(self._entry, self._variant) and not self._entry.limits.borrow
+        owns = inline or is_hung(self._entry, self._variant)
         parts = root.template.leaves if root.template is not None and owns else ()
         return Copies(
             self._source,
@@ -369,6 +370,14 @@ class _Writer:
         assert template is not None
         if is_inline(self._entry, self._variant):
             parts = iter([self._part(leaf, copies) for leaf in template.leaves])
+            return put_together(source, template.spec, parts)
+        if is_hung(self._entry, self._variant):
+            assert root.backward is not None
+            own = {n: self._part(leaf, copies) for n, leaf in enumerate(template.leaves) if leaf.kind == OWN}
+            source.line(f"made = {{{', '.join([f'{n}: {part}' for n, part in own.items()])}}}")
+            source.line(f"{constant(root.backward.attach)}({self._as_call()}, made)")
+            leaves = enumerate(template.leaves)
+            parts = iter([f"made[{n}]" if n in own else self._part(leaf, copies) for n, leaf in leaves])
             return put_together(source, template.spec, parts)
         given = f"{constant(template)}, {constant(self._inputs)}, {self._as_call()}"
         return f"{constant(result_of)}({given}, None, {constant(root.backward)}, {constant(root.counted)})"
