@@ -216,10 +216,11 @@ def test_a_walk_in_which_the_host_reads(device):
     assert report.backwards == 23 and report.backwards_replayed >= 15, graphed.explain()
 
 
+FACTOR = {"value": 1.0}
+
+
 class Scaled(torch.autograd.Function):
     """Its backward reads what Python code may change."""
-
-    factor = [1.0]
 
     @staticmethod
     def forward(ctx, x):
@@ -227,11 +228,11 @@ class Scaled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        return gradient * Scaled.factor[0]
+        return gradient * FACTOR["value"]
 
 
 def test_a_walk_that_reads_what_changes(device, monkeypatch):
-    monkeypatch.setattr(Scaled, "factor", [1.0])
+    monkeypatch.setitem(FACTOR, "value", 1.0)
     model = nn.Linear(4, 4).to(device)
     plain = copy.deepcopy(model)
     graphed = rote.graph(lambda x: Scaled.apply(model(x)))
@@ -239,9 +240,9 @@ def test_a_walk_that_reads_what_changes(device, monkeypatch):
         x = torch.rand(3, 4, device=device)
         for module, call in ((model, graphed), (plain, lambda x: Scaled.apply(plain(x)))):
             module.zero_grad()
-            Scaled.factor[0] = 1.0
+            FACTOR["value"] = 1.0
             loss = call(x).sum()
-            Scaled.factor[0] = 1.0 + number // 6
+            FACTOR["value"] = 1.0 + number // 6
             loss.backward()
         assert torch.equal(model.weight.grad, plain.weight.grad)
     report = graphed.report()
