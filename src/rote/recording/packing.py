@@ -64,6 +64,8 @@ def pack(gradients: Gradients) -> tuple[list[torch.Tensor], list[torch.Tensor], 
 
 def unpack(alone: list[torch.Tensor], flats: list[torch.Tensor], packing: Packing) -> Gradients:
     """Inverse of :func:`pack`, on copies of what it returned."""
+    if len(flats) == 1 and len(packing.groups[0].positions) == packing.number:  # all lie in it, in order
+        return tuple(parts_of(flats[0], packing.groups[0].shapes))
     found: list[torch.Tensor | None] = [None] * packing.number
     for position, gradient in zip(packing.alone, alone, strict=True):
         found[position] = gradient
