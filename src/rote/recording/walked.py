@@ -42,12 +42,13 @@ class Walked:
         return self._entry.dead
 
     def answer(self, args: tuple[Any, ...]) -> Any:
-        """Make a walk that is a plain replay; the key's and the device's locks are not held.
+        """Make a walk that is a plain replay; the device's lock is not held.
 
         Returns:
             What :meth:`make` would have had as value; NOT_MINE if it has to decide.
         """
-        return self._hot.call(args, {}) if self._hot is not None else NOT_MINE
+        hot = self._hot  # another thread may release it meanwhile
+        return hot.call(args, {}) if hot is not None else NOT_MINE
 
     def make(self, call: Call) -> Result:
         """Make one walk, with the device's lock held.
