@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import rote
 from rote.backends.select import PROCESS
+from rote.recording import packing
 from rote.recording.entry import Entry
 from rote.recording.hot import HotPath
 from rote.testing import assert_pool_empty
@@ -90,6 +91,21 @@ def test_gradients_stay_and_have_versions_of_their_own(device):
     held[0].add_(1)
     assert [gradient._version for gradient in held] == [1] + [0] * (len(held) - 1)
     assert same(held[1:], copies[1:])
+
+
+def test_large_gradients_have_memory_of_their_own(device, alone):
+    torch.manual_seed(0)
+    wide = nn.Sequential(nn.Linear(4, 256), nn.Linear(256, 256), nn.Linear(256, 4))
+    model = nn.Sequential(wide, layers("cpu")).to(device)
+    plain, graphed = copy.deepcopy(model), warmed(model, device)
+    alone()
+    x = torch.randn(3, 4, device=device)
+    found = gradients(graphed, model, x)
+    assert same(found, gradients(plain, plain, x))
+    holders = [gradient.untyped_storage().nbytes() for gradient in found]
+    assert holders[2] == found[2].nbytes == packing.LARGE
+    small = sum(gradient.nbytes for gradient in found) - found[2].nbytes
+    assert {nbytes for number, nbytes in enumerate(holders) if number != 2} == {small}
 
 
 def test_gradients_are_added_to_those_that_are_there(device):

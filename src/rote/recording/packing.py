@@ -15,6 +15,9 @@ from .compat import parts_of
 LEAST = 8
 """Gradients of one type from which packing pays: a copy costs the host about 6 us, a part about 2 us."""
 
+LARGE = 1 << 18
+"""Bytes from which a gradient stays alone: the device would copy it twice, and keep it twice."""
+
 Gradients = tuple[torch.Tensor | None, ...]
 
 
@@ -49,7 +52,7 @@ def pack(gradients: Gradients) -> tuple[list[torch.Tensor], list[torch.Tensor], 
     kinds: dict[tuple[torch.dtype, torch.device], list[int]] = {}
     for position, gradient in alone.items():
         plain = gradient.layout is torch.strided and type(gradient) is torch.Tensor
-        if plain and gradient.is_contiguous() and gradient.numel():
+        if plain and gradient.is_contiguous() and 0 < gradient.nbytes < LARGE:
             kinds.setdefault((gradient.dtype, gradient.device), []).append(position)
     flats: list[torch.Tensor] = []
     groups: list[Group] = []
