@@ -1,4 +1,4 @@
-"""Many gradients handed out as parts of one flat tensor: one copy at each replay instead of one for each.
+"""Many small gradients handed out as parts of one flat tensor: one copy at each replay instead of one for each.
 
 The caller may keep any of them: each has a version counter of its own, and all of them share the memory of
 the flat tensor, which lives as long as one of them does.
