@@ -93,9 +93,10 @@ def test_gradients_stay_and_have_versions_of_their_own(device):
     assert same(held[1:], copies[1:])
 
 
-def test_large_gradients_have_memory_of_their_own(device, alone):
+def test_large_gradients_have_memory_of_their_own(device, alone, monkeypatch):
+    monkeypatch.setattr(packing, "LARGE", 32 * 32 * 4)
     torch.manual_seed(0)
-    wide = nn.Sequential(nn.Linear(4, 256), nn.Linear(256, 256), nn.Linear(256, 4))
+    wide = nn.Sequential(nn.Linear(4, 32), nn.Linear(32, 32), nn.Linear(32, 4))
     model = nn.Sequential(wide, layers("cpu")).to(device)
     plain, graphed = copy.deepcopy(model), warmed(model, device)
     alone()

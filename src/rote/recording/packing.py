@@ -1,4 +1,4 @@
-"""Many small gradients handed out as parts of one flat tensor: one copy at each replay instead of one for each.
+"""Many gradients handed out as parts of one flat tensor: one copy at each replay instead of one for each.
 
 The caller may keep any of them: each has a version counter of its own, and all of them share the memory of
 the flat tensor, which lives as long as one of them does.
@@ -15,8 +15,9 @@ from .compat import parts_of
 LEAST = 8
 """Gradients of one type from which packing pays: a copy costs the host about 6 us, a part about 2 us."""
 
-LARGE = 1 << 18
-"""Bytes from which a gradient stays alone: the device would copy it twice, and keep it twice."""
+LARGE = 1 << 22
+"""Bytes from which a gradient stays alone: put together it is copied twice on the device, and kept twice. Of
+smaller ones each costs the host more, with memory of its own, than the device is spared."""
 
 Gradients = tuple[torch.Tensor | None, ...]
 
