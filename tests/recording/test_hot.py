@@ -69,6 +69,48 @@ def test_results_of_every_form(device, alone):
     assert torch.equal(found["t"], right["t"]) and found["t"].stride() == right["t"].stride()
 
 
+def test_results_that_require_grad_of_every_form(device, alone):
+    w = torch.ones(3, 3, device=device, requires_grad=True)
+
+    def fn(x, *, scale):
+        y = x * w
+        more = (y.detach() + 1, None, (y.sin().t(), scale))
+        return {"y": y, "x": x, "w": w, "more": [*more, x + 1]}
+
+    def gradient(result):
+        loss = result["y"].square().sum() + result["more"][2][0].sum()
+        return torch.autograd.grad(loss, w)[0]
+
+    g = rote.graph(fn)
+    for _ in range(6):
+        gradient(g(torch.rand(3, 3, device=device), scale=2))
+    alone()
+    x = torch.rand(3, 3, device=device)
+    found, right = g(x, scale=2), fn(x, scale=2)
+    assert list(found) == list(right) and found["x"] is x and found["w"] is w
+    assert found["more"][1] is None and found["more"][2][1] == 2
+    pairs = [
+        (result["y"], *[result["more"][n] for n in (0, 3)], result["more"][2][0]) for result in (found, right)
+    ]
+    for one, other in zip(*pairs, strict=True):
+        assert torch.equal(one, other) and one.stride() == other.stride()
+        assert one.requires_grad == other.requires_grad and one.is_leaf == other.is_leaf
+    assert torch.equal(gradient(found), gradient(right))
+
+
+def test_a_result_that_requires_grad_stays(device, alone):
+    m, x = nn.Linear(4, 4).to(device), torch.randn(2, 4, device=device)
+    g = warmed(m, x, calls=9)
+    alone()
+    held = g(x)
+    assert held.grad_fn is not None
+    held.detach_()  # nothing waits for a backward any more
+    assert torch.equal(g(x + 1), m(x + 1))
+    assert torch.equal(held, m(x))
+    held.add_(1)
+    assert torch.equal(g(x), m(x))
+
+
 @pytest.mark.parametrize(
     "given",
     [

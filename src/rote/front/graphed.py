@@ -25,9 +25,9 @@ from ..hazards.rules import Reason, reason
 from ..memory.holding import Account
 from ..memory.sizes import parse_size
 from ..recording.borrow import lend_again
+from ..recording.counts import Counts
 from ..recording.entry import Entry
 from ..recording.guard_reasons import island_reasons
-from ..recording.hot import Counts
 from ..recording.log import BackwardLog
 from ..recording.result import PLAINLY, RECORDED, REPLAYED, Limits, Result
 from ..recording.run import tracing

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ..backends.base import Lock
+from ..recording.counts import Counts
 from ..recording.entry import Entry
-from ..recording.hot import Counts, HotPath
+from ..recording.hot import HotPath
 from ..recording.log import Tally
 from ..recording.plain_path import PlainPath
 from ..recording.result import Result

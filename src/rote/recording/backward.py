@@ -22,9 +22,8 @@ several calls in one backward adds the calls' gradients one by one, where eager 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
@@ -38,6 +37,7 @@ from ..memory.holding import Holding
 from ..signature.compat import foreign_modes
 from ..signature.key import Call, bind
 from ..signature.layout import watch
+from ..signature.source import NOT_MINE
 from ..signature.words import Watched
 from .again import Repeatable
 from .autograd import GradientWalk
@@ -46,6 +46,7 @@ from .log import BackwardLog
 from .result import EAGER, PLAINLY, Result
 from .saved import Saved, modified
 from .views import Tracked
+from .walker import Owner, Walker
 
 MAX_KEYS = 16
 """Kinds of backward (which gradients there are and which are needed) of one recording that are recorded."""
@@ -53,44 +54,6 @@ MAX_KEYS = 16
 
 REMEDY = "Nothing has to be done once calls replay; keep the recording (reset(), budgets) until its backward."
 OUTSIDE = "Call backward() outside of it."
-
-
-class Walker(Protocol):
-    """A key of the walk; see :class:`rote.recording.walked.WalkedEntry`."""
-
-    @property
-    def dead(self) -> bool:
-        """Whether it can no longer be used."""
-        ...
-
-    def make(self, call: Call) -> Result:
-        """Make one call."""
-        ...
-
-    def holdings(self) -> list[Holding]:
-        """The memory of its recordings."""
-        ...
-
-    def release(self) -> None:
-        """Free everything."""
-        ...
-
-
-class Owner(Protocol):
-    """The key whose forward was recorded; see :class:`rote.recording.entry.Entry`."""
-
-    @property
-    def function(self) -> Callable[..., Any]:
-        """The callable."""
-        ...
-
-    def open_walk(self, walk: GradientWalk, call: Call) -> Walker:
-        """A new key of a walk."""
-        ...
-
-    def refuse(self, why: Reason) -> None:
-        """Run eagerly from now on."""
-        ...
 
 
 class Occupancy:
@@ -162,6 +125,7 @@ class Backward:
         self._keeps = keeps
         self.asked = False
         self._walkers: dict[Any, Walker] = {}
+        self._newest: Walker | None = None
         self._released: str | None = None
         self._looked = False
         self._watched: Watched | None = None
@@ -184,8 +148,11 @@ class Backward:
         owner = self._owner() if self._repeats else None
         # On the token, so that autograd lets go of the arguments when it frees the graph.
         token.repeatable = Repeatable.of(owner, call) if owner is not None else None
-        with torch.enable_grad():
+        if torch.is_grad_enabled():
             made = _apply(claim, token, values, *sources, *self._parameters)
+        else:  # the callable has enabled it
+            with torch.enable_grad():
+                made = _apply(claim, token, values, *sources, *self._parameters)
         for each, tensor in zip(self._tracked, made, strict=True):
             copies[each.position] = tensor
         given.extend([_note(made[number]) for number in self._saved.results])
@@ -219,11 +186,15 @@ class Backward:
             return self._differentiable(again, gradients, needed)
         every = (1 << len(needed)) - 1
         bits = every if all(needed) else sum(1 << number for number, need in enumerate(needed) if need)
-        result = self._walked(bits, gradients)
-        self._log.add(result)
-        if result.value is PLAINLY:
+        newest = self._newest
+        value = newest.answer((bits, *gradients)) if newest is not None else NOT_MINE
+        if value is NOT_MINE:
+            result = self._walked(bits, gradients)
+            self._log.add(result)
+            value = result.value
+        if value is PLAINLY:
             return self._walk.plainly(bits, *gradients)
-        return self._walk.unpack(result.value, bits, gradients)
+        return self._walk.unpack(value, bits, gradients)
 
     def _walked(self, bits: int, gradients: tuple[Any, ...]) -> Result:
         """Walk by a recording where there is one; plainly inside of somebody's trace."""
@@ -243,6 +214,7 @@ class Backward:
             return _plainly(rules.NOT_YET, "another thread runs a callable that is being traced")
         try:
             made = walker.make(call)
+            self._newest = walker
         finally:
             backend.lock.release()
         if made.how == EAGER and not made.reasons and len(self._walkers) > 1:
@@ -332,7 +304,7 @@ class Backward:
         Args:
             why: For reports, of backward passes that come later.
         """
-        self._released = why
+        self._released, self._newest = why, None
         for walker in self._walkers.values():
             walker.release()
         self._walkers.clear()

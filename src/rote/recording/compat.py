@@ -107,15 +107,35 @@ def innermost(tensor: torch.Tensor) -> torch.Tensor:
 
 
 _unflatten: Any = getattr(getattr(torch._C, "_nn", None), "unflatten_dense_tensors", None)
-"""Seen in torch 2.11 and 2.13."""
+_without_keys: Any = getattr(torch._C, "_ExcludeDispatchKeyGuard", None)
+"""Both seen in torch 2.11 and 2.13."""
+
+
+def _keys_of_views() -> Any:
+    """The dispatch keys that make views of tensors; None where they cannot be left out."""
+    kinds, keys = getattr(torch._C, "DispatchKeySet", None), getattr(torch._C, "DispatchKey", None)
+    names = ("ADInplaceOrView", "AutogradCPU", "AutogradCUDA")
+    found = [getattr(keys, name, None) for name in names]
+    if _unflatten is None or _without_keys is None or kinds is None or None in found:
+        return None
+    return kinds(found[0]) | kinds(found[1]) | kinds(found[2])
+
+
+_VIEWS = _keys_of_views()
 
 
 def parts_of(flat: torch.Tensor, shapes: list[torch.Tensor]) -> Sequence[torch.Tensor]:
-    """Views of a flat tensor, one after the other, with the shapes of other tensors, none of them empty."""
-    if _unflatten is not None:
-        return _unflatten(flat, shapes)
+    """Tensors on the memory of a flat one, one after the other, each with a version counter of its own.
+
+    Args:
+        flat: A tensor that requires no grad.
+        shapes: Tensors of their shapes, none of them empty.
+    """
+    if _VIEWS is not None:  # below what makes views, the same operations give tensors that are none
+        with _without_keys(_VIEWS):
+            return _unflatten(flat, shapes)
     parts = flat.split([shape.numel() for shape in shapes])
-    return [part.view(shape.shape) for part, shape in zip(parts, shapes, strict=True)]
+    return [part.view(shape.shape).data for part, shape in zip(parts, shapes, strict=True)]
 
 
 def copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:

@@ -7,7 +7,6 @@ module, whether gradients exist. They are tried in order of last use.
 from __future__ import annotations
 
 import logging
-import sys
 import weakref
 from types import FrameType, FunctionType
 from typing import Any
@@ -15,10 +14,8 @@ from typing import Any
 import torch
 
 from ..backends.base import Backend
-from ..base.errors import NotReplayedError
 from ..base.location import Site, user_mark, user_site
 from ..hazards import rules
-from ..hazards.findings import findings_of
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
 from ..signature.key import OPAQUE, Call, describe_key
@@ -45,6 +42,7 @@ from .surroundings import uncollected, unwaited
 from .tree import Node
 from .unseen import Unseen
 from .variant import Variant
+from .walked import Walked
 
 _log = logging.getLogger("rote")
 
@@ -363,26 +361,9 @@ class Entry:
 
     # ------------------------------------------------------------------ backward
 
-    def open_walk(self, walk: GradientWalk, call: Call) -> Entry:
+    def open_walk(self, walk: GradientWalk, call: Call) -> Walked:
         """A key for walking a recorded graph back."""
-        return Entry(self.subject.walking(walk), call)
-
-    def make(self, call: Call) -> Result:
-        """Walk a recorded graph back once.
-
-        Raises:
-            NotReplayedError: In strict mode, after the warm-up, if it would not be replayed from graphs.
-            VerificationError: A replay of it was checked and is wrong.
-        """
-        if self.log.strict and self.calls >= self.limits.warmup + 2:
-            variant, reasons = self.would_replay(call)
-            if variant is None or reasons:
-                listed = "\n  ".join(str(why) for why in reasons)
-                text = f"{self.name} would not be replayed wholly from graphs (strict mode):\n  {listed}"
-                raise NotReplayedError(text, findings_of(reasons, self.name))
-        if self.log.checks is not None:
-            return self.log.checks.run(self, call, sys._getframe(1), ())
-        return self.run(call, sys._getframe(1))
+        return Walked(Entry(self.subject.walking(walk), call))
 
     def refuse(self, why: Reason) -> None:
         """Run eagerly from now on, for this reason."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..backends.base import Lock
 from ..base.location import user_mark
@@ -33,28 +33,17 @@ from ..signature.switches import Switches
 from .borrow import Lease, lend
 from .compat import in_bad_fork, saving_is_hooked
 from .copies import Copies
-from .entry import Entry
-from .inline import is_chained, is_inline, put_together
+from .counts import Counting
+from .inline import is_chained, is_hung, is_inline, put_together
 from .outputs import copy_of
 from .replay import repeats, result_of
 from .result import REPLAYED, Result
 from .run import tracing
 from .template import OWN, PASSED, OutputLeaf
-from .variant import Variant
 
-
-class Counts:
-    """What a wrapper counts at every call.
-
-    Attributes:
-        calls: Its calls.
-        replayed: Those that were replayed.
-    """
-
-    __slots__ = ("calls", "replayed")
-
-    def __init__(self) -> None:
-        self.calls = self.replayed = 0
+if TYPE_CHECKING:
+    from .entry import Entry
+    from .variant import Variant
 
 
 class HotPath:
@@ -64,7 +53,7 @@ class HotPath:
         entry: The key.
         variant: The recording, which has just been replayed.
         call: That call.
-        lock: The wrapper's lock.
+        lock: The wrapper's lock; None if the device's is enough.
         counts: The wrapper's counts.
         finish: Takes the result of a call that turned out to be more than a replay.
         sorts: The order of the keywords does not matter.
@@ -81,8 +70,8 @@ class HotPath:
         entry: Entry,
         variant: Variant,
         call: Call,
-        lock: Lock,
-        counts: Counts,
+        lock: Lock | None,
+        counts: Counting,
         finish: Callable[[Entry, Result], Any],
         *,
         sorts: bool,
@@ -141,7 +130,7 @@ class _Writer:
         self._copies: Copies | None = None
 
     def write(
-        self, lock: Lock, counts: Counts, finish: Callable[[Entry, Result], Any]
+        self, lock: Lock | None, counts: Counting, finish: Callable[[Entry, Result], Any]
     ) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         source, constant = self._source, self._source.constant
         # Before the trace could see how arguments are looked at, and before CUDA is asked anything.
@@ -153,7 +142,8 @@ class _Writer:
             self._admission.write_sharing()
         if not self._asks_late():
             self._switches()
-        locks = (self._backend.lock,) if self._is_alone() else (lock, self._backend.lock)
+        own = () if lock is None or self._is_alone() else (lock,)
+        locks = (*own, self._backend.lock)
         for held in locks:
             source.refuse(f"not {constant(held.acquire)}(False)")
             source.line("try:")
@@ -200,7 +190,8 @@ class _Writer:
         """
         root, inputs, leaves = self._variant.root, self._inputs, self._admission.leaves
         pairs = (inputs.pairs() or []) if not inputs.written else []
-        owns = is_inline(self._entry, self._variant) and not self._entry.limits.borrow
+        inline = is_inline(self._entry, self._variant) and not self._entry.limits.borrow
+        owns = inline or is_hung(self._entry, self._variant)
         parts = root.template.leaves if root.template is not None and owns else ()
         return Copies(
             self._source,
@@ -379,6 +370,14 @@ class _Writer:
         assert template is not None
         if is_inline(self._entry, self._variant):
             parts = iter([self._part(leaf, copies) for leaf in template.leaves])
+            return put_together(source, template.spec, parts)
+        if is_hung(self._entry, self._variant):
+            assert root.backward is not None
+            own = {n: self._part(leaf, copies) for n, leaf in enumerate(template.leaves) if leaf.kind == OWN}
+            source.line(f"made = {{{', '.join([f'{n}: {part}' for n, part in own.items()])}}}")
+            source.line(f"{constant(root.backward.attach)}({self._as_call()}, made)")
+            leaves = enumerate(template.leaves)
+            parts = iter([f"made[{n}]" if n in own else self._part(leaf, copies) for n, leaf in leaves])
             return put_together(source, template.spec, parts)
         given = f"{constant(template)}, {constant(self._inputs)}, {self._as_call()}"
         return f"{constant(result_of)}({given}, None, {constant(root.backward)}, {constant(root.counted)})"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import torch
 
 from ..signature.key import Call
 from ..signature.leaves import Spec
 from ..signature.source import Source
-from .entry import Entry
-from .template import EXTERNAL_SAME, OWN, PASSED, VALUE
-from .variant import Variant
+from .template import EXTERNAL_SAME, OWN, PASSED, VALUE, Template
+
+if TYPE_CHECKING:
+    from .entry import Entry
+    from .variant import Variant
 
 _INLINE = (OWN, PASSED, EXTERNAL_SAME, VALUE)
 
@@ -21,15 +24,30 @@ def is_inline(entry: Entry, variant: Variant) -> bool:
 
     Copies are made one by one, so no two of them may share memory.
     """
-    template, inputs = variant.root.template, variant.inputs
-    if template is None or variant.root.backward is not None or inputs is None or inputs.written:
+    template = variant.root.template
+    if template is None or variant.root.backward is not None:
+        return False
+    tracked = any(leaf.tracked for leaf in template.leaves if leaf.kind == OWN)
+    return not tracked and _can_be_written(template, variant, apart=not entry.limits.borrow)
+
+
+def is_hung(entry: Entry, variant: Variant) -> bool:
+    """The same of a result that hangs in the caller's autograd graph: its copies are all there is besides."""
+    template = variant.root.template
+    if template is None or variant.root.backward is None or entry.limits.borrow:
+        return False
+    return not torch.is_inference_mode_enabled() and _can_be_written(template, variant, apart=True)
+
+
+def _can_be_written(template: Template, variant: Variant, *, apart: bool) -> bool:
+    if variant.inputs is None or variant.inputs.written:
         return False
     own = [leaf for leaf in template.leaves if leaf.kind == OWN]
     storages = {leaf.value.untyped_storage()._cdata for leaf in own}
     return (
         all(leaf.kind in _INLINE for leaf in template.leaves)
-        and (entry.limits.borrow or len(storages) == len(own))
-        and not any(leaf.spent or leaf.tracked for leaf in own)
+        and (len(storages) == len(own) or not apart)
+        and not any(leaf.spent for leaf in own)
         and not any(leaf.value.is_inference() != torch.is_inference_mode_enabled() for leaf in own)
         and _is_simple(template.spec)
     )

@@ -15,6 +15,10 @@ from .compat import parts_of
 LEAST = 8
 """Gradients of one type from which packing pays: a copy costs the host about 6 us, a part about 2 us."""
 
+LARGE = 1 << 22
+"""Bytes from which a gradient stays alone: put together it is copied twice on the device, and kept twice. Of
+smaller ones each costs the host more, with memory of its own, than the device is spared."""
+
 Gradients = tuple[torch.Tensor | None, ...]
 
 
@@ -49,7 +53,7 @@ def pack(gradients: Gradients) -> tuple[list[torch.Tensor], list[torch.Tensor], 
     kinds: dict[tuple[torch.dtype, torch.device], list[int]] = {}
     for position, gradient in alone.items():
         plain = gradient.layout is torch.strided and type(gradient) is torch.Tensor
-        if plain and gradient.is_contiguous() and gradient.numel():
+        if plain and gradient.is_contiguous() and 0 < gradient.nbytes < LARGE:
             kinds.setdefault((gradient.dtype, gradient.device), []).append(position)
     flats: list[torch.Tensor] = []
     groups: list[Group] = []
@@ -64,10 +68,12 @@ def pack(gradients: Gradients) -> tuple[list[torch.Tensor], list[torch.Tensor], 
 
 def unpack(alone: list[torch.Tensor], flats: list[torch.Tensor], packing: Packing) -> Gradients:
     """Inverse of :func:`pack`, on copies of what it returned."""
+    if len(flats) == 1 and len(packing.groups[0].positions) == packing.number:  # all lie in it, in order
+        return tuple(parts_of(flats[0], packing.groups[0].shapes))
     found: list[torch.Tensor | None] = [None] * packing.number
     for position, gradient in zip(packing.alone, alone, strict=True):
         found[position] = gradient
     for flat, group in zip(flats, packing.groups, strict=True):
         for position, part in zip(group.positions, parts_of(flat, group.shapes), strict=True):
-            found[position] = part.data  # with a version of its own
+            found[position] = part
     return tuple(found)

@@ -14,8 +14,8 @@ from ..signature.admission import Admission
 from ..signature.key import Call
 from ..signature.source import Source
 from .compat import in_bad_fork
+from .counts import Counts
 from .entry import Entry
-from .hot import Counts
 from .log import Tally
 from .result import PLAINLY
 from .run import tracing

@@ -13,7 +13,6 @@ from ..signature.key import Call
 from ..signature.reads import Reads
 from ..signature.snapshot import Snapshot
 from .autograd import GradientWalk
-from .backward import Walker
 from .choice import Choice
 from .log import BackwardLog
 from .patience import Patience
@@ -21,6 +20,7 @@ from .result import Limits
 from .states import Event, Life
 from .unseen import Unseen
 from .variant import Variant
+from .walker import Walker
 
 
 class Pupil(Protocol):

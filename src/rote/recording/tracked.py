@@ -15,7 +15,7 @@ from ..signature.key import TENSOR, Call
 from ..signature.leaves import flatten
 from .accumulators import StandIns
 from .autograd import GradientWalk, Node, kept_storages, leaves_below, older_node, runs_python
-from .backward import Backward, Occupancy, Owner
+from .backward import Backward, Occupancy
 from .gradients import Slots, slot_of
 from .inputs import StaticInputs
 from .ledger import EXTERNAL, Ledger
@@ -24,6 +24,7 @@ from .placement import group_members
 from .saved import Read, Saved
 from .template import INPUT_VIEW, Template
 from .views import shared_results, tracked_in
+from .walker import Owner
 
 WITHOUT_GRADIENT = "Write it under torch.no_grad(), as averages of parameters are, or write a detached value."
 DETACHED_RESULT = "Return results without a history: loss.detach(), or call under torch.no_grad()."

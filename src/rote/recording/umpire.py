@@ -18,8 +18,8 @@ from ..signature.key import Call
 from ..signature.source import NOT_MINE
 from .compat import saving_is_hooked, tells_passes
 from .contest import FIRST, NEVER, Contest, Turn
+from .counts import Counts
 from .entry import Entry
-from .hot import Counts
 from .log import Tally
 from .result import PLAINLY, REPLAYED, Result
 from .roundtrip import RoundTrip, Upstream
