@@ -487,6 +487,58 @@ def test_hooks_on_parameters_and_results(device):
     assert report.replayed and (report.backwards_replayed or report.reasons[0].code == "RT132"), g.explain()
 
 
+def test_hooks_on_a_result_that_the_walk_does_not_come_from(device):
+    """In eager each result has a node of its own; a hook that does not expect None would raise."""
+    g = rote.graph(lambda x: (x.exp(), x.sin()), keep=True)
+    x = torch.rand(4, device=device, requires_grad=True)
+    for _ in range(6):
+        first, second = g(x)
+        first.register_hook(lambda gradient: gradient * 2)
+        first.retain_grad()
+        x.grad = None
+        second.sum().backward(retain_graph=True)
+        assert torch.equal(x.grad, x.cos()) and first.grad is None
+        x.grad = None
+        (first + second).sum().backward()
+        assert torch.allclose(x.grad, 2 * x.exp() + x.cos())
+        assert torch.equal(first.grad, torch.full_like(x, 2))
+    assert g.report().backwards_replayed
+
+
+def test_results_with_nodes_of_their_own_are_no_views(device):
+    g = rote.graph(lambda x: (x * 3, x.sin()), keep=True)
+    x = torch.rand(4, device=device, requires_grad=True)
+    for _ in range(5):
+        first, second = g(x)
+        assert first._base is None and first._version == 0
+        first.mul_(2)
+        x.grad = None
+        (first.sum() + second.sum()).backward()
+        assert torch.allclose(x.grad, 6 + x.cos())
+
+
+@pytest.mark.parametrize("walked", [0, 6], ids=["at once", "after replayed walks"])
+def test_gradients_in_a_batch(walked, device, reason):
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh()).to(device)
+    g = rote.graph(model, keep=True)
+    x = torch.rand(4, device=device, requires_grad=True)
+    every = torch.eye(4, device=device)
+    for _ in range(walked):
+        g(x).sum().backward()
+    for _ in range(5):
+        (wanted,) = torch.autograd.grad(model(x), x, every, is_grads_batched=True)
+        (found,) = torch.autograd.grad(g(x), x, every, is_grads_batched=True)
+        assert torch.allclose(found, wanted)
+    why = reason(g, "RT307")
+    assert "a backward pass ran plainly: its gradients came in a batch" in why.message
+    jacobian = torch.autograd.functional.jacobian(g, x.detach(), vectorize=True)
+    assert torch.allclose(jacobian, wanted)
+    replayed = g.report().backwards_replayed
+    for _ in range(4):
+        g(x).sum().backward()
+    assert g.report().backwards_replayed > replayed
+
+
 def test_hooks_inside_run_eagerly(device, reason, where):
     class Hooked(Net):
         def forward(self, x):

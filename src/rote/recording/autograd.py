@@ -188,7 +188,7 @@ class GradientWalk:
 
 
 def _copied(gradient: torch.Tensor) -> torch.Tensor:
-    """A batch of gradients (``is_grads_batched=True``), whose memory is not shown and may be a recording's."""
+    """A batch of gradients (``is_grads_batched=True``), in memory of its own: what it is in is not shown."""
     kept = gradient.clone()
     if gradient.is_cuda and not torch.cuda.is_current_stream_capturing():
         torch.cuda.current_stream(gradient.device).synchronize()  # before the original's memory is free

@@ -22,6 +22,7 @@ several calls in one backward adds the calls' gradients one by one, where eager 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -34,14 +35,14 @@ from ..hazards import rules
 from ..hazards.findings import findings_of
 from ..hazards.rules import Reason, Rule, reason
 from ..memory.holding import Holding
-from ..signature.compat import foreign_modes
+from ..signature.compat import foreign_modes, is_wrapped
 from ..signature.key import Call, bind
 from ..signature.layout import watch
 from ..signature.source import NOT_MINE
 from ..signature.words import Watched
 from .again import Repeatable
 from .autograd import GradientWalk
-from .compat import apply_of
+from .compat import apply_of, with_own_node
 from .log import BackwardLog
 from .result import EAGER, PLAINLY, Result
 from .saved import Saved, modified
@@ -54,6 +55,7 @@ MAX_KEYS = 16
 
 REMEDY = "Nothing has to be done once calls replay; keep the recording (reset(), budgets) until its backward."
 OUTSIDE = "Call backward() outside of it."
+SINGLY = "Nothing has to be done; gradients that come one after the other are replayed."
 
 
 class Occupancy:
@@ -149,10 +151,10 @@ class Backward:
         # On the token, so that autograd lets go of the arguments when it frees the graph.
         token.repeatable = Repeatable.of(owner, call) if owner is not None else None
         if torch.is_grad_enabled():
-            made = _apply(claim, token, values, *sources, *self._parameters)
+            made = _made(claim, token, values, *sources, *self._parameters)
         else:  # the callable has enabled it
             with torch.enable_grad():
-                made = _apply(claim, token, values, *sources, *self._parameters)
+                made = _made(claim, token, values, *sources, *self._parameters)
         for each, tensor in zip(self._tracked, made, strict=True):
             copies[each.position] = tensor
         given.extend([_note(made[number]) for number in self._saved.results])
@@ -202,6 +204,8 @@ class Backward:
             return _plainly(rules.NOT_YET, self._released, REMEDY)
         if foreign_modes():
             return _plainly(rules.NOT_YET, "a mode or a transform is in force around it", OUTSIDE)
+        if any([gradient is not None and is_wrapped(gradient) for gradient in gradients]):
+            return _plainly(rules.NOT_YET, "its gradients came in a batch (is_grads_batched=True)", SINGLY)
         call = bind((bits, *gradients), {})
         if call.foreign is not None:
             return _plainly(rules.UNSUPPORTED_TENSOR, f"a gradient is {call.foreign}")
@@ -362,3 +366,11 @@ class Recorded(torch.autograd.Function):
 
 
 _apply = apply_of(Recorded)
+
+
+def _made(
+    claim: Claim, token: torch.Tensor, values: list[torch.Tensor], *sources: torch.Tensor
+) -> Sequence[torch.Tensor]:
+    """The results, each with a node of its own: hooks on one are not called in a walk back from another."""
+    made = _apply(claim, token, values, *sources)
+    return made if len(made) == 1 else [with_own_node(each) for each in made]

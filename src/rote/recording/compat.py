@@ -348,3 +348,17 @@ def composite_call(op: Any) -> Callable[..., Any] | None:
         return None
     key = torch._C.DispatchKey.CompositeImplicitAutograd
     return lambda *args, **kwargs: with_key(key, *args, **kwargs)
+
+
+_unsafe_view: Any = getattr(getattr(torch.ops.aten, "_unsafe_view", None), "default", None)
+"""A tensor over the same memory that autograd takes for a new one. Seen in torch 2.11 and 2.13."""
+
+
+def with_own_node(result: torch.Tensor) -> torch.Tensor:
+    """One of several results of an autograd function, with a node that it does not share with the others.
+
+    Without the probe they share one: hooks on a result are then called with None by a walk from another.
+    """
+    if _unsafe_view is None or result.is_conj() or result.is_neg():  # lazy ones would be made plain
+        return result
+    return _unsafe_view(result, result.shape)
