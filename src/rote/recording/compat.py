@@ -357,8 +357,11 @@ _unsafe_view: Any = getattr(getattr(torch.ops.aten, "_unsafe_view", None), "defa
 def with_own_node(result: torch.Tensor) -> torch.Tensor:
     """One of several results of an autograd function, with a node that it does not share with the others.
 
-    Without the probe they share one: hooks on a result are then called with None by a walk from another.
+    Without the probe they share one, as views of one another do in eager, too: hooks on a result are then
+    called with None by a walk from another.
     """
-    if _unsafe_view is None or result.is_conj() or result.is_neg():  # lazy ones would be made plain
+    if (
+        _unsafe_view is None or result._is_view() or result.is_conj() or result.is_neg()
+    ):  # lazy ones: made plain
         return result
     return _unsafe_view(result, result.shape)
