@@ -7,6 +7,7 @@ hold, have to be the same; resident memory may grow by what the C library's allo
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 from collections.abc import Callable, Iterator
@@ -140,14 +141,18 @@ def train(net: Net) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def many_calls(device: torch.device, calls: int) -> Phase:
-    """Inference in several shapes, held and borrowed outputs, a host read, backward, whole steps, padding."""
+    """Inference in several shapes, held and borrowed outputs, a host read, backward, whole steps, padding.
+
+    A contest keeps what it has timed until its round is over, and one may be under way at any measurement; so
+    there are none.
+    """
     net = Net(16).to(device).requires_grad_(False)
     learner = Net(16).to(device)
-    infer, lend = rote.graph(net), rote.graph(net.layers, outputs="borrow")
-    branch = rote.graph(lambda x: x * 2 if x.sum() > 0 else x - 1)
-    forward = rote.graph(learner, keep=True)  # a contest keeps what it has timed until its round is over
-    step = rote.graph(train(learner))
-    padded = rote.graph(lambda x: x * 2, shapes="buckets", buckets={"x": {0: "powers"}})
+    graph = functools.partial(rote.graph, keep=True)
+    infer, lend = graph(net), graph(net.layers, outputs="borrow")
+    branch = graph(lambda x: x * 2 if x.sum() > 0 else x - 1)
+    forward, step = graph(learner), graph(train(learner))
+    padded = graph(lambda x: x * 2, shapes="buckets", buckets={"x": {0: "powers"}})
     held: list[Any] = []
     for number in range(calls):
         x = torch.randn(1 + number // 6 % 2, 16, device=device)

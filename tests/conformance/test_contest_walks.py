@@ -21,6 +21,7 @@ from rote import Graphed
 from rote.front.report import ReasonReport
 from rote.recording import umpire
 from rote.recording.contest import CONFIRM, FIRST, PAIRS
+from rote.recording.roundtrip import RoundTrip
 
 FIND = Callable[[Graphed, str], ReasonReport]
 
@@ -332,3 +333,18 @@ def test_where_pytorch_does_not_tell(
     g = rote.graph(fn)
     walk(g, device, 2 * TWO_ROUNDS)
     assert not clock.timed and g.report().backwards_replayed
+
+
+def test_a_round_that_is_over_keeps_nothing(device: torch.device, clock: Clock) -> None:
+    clock.replay_s, clock.replay_walk_s = 10e-6, 10e-6
+
+    def kept() -> int:
+        gc.collect()
+        return sum(type(each) is RoundTrip for each in gc.get_objects())
+
+    _, fn = layer(clock, device)
+    g = rote.graph(fn)
+    walk(g, device, FIRST + 4)
+    assert kept()
+    walk(g, device, 8 * PAIRS)
+    assert g.report().recordings and not kept()
