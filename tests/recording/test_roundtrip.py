@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from rote.backends.select import PROCESS
+from rote.recording.compat import node_age
 from rote.recording.roundtrip import Cost, Kind, RoundTrip, Upstream
 from rote.recording.run import tracing
 from rote.signature.key import bind
@@ -212,11 +213,12 @@ def test_nor_within_a_trace(watch: Watch) -> None:
 def test_a_node_that_another_thread_numbered_is_no_end(watch: Watch) -> None:
     """Autograd might run it before the nodes of the call."""
     made: list[torch.Tensor] = []
+    here = node_age((leaf() * 1).grad_fn)
 
     def work() -> None:
         root = leaf()
-        for _ in range(100_000):
-            root.view(3)
+        while node_age((root * 1).grad_fn) < here + 1000:  # each thread counts its own
+            pass
         made.append(root * 1)
 
     thread = threading.Thread(target=work)
