@@ -360,8 +360,5 @@ def with_own_node(result: torch.Tensor) -> torch.Tensor:
     Without the probe they share one, as views of one another do in eager, too: hooks on a result are then
     called with None by a walk from another.
     """
-    if (
-        _unsafe_view is None or result._is_view() or result.is_conj() or result.is_neg()
-    ):  # lazy ones: made plain
-        return result
-    return _unsafe_view(result, result.shape)
+    lazy = result.is_conj() or result.is_neg()  # it would be made plain
+    return result if _unsafe_view is None or lazy or result._is_view() else _unsafe_view(result, result.shape)
