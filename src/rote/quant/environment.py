@@ -46,7 +46,8 @@ from .names import matches
 from .report import QuantReport
 from .stats import CalibrationStats
 
-PREFIXES = ("ROTE_DUQUANT_", "OPENPI_DUQUANT_")
+OWN = "ROTE_DUQUANT_"
+PREFIXES = (OWN, "OPENPI_DUQUANT_")
 SAMPLED = 256
 """Numbers of each tensor by which a checkpoint in PACKDIR knows the model that it was made of."""
 
@@ -87,10 +88,10 @@ class EnvironmentPlan:
         names = [name for name, m in model.named_modules() if isinstance(m, nn.Linear | DuQuantLinear)]
         for name in self.layers:
             if name not in names:
-                raise OptionError(f"LAYERS names {name!r}, and the model has no such linear layer")
+                raise OptionError(f"{OWN}LAYERS names {name!r}, and the model has no such linear layer")
         for pattern, _ in self.config.layer_bits:
             if not any(matches(pattern, name) for name in names):
-                raise OptionError(f"WBITS names {pattern!r}, and the model has no such linear layer")
+                raise OptionError(f"{OWN}WBITS names {pattern!r}, and the model has no such linear layer")
         tests = {
             "SCOPE": (self.scope, lambda name: name.startswith(self.scope)),
             "INCLUDE": (self.include, lambda name: re.search(self.include, name) is not None),
@@ -98,7 +99,9 @@ class EnvironmentPlan:
         }
         for variable, (value, test) in tests.items():
             if value and not any(map(test, names)):
-                raise OptionError(f"{variable}={value!r} fits none of the model's {len(names)} linear layers")
+                raise OptionError(
+                    f"{OWN}{variable}={value!r} fits none of the model's {len(names)} linear layers"
+                )
         kept = [name for name in names if not self.layers or name in self.layers]
         kept = [name for name in kept if tests["SCOPE"][1](name) and tests["INCLUDE"][1](name)]
         return [name for name in kept if not self.exclude or not tests["EXCLUDE"][1](name)]
@@ -256,14 +259,14 @@ class _Reader:
         try:
             return int(text) if text else default
         except ValueError as error:
-            raise OptionError(f"{name}={text!r} must be a whole number") from error
+            raise OptionError(f"{OWN}{name}={text!r} must be a whole number") from error
 
     def number(self, name: str, default: float) -> float:
         text = self.values.get(name, "")
         try:
             return float(text) if text else default
         except ValueError as error:
-            raise OptionError(f"{name}={text!r} must be a number") from error
+            raise OptionError(f"{OWN}{name}={text!r} must be a number") from error
 
     def bits(self, name: str, default: int) -> int:
         value = self.whole(name, default)
@@ -275,7 +278,7 @@ class _Reader:
     def choice(self, name: str, choices: Mapping[str, bool], default: bool = True) -> bool:
         text = self.values.get(name, "").lower()
         if text and text not in choices:
-            raise OptionError(f"{name}={text!r} must be one of {', '.join(choices)}")
+            raise OptionError(f"{OWN}{name}={text!r} must be one of {', '.join(choices)}")
         return choices[text] if text else default
 
     def regular(self, name: str) -> str:
@@ -283,12 +286,12 @@ class _Reader:
         try:
             re.compile(text)
         except re.error as error:
-            raise OptionError(f"{name}={text!r} is no regular expression: {error}") from error
+            raise OptionError(f"{OWN}{name}={text!r} is no regular expression: {error}") from error
         return text
 
     def layer_bits(self, name: str) -> Iterable[tuple[str, int]]:
         for part in filter(None, (part.strip() for part in self.values.get(name, "").split(","))):
             layer, _, bits = part.rpartition(":")
             if not layer or not bits.lstrip("-").isdigit():
-                raise OptionError(f"{name}: {part!r} must be full.layer.name:bits")
+                raise OptionError(f"{OWN}{name}: {part!r} must be full.layer.name:bits")
             yield glob.escape(layer), 16 if int(bits) <= 0 or int(bits) >= 16 else int(bits)
