@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import sys
 import time
 from collections.abc import Mapping
@@ -29,7 +28,7 @@ from rote.quant.kernels import Transform
 from . import w4a8_peers
 from .common import device_name, first_line, machine_state, versions
 from .w4a8_layer import EXPERT, WIDE, Call, Layer, copies_of, measure
-from .w4a8_tune import tune
+from .w4a8_tune import tune, write
 
 ROWS = (1, 16, 51, 800)
 BASE = "cuBLAS bf16"
@@ -184,10 +183,6 @@ def show(rows: list[dict[str, Any]]) -> None:
             f"warm {row['warm_us']:8.2f} us {row['warm_speedup']:5.2f}x {share}",
             flush=True,
         )
-
-
-def write(out: Path, result: Mapping[str, Any]) -> None:
-    out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 def main(arguments: list[str] | None = None) -> int:

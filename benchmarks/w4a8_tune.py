@@ -110,7 +110,7 @@ def tune_cuts(out: Path, deadline: float, result: dict[str, Any]) -> None:
                 guess = measure({"": (layer.cut(x, None), 1)}, 5)[""]["cold_us"]
                 print(f"K={k} M={m}: {times[best]:.2f} us, {best}; so far {guess:.2f} us", flush=True)
                 cuts.setdefault(f"{k}/128", {})[str(bucket(m))] = best.to_dict()
-                _write(out, result)
+                write(out, result)
 
 
 def tune_tiles(out: Path, deadline: float, result: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def tune_tiles(out: Path, deadline: float, result: dict[str, Any]) -> dict[str, 
                 if found is not None:
                     sizes_of = tiles.setdefault(kind, {}).setdefault(f"{n}x{k}", {})
                     sizes_of[str(bucket(m))] = found.to_dict()
-                    _write(out, result)
+                    write(out, result)
             del layer
             torch.cuda.empty_cache()
     return result | {"log": log}
@@ -180,5 +180,6 @@ def tune_one(
     return best
 
 
-def _write(out: Path, result: dict[str, Any]) -> None:
+def write(out: Path, result: dict[str, Any]) -> None:
+    """Keep what there is so far."""
     out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
