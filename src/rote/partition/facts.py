@@ -20,6 +20,10 @@ _INDEXED = frozenset({
     _aten._unsafe_index.Tensor,
 })  # fmt: skip
 _VALUES = frozenset({"bool", "int", "float", "number", "Scalar"})
+_SIZES = frozenset({"SymBool", "SymInt", "SymFloat"})
+"""PyTorch's own operations work these out from shapes; in schemas of others they are any numbers."""
+_OBJECT = "__torch__"
+"""What the types of objects of C++ begin with."""
 _IGNORED_NAMESPACES = frozenset({"profiler", "prim"})
 _UNDECLARED_WRITES = {  # running statistics are written without an alias in the schema
     "aten::native_batch_norm": (3, 4),
@@ -34,12 +38,13 @@ class Facts(NamedTuple):
 
     Attributes:
         name: ``namespace::name.overload``.
-        dynamic: The shape of its result depends on data.
+        dynamic: The shape of its result depends on data, or a value that it returns beside tensors.
         mutable: Its schema declares that it writes an operand.
         written: Positions and names of the operands it writes, declared or not.
         training: Position of a flag without which it writes none of them.
         seeded: It may draw random numbers.
         dropout: Position of the dropout probability of an attention, which draws none at 0.
+        beside: It returns values that are no tensors, beside tensors or in lists.
         reads: The host reads its value.
         checks: The host reads its operand, and raises or does nothing.
         indexed: It indexes, and a mask among the indices is counted on the host.
@@ -57,6 +62,7 @@ class Facts(NamedTuple):
     training: int | None
     seeded: bool
     dropout: int | None
+    beside: bool
     reads: bool
     checks: bool
     indexed: bool
@@ -78,8 +84,9 @@ def facts_of(func: Any) -> Facts:
         if position in undeclared or (argument.alias_info is not None and argument.alias_info.is_write)
     )
     name = func.name()
-    dynamic = torch.Tag.dynamic_output_shape in func.tags
-    reads = func in _READS or (func not in _METADATA and _returns_values(schema))
+    numbers, values = _returned_values(func)
+    dynamic = torch.Tag.dynamic_output_shape in func.tags or values
+    reads = func in _READS or (func not in _METADATA and numbers)
     indexed, stores = func in _INDEXED, "index_put" in name
     hidden = func.namespace in _IGNORED_NAMESPACES or func in _METADATA
     dropouts = [i for i, argument in enumerate(schema.arguments) if argument.name == "dropout_p"]
@@ -90,6 +97,7 @@ def facts_of(func: Any) -> Facts:
         written=written,
         training=_TRAINING if undeclared else None,
         dropout=dropouts[0] if dropouts and "attention" in name else None,
+        beside=values,
         reads=reads,
         checks=func in _CHECKS,
         indexed=indexed,
@@ -105,11 +113,20 @@ def facts_of(func: Any) -> Facts:
     )
 
 
-def _returns_values(schema: Any) -> bool:
-    """Whether an operation on tensors returns numbers: the host reads them, whatever it is called."""
-    returned = [str(value.type) for value in schema.returns]
-    takes_tensors = any("Tensor" in str(argument.type) for argument in schema.arguments)
-    return takes_tensors and bool(returned) and all(kind in _VALUES for kind in returned)
+def _returned_values(func: Any) -> tuple[bool, bool]:
+    """Whether an operation returns nothing but numbers, which the host reads, or values beside tensors.
+
+    Without tensors PyTorch's own operations work them out from their operands (``can_cast``), others from
+    anything.
+    """
+    schema = func._schema
+    kinds = [str(value.type) for value in schema.returns]
+    own = func.namespace == "aten"
+    if own and not any("Tensor" in str(argument.type) for argument in schema.arguments):
+        return False, False
+    values = [kind in _VALUES if own else "Tensor" not in kind and kind[:9] != _OBJECT for kind in kinds]
+    simple = bool(kinds) and all(kind in _VALUES or kind in _SIZES or kind == "str" for kind in kinds)
+    return simple and all(values), any(values) and not simple
 
 
 def written_operands(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:

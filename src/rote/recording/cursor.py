@@ -24,6 +24,7 @@ from .ledger import Ledger, Origin
 from .tape import Place, SegmentTape
 from .tree import Node
 from .unseen import Unseen
+from .unwritten import Unwritten
 
 
 class Mode(Enum):
@@ -82,6 +83,7 @@ class Cursor(Place):
         self.written_externals: set[int] = set()
         self.generators: dict[int, torch.Generator] = {}
         self.devices: set[torch.device] = set()
+        self.unwritten = Unwritten(ledger)
         self._sites = Sites()
         self._device = device
         self._on_host = device.type == "cpu"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .events import results_of
+import torch
+
+from .events import Value, assemble, results_of
 
 
 class Raised:
@@ -47,13 +49,26 @@ def caught(check: Callable[..., None]) -> Callable[..., Raised | None]:
 
 
 def edge_of(out: Any, shaped: bool) -> tuple[Any, list[Any]]:
-    """The edge a branch's result leads along, and the result's parts."""
+    """The edge a branch's result leads along, and the tensors of the result."""
     if not shaped:
         key = out.hex() if isinstance(out, float) else out
         return (type(out).__name__, out if key is out else _Float(out)), []
-    parts = results_of(out)[1]
-    shapes = tuple((tuple(part.shape), part.stride(), part.dtype) for part in parts)
-    return ("shape", shapes), parts
+    structure, parts = results_of(out)
+    shapes = tuple([_shape_of(part) for part in parts])
+    return ("shape", shapes, structure), [part for part in parts if isinstance(part, torch.Tensor)]
+
+
+def _shape_of(part: Any) -> Any:
+    if isinstance(part, torch.Tensor):
+        return tuple(part.shape), part.stride(), part.dtype
+    return Value.of(part)
+
+
+def result_along(edge: Any, tensors: list[torch.Tensor]) -> Any:
+    """The result that led along an edge of shapes, with these tensors."""
+    rest = iter(tensors)
+    parts = [each.value if isinstance(each, Value) else next(rest) for each in edge[1]]
+    return assemble(edge[2], parts)
 
 
 def value_of(edge: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
@@ -34,7 +34,7 @@ class Event:
         kind: Where it ran, one of the names above.
         operation: Name of the operation.
         operands: Comparable form of the operands, tensors as tokens.
-        results: Results in order: a token, the index of the tensor operand it is, or None.
+        results: Results in order: a token, the index of the tensor operand it is, a value, or None.
         shape: Structure of the results: ``"one"``, ``"tuple"``, ``"list"`` or ``"none"``; with lists inside a
             tuple (weight gradients of a recurrent layer), the outer one and the lengths of the inner ones.
         site: The user's line.
@@ -46,6 +46,24 @@ class Event:
     results: tuple[Any, ...]
     shape: Shape
     site: Site
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A result of an operation that is no tensor.
+
+    Attributes:
+        form: What it is compared by.
+        value: The result.
+    """
+
+    form: Any
+    value: Any = field(compare=False)
+
+    @classmethod
+    def of(cls, value: Any) -> Value:
+        """Note a result."""
+        return cls((type(value).__name__, _plain(value)), value)
 
 
 def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
@@ -177,7 +195,7 @@ def results_of(value: Any) -> tuple[Shape, list[Any]]:
     if isinstance(value, _Tensor):
         return "one", [value]
     if not isinstance(value, (tuple, list)):
-        return "none", []
+        return ("none", []) if value is None else ("one", [value])
     kind = "tuple" if isinstance(value, tuple) else "list"
     if not any(isinstance(item, list) for item in value):
         return kind, list(value)
@@ -205,8 +223,15 @@ def first_difference(was: Event, now: Event) -> str | None:
         return None
     pair = _descend(was.operands, now.operands)
     if pair is None:
-        return None
+        return _other_value(was, now)
     return f"an operand of {now.operation} was {_text(pair[0])} and is {_text(pair[1])}"
+
+
+def _other_value(was: Event, now: Event) -> str | None:
+    for before, after in zip(was.results, now.results, strict=False):
+        if isinstance(before, Value) and isinstance(after, Value) and before != after:
+            return f"{now.operation} gave {before.value!r} and gives {after.value!r}"
+    return None
 
 
 def _descend(was: Any, now: Any) -> tuple[Any, Any] | None:

@@ -15,8 +15,8 @@ from ..hazards import rules
 from ..hazards.rules import Rule
 from . import events as ev
 from .cursor import Cursor, Mode
-from .edges import edge_of, value_of
-from .events import Event, assemble, results_of
+from .edges import edge_of, result_along, value_of
+from .events import Event, Value, assemble, results_of
 from .ledger import NEW, Token
 from .operands import number_of
 
@@ -40,6 +40,8 @@ class Follower(Cursor):
         """The recorded result of an operation that has been replayed already."""
         if result is None or isinstance(result, int):
             return None if result is None else tensors[result]
+        if isinstance(result, Value):
+            return result.value
         before, self._suspended = self._suspended, True  # host data is met above the dispatcher
         try:
             tensor = self._from_memory(result)
@@ -129,10 +131,10 @@ class Follower(Cursor):
         if self._follow:
             value = self._follow.pop(0)
             self._enter(value)
-            parts: list[Any] = list(self.node.arrivals)
-            for tensor in parts:
+            tensors: list[torch.Tensor] = list(self.node.arrivals)
+            for tensor in tensors:
                 self.ledger.result(tensor, event.operation, event.site)
-            out = (parts[0] if len(parts) == 1 else tuple(parts)) if shaped else value_of(value)
+            out = result_along(value, tensors) if shaped else value_of(value)
             self._check_stop()
             return out
         return self._leave_follow(event, run, shaped)

@@ -190,6 +190,8 @@ class HostDataMode(TorchFunctionMode):
         if tensor.device.type == "meta" or blocked or is_wrapped(tensor):
             return tensor.tolist()
         event = Event(ev.LIST, "tolist", tracer.ledger.token(tensor), (), "none", user_site())
+        if (why := tracer.unwritten.reason("tolist", [tensor], event.site)) is not None:
+            tracer.block(why)
         alias = tracer.quietly(lambda: tracer.aliases.keep(tensor))
 
         def read() -> Any:

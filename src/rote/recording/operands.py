@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..partition.facts import Facts
-from .events import Event
+from .events import Event, Value
 from .ledger import NEW, Token
 
 DECOMPOSITIONS = {torch.ops.aten._linalg_svd.default: False, torch.ops.aten._linalg_eigh.default: "L"}
@@ -35,7 +35,7 @@ def is_view(event: Event, operands: list[Token]) -> bool:
     for result in event.results:
         if isinstance(result, int):
             continue
-        if result is None:
+        if result is None or isinstance(result, Value):
             return False
         origin = result[0]
         if origin not in [token[0] for token in operands]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..backends.compat import raw_call
+from ..partition.contents import makes_memory
 from ..partition.facts import Facts, facts_of
 from .compat import composite_call, replaced_kernels
 from .operands import DECOMPOSITIONS
@@ -31,6 +32,7 @@ class Overload(NamedTuple):
         special: An alias or a literal, which are no events like others.
         repeats: Where it runs depends on its tensors alone, so it can be told by them from another.
         quiet: It does nothing but make results.
+        blank: Its result is memory that it has not written.
     """
 
     func: Any
@@ -42,6 +44,7 @@ class Overload(NamedTuple):
     special: bool
     repeats: bool
     quiet: bool
+    blank: bool
 
     @classmethod
     def of(cls, func: Any) -> Overload:
@@ -49,7 +52,8 @@ class Overload(NamedTuple):
         seen = func.namespace != "aten" or replaced_kernels()
         special = func is DETACH or func is LIFT
         parts, facts, seeds = composite_call(func), facts_of(func), takes_seeds(func)
-        odd = special or seen or seeds or func in DECOMPOSITIONS or func is LAZY_ZEROS
+        blank = makes_memory(func)
+        odd = blank or special or seen or seeds or func in DECOMPOSITIONS or func is LAZY_ZEROS
         repeats = facts.simple and parts is None and not odd
         quiet = not (facts.written or facts.seeded)
-        return cls(func, facts, raw_call(func), parts, seen, seeds, special, repeats, quiet)
+        return cls(func, facts, raw_call(func), parts, seen, seeds, special, repeats, quiet, blank)

@@ -16,7 +16,7 @@ import torch
 from ..partition.facts import Facts
 from .captured import Captured
 from .cursor import Mode
-from .events import CAPTURED, VIEW, Event, is_same_plain, tensors_of
+from .events import CAPTURED, VIEW, Event, Value, is_same_plain, tensors_of
 from .ledger import Token
 
 _FOLLOW = Mode.FOLLOW
@@ -109,8 +109,11 @@ class Repeated(Captured):
                     return False
                 if not self.ledger.is_made_again(part, one, was.operation, was.site):
                     return False
+            elif type(one) is Value:
+                if isinstance(part, _Tensor) or one != Value.of(part):
+                    return False
             elif one is None:
-                if isinstance(part, _Tensor):
+                if part is not None:
                     return False
             elif tensors_of(args, kwargs)[one] is not part:
                 return False

@@ -255,6 +255,11 @@ class TracedCall:
             if isinstance(leaf, torch.Tensor) or kind is OPAQUE
         }
         template, blockers = make_template(value, tracer.ledger, inputs, spent, self._site)
+        if (
+            tracer.unwritten
+            and (why := tracer.unwritten.reason("the caller", tensors, self._site)) is not None
+        ):
+            blockers.append(why)
         tracer.ledger.note_readers("the result", self._site)
         tracer.complete()
         written = (tracer.written_inputs, tracer.written_externals)

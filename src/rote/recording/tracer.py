@@ -37,7 +37,7 @@ from ..signature.modes import DispatchMode
 from . import events as ev
 from .cursor import Mode
 from .edges import Raised, caught
-from .events import Event, operands_of, results_of, tensors_of, tokens_in
+from .events import Event, Value, operands_of, results_of, tensors_of, tokens_in
 from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
 from .looks import Look
 from .operands import DECOMPOSITIONS, is_view, without_dropout, without_vectors
@@ -144,13 +144,16 @@ class Tracer(Repeated, DispatchMode):
                 return self._detached(func, args[0])
             if not self.ledger.knows(args[0]):
                 return self._lifted(args[0])
-        event, tensors, tokens, placement = self._before(facts, args, kwargs)
+        event, tensors, tokens, placement = self._before(known, args, kwargs)
         if placement is not _CAPTURED and placement in _READS:
             return self._seen(self._branch, event, func, args, kwargs)
         if mode is _FOLLOW:
-            return self._seen(self._followed, event, func, args, kwargs, tensors)
-        out = self._run(event, known, args, kwargs, placement)
-        self._after(event, facts, tensors, tokens, out)
+            out = self._seen(self._followed, event, func, args, kwargs, tensors)
+        else:
+            out = self._run(event, known, args, kwargs, placement)
+            self._after(event, facts, tensors, tokens, out)
+        if known.blank:
+            self.unwritten.made(facts.name, out)
         return out
 
     def _repeat(self, was: Event, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -158,6 +161,8 @@ class Tracer(Repeated, DispatchMode):
         facts = known.facts
         if self.ledger.looks.complex or (self._on_host and self.mode is not _OBSERVE):
             resolve_lazily()  # no kernel of PyTorch's own makes a lazy tensor of real ones for itself
+        if self.unwritten:
+            self._note_contents(known, args, kwargs, was.site)
         if not known.quiet:
             self._note_effects(facts, args, kwargs)
         out = self._run(was, known, args, kwargs, _CAPTURED)
@@ -166,15 +171,15 @@ class Tracer(Repeated, DispatchMode):
         if not self.blockers and self._is_made_again(was, args, kwargs, out):
             self.index += 1
             return out
-        event, tensors, tokens, _ = self._before(facts, args, kwargs)
+        event, tensors, tokens, _ = self._before(known, args, kwargs)
         self._after(event, facts, tensors, tokens, out)
         return out
 
     def _before(
-        self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Event, list[torch.Tensor], list[Token], Placement]:
         """All that is noted of an operation before it runs."""
-        ledger = self.ledger
+        ledger, facts = self.ledger, known.facts
         tensors, tokens, operands = operands_of(args, kwargs, ledger.token)
         if facts.simple and tensors and "device" not in kwargs and self._are_at_home(tensors, tokens):
             refused = self.node.refused
@@ -186,9 +191,18 @@ class Tracer(Repeated, DispatchMode):
         event = Event(placement._value_, facts.name, operands, (), "none", site)
         if len(ledger.external_sites) < len(ledger.externals):
             ledger.note_readers(facts.name, site)
+        if self.unwritten:
+            self._note_contents(known, args, kwargs, site)
         if facts.seeded or facts.written:
             self._note_effects(facts, args, kwargs)
         return event, tensors, tokens, placement
+
+    def _note_contents(
+        self, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site
+    ) -> None:
+        why = self.unwritten.meet(known.func, known.facts, args, kwargs, site)
+        if why is not None:
+            self.block(why)
 
     def _note_effects(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if facts.seeded and not without_dropout(facts, args, kwargs):
@@ -265,7 +279,7 @@ class Tracer(Repeated, DispatchMode):
     def _result(
         self, event: Event, part: Any, tensors: list[torch.Tensor], first: Look | None, number: int
     ) -> Any:
-        """A token; the position of the operand that the result is; or None where there is nothing to hold.
+        """A token; the position of the operand that the result is; a value; or None where there is none.
 
         Args:
             event: The operation.
@@ -275,7 +289,7 @@ class Tracer(Repeated, DispatchMode):
             number: Which of the results it is.
         """
         if not isinstance(part, torch.Tensor):
-            return None
+            return None if part is None else self._value(event, part)
         for position, tensor in enumerate(tensors):
             if tensor is part:
                 return position
@@ -288,10 +302,17 @@ class Tracer(Repeated, DispatchMode):
             ledger.looks.guesses[guess] = token[1]
         return token
 
+    def _value(self, event: Event, part: Any) -> Value:
+        """A result that is no tensor: worked out from operands, it is given back where a path is followed."""
+        if isinstance(part, torch.ScriptObject):
+            text = f"{event.operation} returns a {type(part).__name__}, which a replay could not make"
+            self.block(reason(rules.UNSUPPORTED_TENSOR, text, event.site))
+        return Value.of(part)
+
     def _branch(self, event: Event, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if event.kind == ev.READ and self.mode is not Mode.FOLLOW:
+        if event.kind == ev.READ and args and self.mode is not Mode.FOLLOW:
             self._note_optimizer(args[0], event.site)
-        checks = facts_of(func).checks
+        checks, beside = facts_of(func).checks, facts_of(func).beside
         read = caught(func) if checks else func
 
         def run() -> Any:
@@ -300,7 +321,7 @@ class Tracer(Repeated, DispatchMode):
         def keep() -> Any:
             return kept_call(read, args, kwargs, self.aliases)
 
-        rule = rules.REFUSED if checks else None
+        rule = rules.REFUSED if checks else rules.HOST_READ if beside else None
         out = self.branch(event, run, keep, shaped=event.kind == ev.SHAPED, rule=rule)
         if isinstance(out, Raised):
             raise out.again()

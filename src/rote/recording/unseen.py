@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from .edges import Raised, value_of
-from .events import Event
+from .events import Event, Value
 from .tree import Node
 
 SHOWN = 3
@@ -102,7 +102,7 @@ def _shown(edge: Any) -> str:
     """A value or shapes, for people."""
     value: Any = value_of(edge)
     if edge[0] == "shape":
-        text = ", ".join(f"shape {list(shape)}" for shape, _, _ in value)
+        text = ", ".join(repr(p.value) if isinstance(p, Value) else f"shape {list(p[0])}" for p in value)
     elif isinstance(value, float):
         text = f"{value:.6g}"
     else:

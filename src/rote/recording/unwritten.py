@@ -1,0 +1,80 @@
+"""Host memory that a call has made and that none of its operations has written yet.
+
+Who fills it is not seen: C++ code that makes a tensor of numbers it was given in a call, or ``ctypes``. A
+replay would find there whatever lies there then. Memory of a GPU is another matter: kernels that are launched
+past the dispatcher write it, and those are captured all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from ..base.location import Site
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
+from ..partition.contents import read_operands
+from ..partition.facts import Facts, written_operands
+from ..signature.compat import has_memory
+from .ledger import NEW, Ledger, Origin
+
+REMEDY = (
+    "Pass a tensor that was made outside (lengths as a tensor, not as numbers), or write the memory with an "
+    "operation (copy_, fill_, out=)."
+)
+
+
+class Unwritten:
+    """Which storages of a call nobody was seen to write.
+
+    Args:
+        ledger: The storages of the call.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._made: dict[Origin | None, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._made)
+
+    def made(self, operation: str, out: Any) -> None:
+        """Note the result of an operation that makes memory and does not write it."""
+        if not (isinstance(out, torch.Tensor) and out.is_cpu):
+            return
+        origin = self._ledger.origin(out)
+        if origin is not None and origin[0] is NEW:
+            self._made[origin] = operation.partition(".")[0]
+
+    def meet(
+        self, func: Any, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site
+    ) -> Reason | None:
+        """Note what an operation that is about to run writes.
+
+        Returns:
+            Why it reads what nobody was seen to write; None if it does not.
+        """
+        why = self.reason(facts.name, read_operands(func, facts, args, kwargs), site)
+        if facts.written and torch.Tag.inplace_view not in func.tags:
+            for tensor in written_operands(facts, args, kwargs):
+                self._made.pop(self._ledger.origin(tensor), None)
+        return why
+
+    def reason(self, reader: str, tensors: Iterable[torch.Tensor], site: Site) -> Reason | None:
+        """Why reading tensors reads what nobody was seen to write; None if it does not.
+
+        Args:
+            reader: What reads them.
+            tensors: The tensors.
+            site: The user's line.
+        """
+        for tensor in tensors:
+            if not (has_memory(tensor) and tensor.is_cpu and tensor.numel()):
+                continue
+            maker = self._made.get(self._ledger.origin(tensor))
+            if maker is not None:
+                text = f"{reader} reads memory that {maker} made and that no operation has written"
+                return reason(rules.HOST_DATA, text, site, REMEDY)
+        return None
