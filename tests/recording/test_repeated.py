@@ -78,9 +78,9 @@ class Many(nn.Module):
 def test_what_an_earlier_call_did_is_not_described_anew(device, monkeypatch):
     described, before = queued(), Tracer._before
 
-    def note(self, facts, *operands):
-        described.put(facts.name)
-        return before(self, facts, *operands)
+    def note(self, known, *operands):
+        described.put(known.facts.name)
+        return before(self, known, *operands)
 
     monkeypatch.setattr(Tracer, "_before", note)
     model, twin = Many().to(device), Many().to(device)

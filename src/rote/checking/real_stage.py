@@ -33,7 +33,7 @@ from .raised import Raised
 from .standins import refuse_lazy
 from .steps import is_step_count
 from .storages import Memory, Storages
-from .synchronous import why_it_waits
+from .synchronous import why_it_is_refused
 
 _Tensor: Any = torch.Tensor
 _BUILDERS = frozenset({torch.tensor, torch.as_tensor, torch.asarray, _Tensor.new_tensor})
@@ -97,8 +97,9 @@ class RealTrial(DispatchMode):
     def _look(
         self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
     ) -> None:
-        if facts.reads:
+        if (facts.reads or facts.beside) and tensors:
             self._note_read(tensors[0])
+        if facts.reads:
             return
         if len(self.trace) in self.wanted:
             self.places[len(self.trace)] = here()
@@ -108,12 +109,11 @@ class RealTrial(DispatchMode):
         if masks and (number is None or number.dim()):
             text = "a mask selects elements, and the host has to know how many"
             self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"of {shown(masks[0])}")
-        elif facts.dynamic and not facts.indexed and kwargs.get("output_size") is None:
+        elif facts.dynamic and not (facts.indexed or facts.beside) and kwargs.get("output_size") is None:
             text = f"the shape of what {short(facts.name)} returns depends on values"
             self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"of {shown(tensors[0])}")
-        waits = why_it_waits(facts.name)
-        if waits is not None:
-            text = f"{short(facts.name)} waits for the device: {waits}"
+        text = why_it_is_refused(facts)
+        if text is not None:
             self.notes.add(rules.REFUSED, text, severity=Severity.STOPS)
         for tensor in written_operands(facts, args, kwargs):
             name = self.arguments.get(tensor)

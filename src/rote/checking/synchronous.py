@@ -5,6 +5,9 @@ Read in PyTorch's sources; a host build has no way to try them. What is missing 
 
 from __future__ import annotations
 
+from ..partition.facts import Facts
+from .operands import short
+
 WAITING = {
     "aten::_linalg_check_errors": "the result of a linear algebra routine is checked on the host",
     "aten::_linalg_eigh": "the solver reports its status to the host",
@@ -25,6 +28,9 @@ WAITING = {
 """Name of the operation, with or without its overload, and why it waits."""
 
 
-def why_it_waits(name: str) -> str | None:
-    """Why an operation (``namespace::name.overload``) waits for the device, None if it does not."""
-    return WAITING.get(name) or WAITING.get(name.partition(".")[0])
+def why_it_is_refused(facts: Facts) -> str | None:
+    """Why an operation does not go into a graph, None if it does."""
+    if facts.unsafe:
+        return f"{short(facts.name)} is tagged as unsafe in CUDA graphs"
+    waits = WAITING.get(facts.name) or WAITING.get(facts.name.partition(".")[0])
+    return f"{short(facts.name)} waits for the device: {waits}" if waits is not None else None

@@ -38,7 +38,7 @@ from .standins import StandIns
 from .steps import is_step_count
 from .storages import Memory
 from .stores import Numbers
-from .synchronous import why_it_waits
+from .synchronous import why_it_is_refused
 from .transfers import note_operand, note_to_device, note_to_host
 
 _aten = torch.ops.aten
@@ -192,8 +192,9 @@ class Trial(DispatchMode):
         kwargs: dict[str, Any],
         tensors: list[torch.Tensor],
     ) -> Any:
-        if facts.reads:
+        if (facts.reads or facts.beside) and tensors:
             self._note_read(tensors[0], facts)
+        if facts.reads and tensors:
             return self._answer(func, tensors[0])
         if not self.building:
             self._trace(facts, args, kwargs)
@@ -208,12 +209,11 @@ class Trial(DispatchMode):
             args, kwargs = self._with_host_operands(facts, args, kwargs, tensors)
         if facts.indexed and any(is_mask(index) for index in args[1]):
             return self._masked(facts, func, args, kwargs)
-        if facts.dynamic and not facts.indexed and kwargs.get("output_size") is None:
+        if facts.dynamic and not (facts.indexed or facts.beside) and kwargs.get("output_size") is None:
             self._note_dynamic(facts, tensors)
             return self._largest(facts, func, args, kwargs)
-        waits = why_it_waits(facts.name)
-        if waits is not None:
-            text = f"{short(facts.name)} waits for the device: {waits}"
+        text = why_it_is_refused(facts)
+        if text is not None:
             shapes = ", ".join(shown(tensor) for tensor in tensors[:2])
             self.notes.add(rules.REFUSED, text, evidence=shapes, severity=Severity.STOPS)
         out = self._faked(facts, func, args, kwargs)

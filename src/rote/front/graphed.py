@@ -91,9 +91,11 @@ class Graphed:
         self._account = account or Account(self._name, parse_size(options.budget, "budget"))
         self._backwards = BackwardLog(self._tally, self._strict, checks)
         counts = options.warmup, options.max_recordings, options.max_paths
-        borrow, guess = options.outputs == "borrow", not self._strict
         keep = options.keep or self._strict or bool(options.verify or options.buckets)
-        limits = Limits(*counts, borrow, self._account, chain=options.chain, guess=guess, keep=keep)
+        limits = Limits(
+            *counts, options.outputs == "borrow", self._account,
+            chain=options.chain, guess=not self._strict, keep=keep, split=frozenset(options.split_ops),
+        )  # fmt: skip
         self._subject = Subject(
             function,
             self._name,

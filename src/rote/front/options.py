@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -76,6 +76,10 @@ class Options:
             recordings in strict mode, with ``verify``, buckets or borrowed outputs; see
             :mod:`rote.recording.contest`. With True, keys and values that
             never come again are traced all the same, up to ``max_paths``.
+        split_ops: Names of operators that run between segments, for which one ends before and another begins
+            behind them: ``("mylib::op", "mylib::op.overload")``. Those that their author has tagged
+            ``torch.Tag.cudagraph_unsafe`` do so anyway. Names are those of the dispatcher below autograd:
+            ``"aten::addmm"``, not ``"aten::linear"``. Views are never split around.
         enabled: False makes the wrapper a plain call.
     """
 
@@ -94,6 +98,7 @@ class Options:
     verify_tolerance: float = 0.0
     chain: bool = True
     keep: bool = False
+    split_ops: Sequence[str] = ()
     enabled: bool = True
 
     def __post_init__(self) -> None:
@@ -111,6 +116,9 @@ class Options:
             raise OptionError(
                 f"bucket_tolerance={self.bucket_tolerance!r} must be at least 0 and less than 1"
             )
+        names: Any = self.split_ops
+        if isinstance(names, str) or not all(isinstance(each, str) and "::" in each for each in names):
+            raise OptionError(f'split_ops={names!r} must hold names of operators, as ("mylib::op",)')
         tolerance: Any = self.verify_tolerance
         if type(tolerance) not in (int, float) or not 0 <= tolerance < math.inf:
             raise OptionError(f"verify_tolerance={tolerance!r} must be a finite number of at least 0")

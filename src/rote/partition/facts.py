@@ -50,6 +50,7 @@ class Facts(NamedTuple):
         indexed: It indexes, and a mask among the indices is counted on the host.
         stores: It writes through an index.
         unrecorded: On a GPU no call with it is recorded.
+        unsafe: Its author says that no CUDA graph may hold it.
         hidden: It is no computation (profiler marks, questions about shapes).
         simple: None of what decides where it runs, but for the devices of its operands.
         reshapes: It may change the shape of an operand.
@@ -68,6 +69,7 @@ class Facts(NamedTuple):
     indexed: bool
     stores: bool
     unrecorded: bool
+    unsafe: bool
     hidden: bool
     simple: bool
     reshapes: bool
@@ -87,6 +89,7 @@ def facts_of(func: Any) -> Facts:
     numbers, values = _returned_values(func)
     dynamic = torch.Tag.dynamic_output_shape in func.tags or values
     reads = func in _READS or (func not in _METADATA and numbers)
+    unsafe = torch.Tag.cudagraph_unsafe in func.tags
     indexed, stores = func in _INDEXED, "index_put" in name
     hidden = func.namespace in _IGNORED_NAMESPACES or func in _METADATA
     dropouts = [i for i, argument in enumerate(schema.arguments) if argument.name == "dropout_p"]
@@ -103,6 +106,7 @@ def facts_of(func: Any) -> Facts:
         indexed=indexed,
         stores=stores,
         unrecorded=func in _UNRECORDED,
+        unsafe=unsafe,
         hidden=hidden,
         simple=not (
             dynamic or reads or func in _CHECKS or indexed or stores or hidden or func in _UNRECORDED

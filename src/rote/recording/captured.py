@@ -90,7 +90,9 @@ class Captured(Placed):
                 self.node.refused.add(self.index)
                 if not tape.executes:
                     raise RestartError(event.operation) from None
-        refused = self.index in self.node.refused  # where what was captured so far has run, it ends a segment
+        refused = (
+            known.apart or self.index in self.node.refused
+        )  # where what was captured so far has run, it ends a segment
         code = rule_of(func, placement, refused, tensors_of(args, kwargs)).code
         self.node.pure = False
         return self._seen(tape.island, event, func, args, kwargs, code, early=placement is Placement.EARLY)

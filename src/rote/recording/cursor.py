@@ -7,7 +7,7 @@ compared here with what earlier calls did at the same place.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Any
 
@@ -49,6 +49,7 @@ class Cursor(Place):
         tape: Where recorded steps go; None if nothing may be recorded.
         warmup: Agreeing observations a node needs before it is recorded.
         watch: The gradient slots before the call, weakly: they keep parameters.
+        split: Names of operations that run between segments.
 
     Attributes:
         left: Whether all gradients had left their slots when the host first read a value or a shape.
@@ -66,6 +67,7 @@ class Cursor(Place):
         tape: SegmentTape | None,
         warmup: int,
         watch: weakref.ref[GradientWatch] | None = None,
+        split: Collection[str] = (),
     ) -> None:
         self.node = root
         self.index = 0
@@ -84,6 +86,7 @@ class Cursor(Place):
         self.generators: dict[int, torch.Generator] = {}
         self.devices: set[torch.device] = set()
         self.unwritten = Unwritten(ledger)
+        self.split = split
         self._sites = Sites()
         self._device = device
         self._on_host = device.type == "cpu"

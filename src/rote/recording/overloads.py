@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import torch
@@ -33,6 +33,7 @@ class Overload(NamedTuple):
         repeats: Where it runs depends on its tensors alone, so it can be told by them from another.
         quiet: It does nothing but make results.
         blank: Its result is memory that it has not written.
+        apart: It is never captured, but runs between two segments.
     """
 
     func: Any
@@ -45,15 +46,22 @@ class Overload(NamedTuple):
     repeats: bool
     quiet: bool
     blank: bool
+    apart: bool
 
     @classmethod
-    def of(cls, func: Any) -> Overload:
-        """What is known of ``func``."""
+    def of(cls, func: Any, split: Collection[str] = ()) -> Overload:
+        """What is known of ``func``, where the user wants the operations of some names apart."""
         seen = func.namespace != "aten" or replaced_kernels()
         special = func is DETACH or func is LIFT
         parts, facts, seeds = composite_call(func), facts_of(func), takes_seeds(func)
         blank = makes_memory(func)
-        odd = blank or special or seen or seeds or func in DECOMPOSITIONS or func is LAZY_ZEROS
+        apart = not func.is_view and (facts.unsafe or is_named(func, split))
+        odd = blank or apart or special or seen or seeds or func in DECOMPOSITIONS or func is LAZY_ZEROS
         repeats = facts.simple and parts is None and not odd
         quiet = not (facts.written or facts.seeded)
-        return cls(func, facts, raw_call(func), parts, seen, seeds, special, repeats, quiet, blank)
+        return cls(func, facts, raw_call(func), parts, seen, seeds, special, repeats, quiet, blank, apart)
+
+
+def is_named(func: Any, names: Collection[str]) -> bool:
+    """Whether an overload is one of those named, with its own name or that of all overloads."""
+    return bool(names) and (str(func._schema.name) in names or func.name() in names)

@@ -33,6 +33,7 @@ class Limits:
         chain: Outputs that another recording lends are used in place.
         guess: The place of an argument may be guessed (a wrong guess costs a recording).
         keep: Recordings are not measured against plain calls.
+        split: Names of operations that run between segments.
     """
 
     warmup: int
@@ -43,6 +44,7 @@ class Limits:
     chain: bool = True
     guess: bool = True
     keep: bool = False
+    split: frozenset[str] = frozenset()
 
 
 class Result(NamedTuple):

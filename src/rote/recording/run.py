@@ -73,6 +73,7 @@ class Plan:
         abandon: Gives back what the recording holds, static inputs included.
         codes: Number of functions that the callable was seen to run before.
         watch: The gradient slots before the call, weakly.
+        split: Names of operations that run between segments.
     """
 
     root: Node
@@ -88,6 +89,7 @@ class Plan:
     aliases: Aliases = OWNING
     before: Snapshot | None = None
     watch: weakref.ref[GradientWatch] | None = None
+    split: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -255,11 +257,7 @@ class TracedCall:
             if isinstance(leaf, torch.Tensor) or kind is OPAQUE
         }
         template, blockers = make_template(value, tracer.ledger, inputs, spent, self._site)
-        if (
-            tracer.unwritten
-            and (why := tracer.unwritten.reason("the caller", tensors, self._site)) is not None
-        ):
-            blockers.append(why)
+        blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
         tracer.ledger.note_readers("the result", self._site)
         tracer.complete()
         written = (tracer.written_inputs, tracer.written_externals)
@@ -293,6 +291,7 @@ class TracedCall:
             tape=self._tape,
             warmup=self._plan.warmup,
             watch=self._plan.watch,
+            split=self._plan.split,
         )
 
     def _apart(self, members: list[int]) -> bool:

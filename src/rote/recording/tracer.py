@@ -114,7 +114,7 @@ class Tracer(Repeated, DispatchMode):
             return self._seen(func, *args, **kwargs)
         known = self._known.get(id(func))
         if known is None and isinstance(func, torch._ops.OpOverload):
-            known = self._known[id(func)] = Overload.of(func)
+            known = self._known[id(func)] = Overload.of(func, self.split)
         if known is not None and known.repeats and self.node.complete and not self._lazy_zeros:
             was = self._again(known.facts, args, kwargs)
             if was is not None:
@@ -181,11 +181,19 @@ class Tracer(Repeated, DispatchMode):
         """All that is noted of an operation before it runs."""
         ledger, facts = self.ledger, known.facts
         tensors, tokens, operands = operands_of(args, kwargs, ledger.token)
-        if facts.simple and tensors and "device" not in kwargs and self._are_at_home(tensors, tokens):
+        if (
+            facts.simple
+            and tensors
+            and not known.apart
+            and "device" not in kwargs
+            and self._are_at_home(tensors, tokens)
+        ):
             refused = self.node.refused
             placement = Placement.ISLAND if refused and self.index in refused else _CAPTURED
         else:
             placement = self._place(facts, tensors, args, kwargs)
+            if known.apart and placement is _CAPTURED:
+                placement = Placement.ISLAND
             self._note_devices(tensors)
         site = self._sites.here()
         event = Event(placement._value_, facts.name, operands, (), "none", site)
@@ -200,8 +208,7 @@ class Tracer(Repeated, DispatchMode):
     def _note_contents(
         self, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site
     ) -> None:
-        why = self.unwritten.meet(known.func, known.facts, args, kwargs, site)
-        if why is not None:
+        for why in self.unwritten.meet(known.func, known.facts, args, kwargs, site):
             self.block(why)
 
     def _note_effects(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -289,7 +296,7 @@ class Tracer(Repeated, DispatchMode):
             number: Which of the results it is.
         """
         if not isinstance(part, torch.Tensor):
-            return None if part is None else self._value(event, part)
+            return None if part is None or event.kind == ev.ANYWHERE else self._value(event, part)
         for position, tensor in enumerate(tensors):
             if tensor is part:
                 return position

@@ -50,31 +50,31 @@ class Unwritten:
 
     def meet(
         self, func: Any, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site
-    ) -> Reason | None:
+    ) -> list[Reason]:
         """Note what an operation that is about to run writes.
 
         Returns:
-            Why it reads what nobody was seen to write; None if it does not.
+            Why it reads what nobody was seen to write; nothing if it does not.
         """
-        why = self.reason(facts.name, read_operands(func, facts, args, kwargs), site)
+        found = self.reasons(facts.name, read_operands(func, facts, args, kwargs), site)
         if facts.written and torch.Tag.inplace_view not in func.tags:
             for tensor in written_operands(facts, args, kwargs):
                 self._made.pop(self._ledger.origin(tensor), None)
-        return why
+        return found
 
-    def reason(self, reader: str, tensors: Iterable[torch.Tensor], site: Site) -> Reason | None:
-        """Why reading tensors reads what nobody was seen to write; None if it does not.
+    def reasons(self, reader: str, tensors: Iterable[torch.Tensor], site: Site) -> list[Reason]:
+        """Why reading tensors reads what nobody was seen to write; nothing if it does not.
 
         Args:
             reader: What reads them.
             tensors: The tensors.
             site: The user's line.
         """
-        for tensor in tensors:
+        for tensor in tensors if self._made else ():
             if not (has_memory(tensor) and tensor.is_cpu and tensor.numel()):
                 continue
             maker = self._made.get(self._ledger.origin(tensor))
             if maker is not None:
                 text = f"{reader} reads memory that {maker} made and that no operation has written"
-                return reason(rules.HOST_DATA, text, site, REMEDY)
-        return None
+                return [reason(rules.HOST_DATA, text, site, REMEDY)]
+        return []

@@ -15,11 +15,12 @@ REFUSED = Rule(
     Finder.TRIAL | Finder.RUNTIME,
     """
     An operation that a capture refuses although its schema does not say so, for example ``torch.linalg.inv``
-    on CUDA, which checks its result on the host.
+    on CUDA, which checks its result on the host. So are operators that their author has tagged
+    ``torch.Tag.cudagraph_unsafe``, and those named in ``split_ops``.
 
     Why: Captured by hand it fails. rote remembers the operation and runs it between two segments.
 
-    Limits: Known only after a capture has failed once.
+    Limits: Without a tag known only after a capture has failed once.
 
     Bad::
 
