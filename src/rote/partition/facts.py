@@ -113,7 +113,7 @@ def facts_of(func: Any) -> Facts:
         ),
         reshapes=schema.is_mutable or func.namespace != "aten",  # others' schemas need not say it
         seeded=torch.Tag.nondeterministic_seeded in func.tags
-        or any(argument.name == "generator" for argument in schema.arguments),
+        or any("Generator" in str(argument.type) for argument in schema.arguments),
     )
 
 

@@ -7,7 +7,7 @@ compared here with what earlier calls did at the same place.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..base.location import Site, Sites
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from .events import CAPTURED, Event, first_difference
+from .generators import Generators
 from .gradients import GradientWatch
 from .ledger import Ledger, Origin
 from .tape import Place, SegmentTape
@@ -50,6 +51,7 @@ class Cursor(Place):
         warmup: Agreeing observations a node needs before it is recorded.
         watch: The gradient slots before the call, weakly: they keep parameters.
         split: Names of operations that run between segments.
+        generators: Random generators that lived outside at earlier calls.
 
     Attributes:
         left: Whether all gradients had left their slots when the host first read a value or a shape.
@@ -68,6 +70,7 @@ class Cursor(Place):
         warmup: int,
         watch: weakref.ref[GradientWatch] | None = None,
         split: Collection[str] = (),
+        generators: Iterable[torch.Generator] = (),
     ) -> None:
         self.node = root
         self.index = 0
@@ -83,7 +86,7 @@ class Cursor(Place):
         self.write_sites: dict[Origin, Site] = {}
         self.counted: set[Origin] = set()
         self.written_externals: set[int] = set()
-        self.generators: dict[int, torch.Generator] = {}
+        self.generators = Generators(generators)
         self.devices: set[torch.device] = set()
         self.unwritten = Unwritten(ledger)
         self.split = split

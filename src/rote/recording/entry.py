@@ -278,6 +278,7 @@ class Entry:
         seen = before.gradient_leaves() if before is not None else []
         watch = variant.watch() if before is None and variant is not None else GradientWatch(seen)
         plan.watch, dice = weakref.ref(watch), HostRandom.read()
+        plan.generators = variant.generators.values() if variant is not None else ()
         plan.codes = len(self.executed.globals)
         traced = TracedCall(self.function, call, plan, site)
         try:

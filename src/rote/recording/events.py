@@ -10,6 +10,7 @@ import numpy
 import torch
 
 from ..base.location import Site
+from .generators import Drawn
 from .ledger import Ledger, Token
 
 CAPTURED, VIEW, ISLAND, EARLY, READ, SHAPED, ANYWHERE, CONST, HOST, LIST = (
@@ -185,8 +186,8 @@ def _comparable_other(value: Any) -> Any:
         return ("scalar", value.dtype.str, value.tobytes())
     if isinstance(value, (complex, torch.dtype, torch.device, torch.layout, torch.memory_format, bytes)):
         return value
-    if isinstance(value, torch.Generator):
-        return ("generator", id(value))
+    if isinstance(value, Drawn):
+        return value
     return (type(value).__name__,)
 
 

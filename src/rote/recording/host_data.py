@@ -91,6 +91,8 @@ class HostDataMode(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if kwargs and isinstance(generator := kwargs.get("generator"), torch.Generator):
+            self._tracer.generators.meet(generator)
         if func in _NOTED:
             return self._noted(func, args, kwargs or {})
         profiler = self._tracer.profiler

@@ -281,7 +281,7 @@ class Lesson:
                 variant.readers[handle] = ledger.external_sites[number][1]
             elif number in outcome.tracer.written_externals and self._plan.session is not None:
                 variant.written_arrays[tensor.data_ptr()] = tensor
-        variant.generators.update(outcome.tracer.generators)
+        variant.generators.update(outcome.tracer.generators.outside)
         variant.arrays |= set(outcome.tracer.arrays)
         variant.written |= outcome.tracer.written_inputs
         note_inputs(variant, self._call, outcome)

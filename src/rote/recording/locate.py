@@ -149,7 +149,8 @@ class Locator:
     # ------------------------------------------------------------------ the ways to run it again
 
     def _observe(self, site: Site) -> Outcome:
-        plan = Plan(self._variant.root, self._entry.limits.warmup, self._backend)
+        known = self._variant.generators.values()
+        plan = Plan(self._variant.root, self._entry.limits.warmup, self._backend, generators=known)
         with plainly(self._backend):
             return TracedCall(self._function, self._call, plan, site).run()
 

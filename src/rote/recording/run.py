@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import re
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -74,6 +74,7 @@ class Plan:
         codes: Number of functions that the callable was seen to run before.
         watch: The gradient slots before the call, weakly.
         split: Names of operations that run between segments.
+        generators: Random generators that lived outside at earlier calls.
     """
 
     root: Node
@@ -90,6 +91,7 @@ class Plan:
     before: Snapshot | None = None
     watch: weakref.ref[GradientWatch] | None = None
     split: frozenset[str] = frozenset()
+    generators: Iterable[torch.Generator] = ()
 
 
 @dataclass
@@ -258,6 +260,7 @@ class TracedCall:
         }
         template, blockers = make_template(value, tracer.ledger, inputs, spent, self._site)
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
+        blockers += tracer.generators.settle()
         tracer.ledger.note_readers("the result", self._site)
         tracer.complete()
         written = (tracer.written_inputs, tracer.written_externals)
@@ -280,19 +283,12 @@ class TracedCall:
         for members in group_members(self._call):
             for group in [[member] for member in members] if self._apart(members) else [members]:
                 ledger.add_input(group[0], self._leaves[group[0]], base_offset(self._leaves, group))
-        device = self._plan.backend.device if self._plan.backend is not None else _device_of(self._call)
+        plan = self._plan
+        device = plan.backend.device if plan.backend is not None else _device_of(self._call)
         return Tracer(
-            self._plan.root,
-            ledger,
-            device,
-            follow=follow,
-            path=path,
-            stop=stop,
-            tape=self._tape,
-            warmup=self._plan.warmup,
-            watch=self._plan.watch,
-            split=self._plan.split,
-        )
+            plan.root, ledger, device, follow=follow, path=path, stop=stop, tape=self._tape,
+            warmup=plan.warmup, watch=plan.watch, split=plan.split, generators=plan.generators,
+        )  # fmt: skip
 
     def _apart(self, members: list[int]) -> bool:
         """Static inputs of one group that do not share memory (their types differ)."""

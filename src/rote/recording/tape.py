@@ -214,6 +214,10 @@ class SegmentTape:
         self._steps.append(Island(call, results, event.operation, event.site, code))
         return out
 
+    def prepare(self, step: Step) -> None:
+        """Do something of the host's before the open segment at each replay."""
+        self._steps.append(step)
+
     def rebuild(
         self, event: Event, now: Callable[[], torch.Tensor], again: Callable[[], torch.Tensor]
     ) -> Any:

@@ -38,6 +38,7 @@ from . import events as ev
 from .cursor import Mode
 from .edges import Raised, caught
 from .events import Event, Value, operands_of, results_of, tensors_of, tokens_in
+from .generators import exchanged, generator_in
 from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
 from .looks import Look
 from .operands import DECOMPOSITIONS, is_view, without_dropout, without_vectors
@@ -144,6 +145,8 @@ class Tracer(Repeated, DispatchMode):
                 return self._detached(func, args[0])
             if not self.ledger.knows(args[0]):
                 return self._lifted(args[0])
+        if facts.seeded and (generator := generator_in(args, kwargs)) is not None:
+            return self._draw(known, generator, args, kwargs)
         event, tensors, tokens, placement = self._before(known, args, kwargs)
         if placement is not _CAPTURED and placement in _READS:
             return self._seen(self._branch, event, func, args, kwargs)
@@ -154,6 +157,32 @@ class Tracer(Repeated, DispatchMode):
             self._after(event, facts, tensors, tokens, out)
         if known.blank:
             self.unwritten.made(facts.name, out)
+        return out
+
+    def _draw(
+        self, known: Overload, generator: torch.Generator, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """An operation that draws from a generator which Python hands to it."""
+        generators, node = self.generators, self.node
+        drawn = generators.drawn(generator, user_site())
+        event, tensors, tokens, placement = self._before(known, *exchanged(args, kwargs, generator, drawn))
+        if placement in _READS:
+            self.block(reason(rules.GENERATOR_INSIDE, f"{event.operation} draws on the host", event.site))
+            return self._seen(known.func, *args, **kwargs)
+        if self.mode is _FOLLOW:
+            out = self._seen(self._followed, event, known.func, args, kwargs, tensors)
+            generators.follow(generator, node.stands)
+            return out
+        stand = generator
+        if self.mode is Mode.RECORD and self.tape is not None:
+            stand, reseed = generators.stand_in(generator, drawn, node.stands)
+            if reseed is not None:
+                self.tape.prepare(reseed)
+        out = self._run(event, known, *exchanged(args, kwargs, generator, stand), placement)
+        if stand is not generator:
+            generator.set_state(stand.get_state())
+        generators.note(generator)
+        self._after(event, known.facts, tensors, tokens, out)
         return out
 
     def _repeat(self, was: Event, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -213,7 +242,7 @@ class Tracer(Repeated, DispatchMode):
 
     def _note_effects(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if facts.seeded and not without_dropout(facts, args, kwargs):
-            self._note_generator(kwargs)
+            self.node.pure = False
         if facts.written:
             self._note_writes(written_operands(facts, args, kwargs), counted=facts.mutable)
 
@@ -228,12 +257,6 @@ class Tracer(Repeated, DispatchMode):
         text = f"{func} takes Python functions"
         self.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))
         return self._seen(func, *args, **kwargs)
-
-    def _note_generator(self, kwargs: dict[str, Any]) -> None:
-        self.node.pure = False
-        generator = kwargs.get("generator")
-        if isinstance(generator, torch.Generator):
-            self.generators[id(generator)] = generator
 
     def _note_writes(self, written: list[torch.Tensor], *, counted: bool = True) -> None:
         for tensor in written:

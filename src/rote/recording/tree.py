@@ -105,6 +105,7 @@ class Node:
         branch: The end of a recorded stretch that does not end the call.
         held: Storages alive at the branch, by number: what the continuation may read.
         constants: Hoisted host data, by event index.
+        stands: Generators that are drawn from instead of those that the call makes; see :mod:`.generators`.
         refused: Event indices of operations found to be refused by a capture.
         backward: The graph of the result, if the stretch ends the call and backward may be called on it.
         pure: The stretch writes nothing but its own memory, draws no random number and has no island.
@@ -125,6 +126,7 @@ class Node:
     branch: Branch | None = None
     held: dict[int, torch.UntypedStorage] = field(default_factory=dict[int, torch.UntypedStorage])
     constants: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
+    stands: dict[int, torch.Generator] = field(default_factory=dict[int, torch.Generator])
     refused: set[int] = field(default_factory=set[int])
     backward: Backward | None = None
     pure: bool = True
@@ -153,6 +155,7 @@ class Node:
         self.branch = None
         self.held = {}
         self.constants = {}
+        self.stands = {}
         if self.backward is not None:
             self.backward.release()
             self.backward = None

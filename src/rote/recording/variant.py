@@ -25,6 +25,7 @@ from .borrow import Lease
 from .contest import FIRST, Contest
 from .counted import Counted
 from .early import Early, is_harmless
+from .generators import Reseed
 from .gradient_words import note_gradients
 from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
@@ -350,7 +351,7 @@ class Variant:
     def segments(self) -> int:
         """Number of recorded segments."""
         steps = [step for node in self.root.walk() for step in node.steps or ()]
-        return sum(not isinstance(step, Island) for step in steps)
+        return sum(not isinstance(step, (Island, Reseed)) for step in steps)
 
     def operations(self) -> int:
         """Captured operations on all paths."""

@@ -1,0 +1,133 @@
+"""Random generators that a call makes, or that Python hands to its operations."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy
+import pytest
+import torch
+
+import rote
+from rote.testing import compare
+
+WARM = rote.Options().warmup + 1
+CALLS = 8
+
+
+def signs(device, pattern=(9, 9, 9, -9, 9, -9, 9, 9, -9, -9)):
+    return [(torch.full((3,), float(sign), device=device),) for sign in pattern]
+
+
+def _seeded(x: torch.Tensor) -> torch.Tensor:
+    return x.cpu() + torch.randn(3, generator=torch.Generator().manual_seed(3))
+
+
+def _default(x: torch.Tensor) -> torch.Tensor:
+    return x.cpu() + torch.empty(3).uniform_(generator=torch.Generator())
+
+
+def _set(x: torch.Tensor) -> torch.Tensor:
+    generator = torch.Generator()
+    generator.set_state(torch.Generator().manual_seed(5).get_state())
+    return x.cpu() + torch.randn(3, generator=generator)
+
+
+def _seeded_twice(x: torch.Tensor) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(3)
+    first = torch.randn(3, generator=generator) + torch.randn(3, generator=generator)
+    return x.cpu() + first - torch.randn(3, generator=generator.manual_seed(4))
+
+
+def _several(x: torch.Tensor) -> torch.Tensor:
+    for seed in range(5):
+        x = x.cpu() * torch.rand(3, generator=torch.Generator().manual_seed(seed))
+    return x
+
+
+def _by_sequence(x: torch.Tensor) -> torch.Tensor:
+    sequence = numpy.random.SeedSequence(entropy=7)
+    seed = int(sequence.generate_state(1)[0])
+    return x.cpu() + torch.randn(3, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("fn", [_seeded, _default, _set, _seeded_twice, _several, _by_sequence])
+def test_a_generator_made_inside_that_is_seeded_alike(device, fn):
+    g = compare(fn, signs(device, range(CALLS)))
+    assert g.report().replayed == CALLS - WARM, g.explain()
+
+
+def test_a_generator_made_inside_on_several_ways(device):
+    def fn(x):
+        generator = torch.Generator().manual_seed(3)
+        y = x.cpu() + torch.randn(3, generator=generator)
+        if y.sum() > 0:
+            return y + torch.randn(3, generator=generator)
+        y = y * torch.rand(3, generator=torch.Generator().manual_seed(1))
+        if y.sum() < -20:
+            return y - torch.randn(3, generator=generator.manual_seed(9))
+        return y
+
+    g = compare(fn, signs(device, [9, 9, 9, -9, 9, -9, 9, -40, -9, -40, -40, 9, -40, -9]))
+    assert g.report().replayed >= 5, g.explain()
+
+
+def test_a_seed_that_is_another_in_every_call(device):
+    count = [0]
+
+    def fn(x, seed):
+        return x.cpu() + torch.randn(3, generator=torch.Generator().manual_seed(count[0] * seed))
+
+    plain, g = [], rote.graph(fn)
+    for graphed in (False, True):
+        for count[0] in range(CALLS):
+            x = torch.full((3,), float(count[0]), device=device)
+            if graphed:
+                assert g(x, 3).equal(plain[count[0]])
+            else:
+                plain.append(fn(x, 3))
+
+
+def test_a_seed_of_the_data(device):
+    def fn(x):
+        seed = int(x.sum().item()) % 3
+        return x.cpu() + torch.randn(3, generator=torch.Generator().manual_seed(seed))
+
+    g = compare(fn, signs(device, [n % 3 / 3 for n in range(15)]))
+    assert g.report().replayed >= 6, g.explain()
+
+
+def test_a_generator_made_outside(device):
+    generator, twin = (torch.Generator(device).manual_seed(3) for _ in range(2))
+    g = rote.graph(lambda x: x + torch.randn(3, generator=generator, device=device))
+    for (x,) in signs(device):
+        gc.collect()
+        assert g(x).equal(x + torch.randn(3, generator=twin, device=device))
+    assert g.report().replayed == 10 - WARM
+
+
+def test_a_generator_made_outside_that_is_seeded_inside(device, reason):
+    generator, twin = (torch.Generator().manual_seed(3) for _ in range(2))
+
+    def draw(x, generator):
+        y = torch.randn(3, generator=generator.manual_seed(5))
+        return x.cpu() + y * torch.randn(3, generator=generator)
+
+    g = rote.graph(lambda x: draw(x, generator))
+    for (x,) in signs(device):
+        assert g(x).equal(draw(x, twin))
+    assert g.report().replayed == 0
+    assert reason(g, "RT208").message == "the call sets the state of a generator that was made outside"
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
+def test_a_generator_of_the_device_made_inside(reason):
+    def fn(x):
+        generator = torch.Generator("cuda").manual_seed(3)
+        y = x + torch.randn(3, generator=generator, device="cuda")
+        return torch.linalg.inv(y[:, None] * y + torch.eye(3, device="cuda"))  # which a capture refuses
+
+    g = compare(fn, signs("cuda"))
+    assert g.report().replayed == 0
+    assert "a generator on cuda:0 that it makes itself" in reason(g, "RT221").message
