@@ -20,6 +20,11 @@ _INDEXED = frozenset({
     _aten._unsafe_index.Tensor,
 })  # fmt: skip
 _VALUES = frozenset({"bool", "int", "float", "number", "Scalar"})
+_COLLECTIVES = frozenset({
+    "c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "symm_mem",
+})  # fmt: skip
+"""Namespaces of operators that act on other processes; so do others that take a process group."""
+_GROUP = ".classes.c10d."
 _IGNORED_NAMESPACES = frozenset({"profiler", "prim"})
 _UNDECLARED_WRITES = {  # running statistics are written without an alias in the schema
     "aten::native_batch_norm": (3, 4),
@@ -45,6 +50,7 @@ class Facts(NamedTuple):
         indexed: It indexes, and a mask among the indices is counted on the host.
         stores: It writes through an index.
         unrecorded: On a GPU no call with it is recorded.
+        collective: It acts on other processes.
         hidden: It is no computation (profiler marks, questions about shapes).
         simple: None of what decides where it runs, but for the devices of its operands.
         reshapes: It may change the shape of an operand.
@@ -62,6 +68,7 @@ class Facts(NamedTuple):
     indexed: bool
     stores: bool
     unrecorded: bool
+    collective: bool
     hidden: bool
     simple: bool
     reshapes: bool
@@ -82,6 +89,7 @@ def facts_of(func: Any) -> Facts:
     reads = func in _READS or (func not in _METADATA and _returns_values(schema))
     indexed, stores = func in _INDEXED, "index_put" in name
     hidden = func.namespace in _IGNORED_NAMESPACES or func in _METADATA
+    collective = func.namespace in _COLLECTIVES or _GROUP in str(schema)
     dropouts = [i for i, argument in enumerate(schema.arguments) if argument.name == "dropout_p"]
     return Facts(
         name=name,
@@ -95,9 +103,17 @@ def facts_of(func: Any) -> Facts:
         indexed=indexed,
         stores=stores,
         unrecorded=func in _UNRECORDED,
+        collective=collective,
         hidden=hidden,
         simple=not (
-            dynamic or reads or func in _CHECKS or indexed or stores or hidden or func in _UNRECORDED
+            dynamic
+            or reads
+            or func in _CHECKS
+            or indexed
+            or stores
+            or hidden
+            or func in _UNRECORDED
+            or collective
         ),
         reshapes=schema.is_mutable or func.namespace != "aten",  # others' schemas need not say it
         seeded=torch.Tag.nondeterministic_seeded in func.tags

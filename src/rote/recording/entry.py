@@ -278,7 +278,7 @@ class Entry:
         seen = before.gradient_leaves() if before is not None else []
         watch = variant.watch() if before is None and variant is not None else GradientWatch(seen)
         plan.watch, dice = weakref.ref(watch), HostRandom.read()
-        plan.codes = len(self.executed.globals)
+        plan.codes = self.executed.extent
         traced = TracedCall(self.function, call, plan, site)
         try:
             with self.executed, unwaited(plan.backend):

@@ -22,6 +22,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy
+import torch
+
+from .processes import groups
 
 _STATEFUL = frozenset({
     *("threading.Event", "threading.Semaphore", "threading.BoundedSemaphore", "threading.Barrier"),
@@ -61,6 +64,8 @@ def memory_of(value: Any) -> Any:
 
 def question_for(value: Any, names: frozenset[str] | set[str]) -> str | None:
     """The question that a program asks an object, by the names in its code; one of :data:`ANSWERS`."""
+    if value is torch.distributed:
+        return "groups"
     if isinstance(value, SimpleQueue):
         return "qsize()"
     if isinstance(value, logging.Logger):
@@ -89,4 +94,5 @@ ANSWERS: dict[str, Callable[[Any], Any]] = {
     "is_alive()": lambda thread: (thread.is_alive(), thread.ident),
     "locked()": lambda lock: lock.locked(),
     "value": _left,
+    "groups": lambda distributed: groups(),
 }  # fmt: skip

@@ -132,6 +132,8 @@ class StateWalk:
                 self._note(ITEM, namespace, name, namespace[name], -1, label)
             else:
                 self._note(DEFINED, namespace, name, Content(False), -1, f"{label} (whether it is defined)")
+        if self._executed.asks_groups:
+            self._ask(torch.distributed, self.snapshot.node(-1, "torch.distributed"))
         for module in self._executed.modules():
             self._descend(module, -1)
         if not READERS.isdisjoint(self._names):
@@ -259,8 +261,8 @@ class StateWalk:
         """Note what the code that ran may ask an object of the standard library."""
         question = question_for(value, self._names)
         if question is not None:
-            answer = Content(ANSWERS[question](value))
-            self._note(ANSWER, value, question, answer, node, f".{question}")
+            self._note(ANSWER, value, question, Content(ANSWERS[question](value)), node, f".{question}")
+        self.snapshot.note_acting(value, self._names, node)
 
     def _close(self, value: Any) -> None:
         """Note that the walk does not look into an object."""
