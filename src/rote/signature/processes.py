@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..base.location import Site
+from .origin import said_module
 
 _HOME = Path(torch.__file__).parent
 _DISTRIBUTED, _PARALLEL = f"{_HOME}/distributed/", f"{_HOME}/nn/parallel/"
@@ -99,7 +100,7 @@ def acting_method(value: Any, names: set[str] | frozenset[str]) -> str | None:
         names: What the code names.
     """
     kind = type(value)
-    if type(kind).__name__ != "pybind11_type" or not str(kind.__module__).startswith(_MODULES):
+    if type(kind).__name__ != "pybind11_type" or not said_module(kind).startswith(_MODULES):
         return None
     quiet = _CONSTANT | _DISPATCHED if kind is getattr(torch.distributed, "ProcessGroup", None) else _CONSTANT
     found = [name for name in names.intersection(dir(kind)) - quiet if not name.startswith("__")]

@@ -24,6 +24,7 @@ from typing import Any
 import numpy
 import torch
 
+from .origin import full_name
 from .processes import groups
 
 _STATEFUL = frozenset({
@@ -49,7 +50,7 @@ _ASKS_A_LOGGER = frozenset({"isEnabledFor", "getEffectiveLevel", "level", "disab
 
 def holds_state(kind: type) -> bool:
     """Whether instances of a class of the standard library hold state in their attributes."""
-    return f"{kind.__module__}.{kind.__qualname__}" in _STATEFUL
+    return full_name(kind) in _STATEFUL
 
 
 def memory_of(value: Any) -> Any:
