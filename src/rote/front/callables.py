@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import sys
@@ -27,10 +28,20 @@ def name_of(function: Any) -> str:
     return f"{type(owner).__name__}.{function.__name__}" if owner is not None else str(name)
 
 
+def dress(wrapper: Any, function: Any) -> None:
+    """Give a wrapper the names and the text of what it wraps, as far as that has any."""
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        with contextlib.suppress(Exception):  # a descriptor may raise anything
+            setattr(wrapper, name, getattr(function, name))
+    wrapper.__wrapped__ = function
+
+
 def place_of(function: Any) -> tuple[str, Any]:
     """The name by which a callable was defined in its module, and what stands there now."""
-    name: str = getattr(function, "__qualname__", "")
-    found: Any = sys.modules.get(getattr(function, "__module__", None) or "")
+    name, module = (getattr(function, part, "") for part in ("__qualname__", "__module__"))
+    if not isinstance(name, str) or not isinstance(module, str):
+        return "", None
+    found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)
     return name, found

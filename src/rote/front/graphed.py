@@ -41,7 +41,7 @@ from ..signature.key import Call, bind, explain_key, remedy_of_key
 from ..signature.source import NOT_MINE
 from ..signature.ticket import Ticket
 from .bound import BoundWeakly, GraphedMethod, Kept
-from .callables import name_of, place_of, takes_any_keyword
+from .callables import dress, name_of, place_of, takes_any_keyword
 from .keys import Keys
 from .newcomers import Newcomers
 from .options import Options
@@ -112,7 +112,7 @@ class Graphed:
             ShapePolicy(function, options.buckets, options.bucket_tolerance) if options.buckets else None
         )
         self._executed.add_function(inspect.unwrap(getattr(function, "__func__", function)))
-        functools.update_wrapper(self, function, updated=())
+        dress(self, function)
         self._built = True
 
     # ------------------------------------------------------------------ calling

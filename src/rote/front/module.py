@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import torch
 
 from .graphed import Graphed
 
+_BASES = frozenset(torch.nn.Module.__mro__)
+_OWN = frozenset({
+    "__abstractmethods__", "__annotate__", "__annotations__", "__call__", "__class__", "__class_getitem__",
+    "__copy__", "__deepcopy__", "__del__", "__delattr__", "__dict__", "__dir__", "__doc__",
+    "__firstlineno__", "__get__", "__getattr__", "__getattribute__", "__getnewargs__",
+    "__getnewargs_ex__", "__getstate__", "__init__", "__init_subclass__", "__module__", "__new__",
+    "__orig_bases__", "__parameters__", "__prepare__", "__qualname__", "__reduce__", "__reduce_ex__",
+    "__repr__", "__set_name__", "__setattr__", "__setstate__", "__slots__", "__static_attributes__",
+    "__subclasshook__", "__weakref__",
+})  # fmt: skip
+"""What a wrapper has itself, or is asked of a class and not of an instance."""
+
 
 class GraphedModule(Graphed):
-    """A graphed ``nn.Module``; attribute writes go to the module."""
+    """A graphed ``nn.Module``; attribute writes go to the module.
+
+    Python looks special methods up on the class. So each wrapper has a class of its own, with those of the
+    module's class: ``graphed[0] = layer`` and ``len(graphed)`` are those of the module.
+    """
 
     _function: Any
+
+    def __new__(cls, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """A wrapper with the special methods of the module."""
+        kind: Any = type(cls.__name__, (cls,), _special_methods(type(function)))
+        return super().__new__(kind)
 
     @property
     def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -24,14 +48,42 @@ class GraphedModule(Graphed):
         else:
             setattr(self._function, name, value)
 
-    def __len__(self) -> int:
-        return len(self._function)
+    def __delattr__(self, name: str) -> None:
+        if name in self.__dict__:
+            object.__delattr__(self, name)
+        else:
+            delattr(self._function, name)
 
-    def __bool__(self) -> bool:
-        return True
+    def __reduce__(self) -> Any:
+        """As of others, by the class that all wrappers of modules have in common."""
+        found = super().__reduce__()
+        return found if isinstance(found, str) else (GraphedModule, *found[1:])
 
-    def __iter__(self) -> Any:
-        return iter(self._function)
 
-    def __getitem__(self, key: Any) -> Any:
-        return self._function[key]
+def _special_methods(kind: type) -> dict[str, Any]:
+    """The special methods of a module's class, for the class of its wrapper."""
+    found: dict[str, Any] = {}
+    for cls in reversed(kind.__mro__):
+        if cls in _BASES:
+            continue
+        for name, value in vars(cls).items():
+            if name.startswith("__") and name.endswith("__") and name not in _OWN:
+                given = callable(value) and not isinstance(value, (type, staticmethod, classmethod))
+                found[name] = _passed_on(name) if given else value
+    return found
+
+
+def _passed_on(name: str) -> Callable[..., Any]:
+    """A special method that is the module's; where that returns the module, it returns the wrapper.
+
+    Args:
+        name: Of the method; it is looked up at each call, since a class may be given another one.
+    """
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        module = self._function
+        value = getattr(type(module), name)(module, *args, **kwargs)
+        return self if value is module else value
+
+    method.__name__ = name
+    return method

@@ -24,6 +24,11 @@ _SIZES = frozenset({"SymBool", "SymInt", "SymFloat"})
 """PyTorch's own operations work these out from shapes; in schemas of others they are any numbers."""
 _OBJECT = "__torch__"
 """What the types of objects of C++ begin with."""
+_COLLECTIVES = frozenset({
+    "c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "symm_mem",
+})  # fmt: skip
+"""Namespaces of operators that act on other processes; so do others that take a process group."""
+_GROUP = ".classes.c10d."
 _IGNORED_NAMESPACES = frozenset({"profiler", "prim"})
 _UNDECLARED_WRITES = {  # running statistics are written without an alias in the schema
     "aten::native_batch_norm": (3, 4),
@@ -51,6 +56,7 @@ class Facts(NamedTuple):
         stores: It writes through an index.
         unrecorded: On a GPU no call with it is recorded.
         unsafe: Its author says that no CUDA graph may hold it.
+        collective: It acts on other processes.
         hidden: It is no computation (profiler marks, questions about shapes).
         simple: None of what decides where it runs, but for the devices of its operands.
         reshapes: It may change the shape of an operand.
@@ -70,6 +76,7 @@ class Facts(NamedTuple):
     stores: bool
     unrecorded: bool
     unsafe: bool
+    collective: bool
     hidden: bool
     simple: bool
     reshapes: bool
@@ -92,6 +99,7 @@ def facts_of(func: Any) -> Facts:
     unsafe = torch.Tag.cudagraph_unsafe in func.tags
     indexed, stores = func in _INDEXED, "index_put" in name
     hidden = func.namespace in _IGNORED_NAMESPACES or func in _METADATA
+    collective = func.namespace in _COLLECTIVES or _GROUP in str(schema)
     dropouts = [i for i, argument in enumerate(schema.arguments) if argument.name == "dropout_p"]
     return Facts(
         name=name,
@@ -107,9 +115,17 @@ def facts_of(func: Any) -> Facts:
         stores=stores,
         unrecorded=func in _UNRECORDED,
         unsafe=unsafe,
+        collective=collective,
         hidden=hidden,
         simple=not (
-            dynamic or reads or func in _CHECKS or indexed or stores or hidden or func in _UNRECORDED
+            dynamic
+            or reads
+            or func in _CHECKS
+            or indexed
+            or stores
+            or hidden
+            or func in _UNRECORDED
+            or collective
         ),
         reshapes=schema.is_mutable or func.namespace != "aten",  # others' schemas need not say it
         seeded=torch.Tag.nondeterministic_seeded in func.tags

@@ -279,7 +279,7 @@ class Entry:
         watch = variant.watch() if before is None and variant is not None else GradientWatch(seen)
         plan.watch, dice = weakref.ref(watch), HostRandom.read()
         plan.generators = variant.generators.values() if variant is not None else ()
-        plan.codes = len(self.executed.globals)
+        plan.codes = self.executed.extent
         traced = TracedCall(self.function, call, plan, site)
         try:
             with self.executed, unwaited(plan.backend):

@@ -119,6 +119,10 @@ def surroundings_reasons(executed: ExecutedCode, outcome: Outcome, call: Call, s
     if executed.hooks and outcome.template.tracked:
         text = "the call checkpoints, or sets saved-tensor hooks"
         found.append(reason(rules.SAVED_HOOKS, text, site))
+    if executed.contact is not None:
+        what, where, wraps = executed.contact
+        rule = rules.WRAPPED if wraps else rules.COLLECTIVE
+        found.append(reason(rule, f"the call runs {what} of PyTorch, which acts on other processes", where))
     if executed.blind:
         found.append(reason(rules.BLIND, "the call could not be watched: another profiler is active", site))
     return found
@@ -158,7 +162,14 @@ def _each_requires_grad(tensors: list[torch.Tensor]) -> bool:
     return len({id(tensor) for tensor in tensors}) > 1 and any(tensor.requires_grad for tensor in tensors)
 
 
-def container_reasons(outcome: Outcome, after: Snapshot, site: Site) -> list[Reason]:
+def snapshot_reasons(
+    outcome: Outcome, after: Snapshot, codes: Iterable[CodeType], site: Site
+) -> list[Reason]:
+    """What speaks against a recording in the state that was found."""
+    return _container_reasons(outcome, after, site) + _process_reasons(after, codes, site)
+
+
+def _container_reasons(outcome: Outcome, after: Snapshot, site: Site) -> list[Reason]:
     """A list, dict or dataclass of the state that is returned: a replay would make a new one."""
     kept = {container for _, container, _ in after.entries}
     for branch in containers(outcome.template.spec, outcome.value):
@@ -166,6 +177,17 @@ def container_reasons(outcome: Outcome, after: Snapshot, site: Site) -> list[Rea
             text = f"the result contains a {type(branch).__name__} that the callable keeps"
             return [reason(rules.CONTAINER_RETURNED, text, site)]
     return []
+
+
+def _process_reasons(after: Snapshot, codes: Iterable[CodeType], site: Site) -> list[Reason]:
+    """Objects of PyTorch's that act on other processes past the dispatcher."""
+    codes = list(codes)
+    found: list[Reason] = []
+    for name in after.acting[:1]:
+        owner, _, method = name.rpartition(".")
+        text = f"the call may use {name}, which acts on other processes past PyTorch's dispatcher"
+        found.append(reason(rules.COLLECTIVE, text, line_that_calls(owner, method, codes) or site))
+    return found
 
 
 def device_reasons(outcome: Outcome, device: torch.device, site: Site) -> list[Reason]:

@@ -119,7 +119,7 @@ class Lesson:
         if after is not None:
             restored = self._restore_arguments(after)
             found = found or restored
-            found += judge.container_reasons(outcome, after, site)
+            found += judge.snapshot_reasons(outcome, after, self._pupil.executed.globals, site)
         found += judge.random_reasons(dice, site)
         found += judge.surroundings_reasons(self._pupil.executed, outcome, self._call, site)
         found += judge.argument_reasons(outcome, self._call, site)
@@ -165,7 +165,7 @@ class Lesson:
     def _reads_more(self, guard: Guard) -> bool:
         """Whether the call read what its variant does not guard."""
         executed, variant = self._pupil.executed, self._variant
-        if len(executed.globals) > self._plan.codes or not guard.covers(executed.attributes):
+        if executed.extent > self._plan.codes or not guard.covers(executed.attributes):
             return True
         assert variant is not None
         variant.reads = executed.attributes.joined(variant.reads)

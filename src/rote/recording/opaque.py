@@ -14,6 +14,7 @@ from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.compat import is_wrapped
+from ..signature.origin import said_module
 from .template import EXTERNAL_SAME, EXTERNAL_VIEW, INPUT_VIEW, META, PASSED, VALUE, OutputLeaf
 
 _COPY = "Return a copy (clone()), or take the view outside."
@@ -32,7 +33,7 @@ def opaque_object(name: str, leaf: Any, site: Site) -> Reason:
 
 def _instead_of(leaf: Any) -> str:
     kind = type(leaf)
-    if kind.__module__.startswith("transformers.") and kind.__name__.endswith("Cache"):
+    if said_module(kind).startswith("transformers.") and kind.__name__.endswith("Cache"):
         return "Call the model with use_cache=False (training needs no cache), or return its logits."
     if isinstance(leaf, Distribution):
         names = ", ".join(leaf.arg_constraints) or "parameters"

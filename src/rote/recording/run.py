@@ -71,7 +71,7 @@ class Plan:
         inputs: Static inputs, if the call runs on them.
         make_room: Frees memory for what is recorded.
         abandon: Gives back what the recording holds, static inputs included.
-        codes: Number of functions that the callable was seen to run before.
+        codes: How much was known before of the code that the callable runs.
         watch: The gradient slots before the call, weakly.
         split: Names of operations that run between segments.
         generators: Random generators that lived outside at earlier calls.

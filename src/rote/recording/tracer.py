@@ -19,7 +19,7 @@ when a path is followed they would run a second time.
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
@@ -140,6 +140,8 @@ class Tracer(Repeated, DispatchMode):
         if zero or (parts is not None and torch.is_inference_mode_enabled()):
             with self:  # they come back here, one by one
                 return self._seen(parts or on_zeros(func), *args, **kwargs)
+        if facts.collective and mode is not _FOLLOW:
+            return self._collective(func, args, kwargs)
         if known.special:
             if func is DETACH:
                 return self._detached(func, args[0])
@@ -258,6 +260,15 @@ class Tracer(Repeated, DispatchMode):
         self.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))
         return self._seen(func, *args, **kwargs)
 
+    def _collective(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An operator that acts on other processes: it runs, and nothing of the call is recorded."""
+        text = f"{func.name()} acts on other processes"
+        self.block(reason(rules.COLLECTIVE, text, user_site()))
+        if self.tape is not None:
+            self.tape.close()  # what it reads has to be there
+        self._note_writes(list(_tensors_in((args, kwargs))))  # schemas do not say it
+        return self._seen(func, *args, **kwargs)
+
     def _note_writes(self, written: list[torch.Tensor], *, counted: bool = True) -> None:
         for tensor in written:
             origin = self.ledger.origin(tensor)
@@ -370,3 +381,13 @@ class Tracer(Repeated, DispatchMode):
                 self.block(why)
         elif self.node.excess is None:
             self.node.excess = rate_read_reason(running, site)
+
+
+def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors among operands, in lists of lists too."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple, dict)):
+        parts: Any = value.values() if isinstance(value, dict) else value
+        for part in parts:
+            yield from _tensors_in(part)

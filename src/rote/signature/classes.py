@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any, NamedTuple
 
-from .owners import is_open, is_user, module_of
+from .owners import is_open, is_users
 
 
 class Class(NamedTuple):
@@ -43,7 +43,7 @@ def class_of(kind: type) -> Class:
     if not is_open(kind):
         return _CLOSED
     slots = tuple([name for cls in kind.__mro__ for name in _slots(cls)])
-    return Class(True, slots, tuple([cls for cls in kind.__mro__ if is_user(module_of(cls))]))
+    return Class(True, slots, tuple([cls for cls in kind.__mro__ if is_users(cls)]))
 
 
 def own(value: Any, name: str) -> Any:

@@ -27,7 +27,8 @@ from typing import Any
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
-from ..base.location import TORCH_NEEDS, is_internal, is_own
+from ..base.location import TORCH_NEEDS, is_internal, is_own, user_site
+from .processes import Contact, contact, is_acting, is_reader
 from .reads import Reading, Reads
 
 _TOOLS = (4, 3)
@@ -72,7 +73,9 @@ class ExecutedCode:
         holders: Slots for arguments that are compared by content.
         seeds: PyTorch's random state was set by the code.
         hooks: The code checkpointed, or set saved-tensor hooks.
+        asks_groups: The code read which process groups there are.
         blind: The last call could not be watched, because another profiler was active.
+        contact: Code of the last call that acts on other processes, the first that ran.
         late: What was read in a call that was to be recorded, and in none before: it counts as read from then
             on, since such a call is not recorded.
     """
@@ -83,7 +86,9 @@ class ExecutedCode:
         self.holders: dict[int, list[Any]] = {}
         self.seeds = False
         self.hooks = False
+        self.asks_groups = False
         self.blind = False
+        self.contact: Contact | None = None
         self.late: Reads | None = None
         self._reading = Reading()
         self._stop: Callable[[], None] | None = None
@@ -92,6 +97,7 @@ class ExecutedCode:
 
     def __enter__(self) -> ExecutedCode:
         self.resumed.clear()
+        self.contact = None
         self._forget()
         self._reading.begin()
         self._stop = self._start_monitoring() if hasattr(sys, "monitoring") else self._start_profile()
@@ -193,6 +199,10 @@ class ExecutedCode:
             and "torch" in code.co_filename
         ):
             self.seeds = True
+        if is_reader(code):
+            self.asks_groups = self.asks_groups or not _called_by_us(frame)
+        elif self.contact is None and is_acting(code):
+            self.contact = contact(code, user_site(frame))
         saves = id(code) in _SAVING
         if saves and not _called_by_us(frame):
             self.hooks = True
@@ -208,6 +218,11 @@ class ExecutedCode:
         # Code made by exec, of a dataclass for instance, has no file that would say whose it is.
         if package not in _OTHERS:
             self.globals[code] = frame.f_globals
+
+    @property
+    def extent(self) -> int:
+        """How much is known of the code; what is read by code that is new is under no guard yet."""
+        return len(self.globals) + self.asks_groups
 
     def add_function(self, function: Any) -> None:
         """Add a function that is known to run (the callable itself)."""

@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 import torch
 
 from . import members
+from .origin import said_module
 from .owners import is_open
 
 DEPTH = 6
@@ -139,7 +140,7 @@ class _Look:
         if isinstance(getattr(kind, "__next__", None), FunctionType):
             self._all(vars(iterator).values() if hasattr(iterator, "__dict__") else (), depth)
             return f"a {name}"
-        if kind.__module__ not in _TOLD or name in _SILENT:
+        if said_module(kind) not in _TOLD or name in _SILENT:
             self.known = False
             self._all(gc.get_referents(iterator), depth)
             return f"a {name}"
@@ -174,7 +175,7 @@ class _Look:
 
     def _file(self, file: Any) -> str:
         name = type(file).__name__
-        if type(file).__module__ != "_io":
+        if said_module(type(file)) != "_io":
             self.known = False
             return f"a {name}"
         try:

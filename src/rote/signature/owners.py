@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..base.location import TORCH_NEEDS
+from .origin import module_of, modules_of
 from .standard import holds_state
 
 _NAMESPACES = (
@@ -38,10 +39,13 @@ def is_open(kind: type) -> bool:
     return package not in _SKIPPED_PACKAGES
 
 
-def module_of(value: Any) -> str:
-    """Name of a class's or function's module; some extension types say it for their instances only."""
-    module = value.__module__
-    return module if isinstance(module, str) else ""
+def is_users(value: Any) -> bool:
+    """Whether a class, a function or a module is the user's."""
+    if isinstance(value, types.ModuleType):
+        return is_user(str(vars(value).get("__name__")))
+    if isinstance(value, types.FunctionType):
+        return any(map(is_user, modules_of(value)))
+    return is_user(module_of(value))
 
 
 def is_user(module: str) -> bool:

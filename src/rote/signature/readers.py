@@ -25,6 +25,7 @@ from typing import Any, Generic, Protocol
 import torch
 
 from ..base.location import TORCH_NEEDS
+from .origin import said_module
 
 BUILTINS = frozenset(
     {builtins.getattr, builtins.hasattr, builtins.setattr, builtins.delattr, builtins.vars, builtins.dir}
@@ -94,7 +95,7 @@ def reads_attributes(value: Any) -> bool:
         return value.__name__ in _FORMATS or _is_foreign(value.__objclass__)
     if isinstance(value, type):
         return value in _TYPES or _is_foreign(value)
-    if kind.__module__.startswith("_cython"):
+    if said_module(kind).startswith("_cython"):
         return _package(getattr(value, "__module__", "")) not in _TRUSTED
     return _is_foreign(kind)
 
@@ -187,14 +188,14 @@ def _is_foreign(kind: type) -> bool:
 
 
 def _is_trusted(cls: type) -> bool:
-    package = _package(cls.__module__)
+    package = _package(said_module(cls))
     if package == "builtins":  # as classes made in Rust say that were given no module
         return not cls.__flags__ & _ON_HEAP or getattr(builtins, cls.__name__, None) is cls
     return package in _TRUSTED
 
 
 def _is_made_in_c(cls: type) -> bool:
-    if _package(cls.__module__) in _TRUSTED:
+    if _package(said_module(cls)) in _TRUSTED:
         return _known_to_be_made_in_c(cls)
     return _has_parts_in_c(cls)
 
@@ -219,7 +220,7 @@ def _home_of(owner: Any) -> str:
     """The module of a bound method in C: that of the object, or of its class."""
     if isinstance(owner, types.ModuleType):
         return owner.__name__
-    return owner.__module__ if isinstance(owner, type) else type(owner).__module__
+    return said_module(owner if isinstance(owner, type) else type(owner))
 
 
 def _package(module: Any) -> str:

@@ -21,7 +21,8 @@ import torch
 
 from ..base.location import Site, is_internal, is_own
 from .bytecode import FORMATS, REFLECTIVE, CodeFacts, Place, fixed_parameters, strings
-from .owners import is_user, module_of
+from .origin import module_of
+from .owners import is_user
 from .readers import BUILTINS, is_python, is_reading_module, reads_attributes
 from .reflection import facts_of
 

@@ -8,6 +8,7 @@ import torch
 
 from .compat import has_memory, plain_functions
 from .omission import LeftOut
+from .processes import acting_method
 from .training import Training
 
 ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT, ANSWER, SCRIPTED = (
@@ -35,6 +36,7 @@ class Snapshot:
         arrays: Address ranges of the numpy arrays found.
         training: The optimizers and schedulers found.
         left_out: What was left out.
+        acting: Methods named by the code that act on other processes past the dispatcher.
         parents: The tree of names: the parent of each place, or -1.
         labels: The label of each place.
     """
@@ -45,6 +47,7 @@ class Snapshot:
         self.arrays: list[tuple[int, int]] = []
         self.training = training
         self.left_out = LeftOut()
+        self.acting: list[str] = []
         self.parents: list[int] = []
         self.labels: list[str] = []
 
@@ -59,6 +62,12 @@ class Snapshot:
         if has_memory(tensor):
             handle = tensor.untyped_storage()._cdata
             self.tensors.setdefault(handle, []).append((entry, tensor))
+
+    def note_acting(self, value: Any, names: set[str], node: int) -> None:
+        """Note an object by which the code may act on other processes."""
+        method = acting_method(value, names)
+        if method is not None:
+            self.acting.append(f"{self.path(node)}.{method}")
 
     def path(self, node: int) -> str:
         """The name of a place, as a user would write it."""

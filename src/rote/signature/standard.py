@@ -22,6 +22,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy
+import torch
+
+from .origin import full_name
+from .processes import groups
 
 _STATEFUL = frozenset({
     *("threading.Event", "threading.Semaphore", "threading.BoundedSemaphore", "threading.Barrier"),
@@ -46,7 +50,7 @@ _ASKS_A_LOGGER = frozenset({"isEnabledFor", "getEffectiveLevel", "level", "disab
 
 def holds_state(kind: type) -> bool:
     """Whether instances of a class of the standard library hold state in their attributes."""
-    return f"{kind.__module__}.{kind.__qualname__}" in _STATEFUL
+    return full_name(kind) in _STATEFUL
 
 
 def memory_of(value: Any) -> Any:
@@ -61,6 +65,8 @@ def memory_of(value: Any) -> Any:
 
 def question_for(value: Any, names: frozenset[str] | set[str]) -> str | None:
     """The question that a program asks an object, by the names in its code; one of :data:`ANSWERS`."""
+    if value is torch.distributed:
+        return "groups"
     if isinstance(value, SimpleQueue):
         return "qsize()"
     if isinstance(value, logging.Logger):
@@ -89,4 +95,5 @@ ANSWERS: dict[str, Callable[[Any], Any]] = {
     "is_alive()": lambda thread: (thread.is_alive(), thread.ident),
     "locked()": lambda lock: lock.locked(),
     "value": _left,
+    "groups": lambda distributed: groups(),
 }  # fmt: skip

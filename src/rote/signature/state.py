@@ -37,7 +37,8 @@ from .executed import ExecutedCode
 from .iterators import LOOKING, Position
 from .marks import BY_IDENTITY, Content, Present, base_of, counted, mark, pointer_of
 from .omission import MetReaderError, Omission
-from .owners import is_user, module_of
+from .origin import said_name
+from .owners import is_users
 from .reads import Reads
 from .scripted import scripted
 from .snapshot import (  # fmt: skip
@@ -132,6 +133,8 @@ class StateWalk:
                 self._note(ITEM, namespace, name, namespace[name], -1, label)
             else:
                 self._note(DEFINED, namespace, name, Content(False), -1, f"{label} (whether it is defined)")
+        if self._executed.asks_groups:
+            self._ask(torch.distributed, self.snapshot.node(-1, "torch.distributed"))
         for module in self._executed.modules():
             self._descend(module, -1)
         if not READERS.isdisjoint(self._names):
@@ -233,7 +236,7 @@ class StateWalk:
             return
         elif isinstance(value, type):
             self._meet(value, node)
-            if is_user(module_of(value)):
+            if is_users(value):
                 self._expand_class(value, node)
                 self._descend(type(value), node)
             return
@@ -259,8 +262,8 @@ class StateWalk:
         """Note what the code that ran may ask an object of the standard library."""
         question = question_for(value, self._names)
         if question is not None:
-            answer = Content(ANSWERS[question](value))
-            self._note(ANSWER, value, question, answer, node, f".{question}")
+            self._note(ANSWER, value, question, Content(ANSWERS[question](value)), node, f".{question}")
+        self.snapshot.note_acting(value, self._names, node)
 
     def _close(self, value: Any) -> None:
         """Note that the walk does not look into an object."""
@@ -306,10 +309,9 @@ class StateWalk:
             self._note(ITEM, value, index, item, node, f"[{index}]")
 
     def _expand_function(self, value: types.FunctionType, node: int) -> None:
-        if not is_user(module_of(value)):
+        if not is_users(value):
             return
-        names = value.__code__.co_freevars
-        for name, cell in zip(names, value.__closure__ or (), strict=True):
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             try:
                 content = cell.cell_contents
             except ValueError:  # the cell is still empty
@@ -323,11 +325,11 @@ class StateWalk:
             self._expand_attributes(value.__dict__, node)
 
     def _expand_module(self, value: types.ModuleType) -> None:
-        if not is_user(value.__name__):
+        if not is_users(value):
             return
         namespace = vars(value)
         for name in self._names & namespace.keys():
-            self._note(ITEM, namespace, name, namespace[name], -1, f"{value.__name__}.{name}")
+            self._note(ITEM, namespace, name, namespace[name], -1, f"{namespace.get('__name__')}.{name}")
 
     def _expand_instance(self, value: Any, of_class: Class, node: int) -> None:
         attributes = own(value, "__dict__")
@@ -346,7 +348,7 @@ class StateWalk:
                 self._note(ATTRIBUTE, value, name, found, node, f".{name}")
         for cls in of_class.users:
             if id(cls) not in self._seen:
-                self._descend(cls, self.snapshot.node(-1, cls.__qualname__))
+                self._descend(cls, self.snapshot.node(-1, said_name(cls)))
 
     def _expand_scripted(self, value: torch.jit.ScriptModule, node: int) -> None:
         for name in scripted_names(value):
@@ -391,7 +393,7 @@ class StateWalk:
                 if value.__code__ in self._executed.globals:
                     self._note(ITEM, namespace, name, value, node, f".{name}")
             elif isinstance(value, type):
-                if value.__qualname__ == f"{cls.__qualname__}.{name}":  # defined inside
+                if said_name(value) == f"{said_name(cls)}.{name}":  # defined inside
                     self._note(ITEM, namespace, name, value, node, f".{name}")
             elif not name.startswith(("__", "_abc_")) and not isinstance(value, DESCRIPTORS):
                 self._note(ITEM, namespace, name, value, node, f".{name}")

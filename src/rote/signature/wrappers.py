@@ -7,7 +7,7 @@ import types
 import weakref
 from typing import Any
 
-from .owners import module_of
+from .origin import said_module
 
 WRAPPERS = (
     *(staticmethod, classmethod, property, functools.cached_property),
@@ -53,4 +53,4 @@ def stands_for(value: Any) -> tuple[Any, ...] | None:
 
 
 def _is_ours(value: Any) -> bool:
-    return module_of(type(value)).startswith("rote.")
+    return said_module(type(value)).startswith("rote.")

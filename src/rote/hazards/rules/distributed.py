@@ -11,15 +11,16 @@ COLLECTIVE = Rule(
     "Keep collectives between graphs, or capture them with NCCL on all ranks in the same order.",
     Severity.UNKNOWN,
     Group.DISTRIBUTED,
-    Finder.SCAN,
+    Finder.SCAN | Finder.RUNTIME,
     """
     ``torch.distributed.all_reduce`` and its kin inside the call.
 
     Why: NCCL collectives can be captured, if every rank captures the same ones in the same order; a rank that
     falls back to eager, or records at another moment, hangs the others. Other backends (gloo) run on the host
-    and stop a capture.
+    and stop a capture. rote runs a callable with a collective in it eagerly, on each rank for itself.
 
-    Limits: Collectives inside of libraries are not seen; which backend is used is not known.
+    Limits: The scan does not see collectives inside of libraries, nor which backend is used. rote sees those
+    of PyTorch, not those that other libraries make in C (MPI, Horovod).
 
     Bad::
 
@@ -58,17 +59,18 @@ OBJECT_COLLECTIVE = Rule(
 WRAPPED = Rule(
     "RT803",
     "data-parallel wrapper made around a graph's work",
-    "Warm DistributedDataParallel up on a side stream before capturing, and leave FSDP eager.",
+    "Graph the module inside of the wrapper, DistributedDataParallel(rote.graph(model)); leave FSDP eager.",
     Severity.UNKNOWN,
     Group.DISTRIBUTED,
-    Finder.SCAN,
+    Finder.SCAN | Finder.RUNTIME,
     """
     ``DistributedDataParallel``, ``FullyShardedDataParallel``, ``fully_shard`` in a file that captures graphs.
 
-    Why: DDP needs eleven warm-up steps on a side stream before a capture; FSDP gathers parameters into
-    memory that it frees, so addresses move.
+    Why: DDP's forward prepares a reducer in C++ that averages the gradients; a replay would leave that out.
+    A capture by hand needs eleven warm-up steps on a side stream before. FSDP gathers parameters into memory
+    that it frees, so addresses move.
 
-    Limits: Whether the wrapped model is the one that is captured is not known.
+    Limits: The scan does not know whether the wrapped model is the one that is captured.
 
     Bad::
 

@@ -1,0 +1,74 @@
+"""Where a class or a function comes from, by what cannot be set: what it says of itself may be anything.
+
+``functools.wraps`` copies the name of a module from one function to another, programs set ``__module__`` to
+hide where a class lies, or leave None there. Whose state is looked into must not depend on that.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+_said_module: Any = vars(type)["__module__"].__get__  # past a metaclass that answers something else
+said_name: Callable[[type], str] = vars(type)["__qualname__"].__get__
+"""The name of a class inside of its module, as it says itself."""
+_IMMUTABLE, _ON_HEAP = 1 << 8, 1 << 9
+
+
+def module_of(kind: type) -> str:
+    """Name of the module that a class comes from; nothing where that cannot be told.
+
+    It is believed if its name leads to it, if nobody could have changed what it says, or if its methods come
+    from there.
+    """
+    said = said_module(kind)
+    return said if said and _is_believed(kind, said) else ""
+
+
+def modules_of(function: types.FunctionType) -> tuple[str, ...]:
+    """Names of the modules that a function may come from: where its code is, and what it says itself.
+
+    What decorates another function says what that says, and runs it.
+    """
+    decorates = ("",) if "__wrapped__" in vars(function) else ()
+    return (_home(function), _text(function.__module__), *decorates)
+
+
+def said_module(kind: type) -> str:
+    """What a class says of where it comes from; nothing if that is no name."""
+    return _text(_said_module(kind))
+
+
+def full_name(kind: type) -> str:
+    """The name that a class says it has, with that of its module."""
+    return f"{said_module(kind)}.{said_name(kind)}"
+
+
+def _home(function: types.FunctionType) -> str:
+    return _text(function.__globals__.get("__name__"))
+
+
+def _text(said: Any) -> str:
+    return said if isinstance(said, str) else ""
+
+
+def _is_believed(kind: type, module: str) -> bool:
+    if not kind.__flags__ & _ON_HEAP or kind.__flags__ & _IMMUTABLE:
+        return True
+    return _leads_to(kind, module) or _is_of_package(kind, module.partition(".")[0])
+
+
+def _leads_to(kind: type, module: str) -> bool:
+    found: Any = sys.modules.get(module)
+    for part in said_name(kind).split("."):
+        if not isinstance(found, (types.ModuleType, type)):
+            return False
+        found = vars(found).get(part)
+    return found is kind
+
+
+def _is_of_package(kind: type, package: str) -> bool:
+    homes = [_home(value) for value in vars(kind).values() if type(value) is types.FunctionType]
+    return bool(homes) and all([home.partition(".")[0] == package for home in homes])
