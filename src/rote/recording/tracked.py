@@ -14,12 +14,14 @@ from ..signature.compat import has_memory, plain_functions
 from ..signature.key import TENSOR, Call
 from ..signature.leaves import flatten
 from .accumulators import StandIns
-from .autograd import GradientWalk, Node, kept_storages, leaves_below, older_node, runs_python
-from .backward import Backward, Occupancy
+from .autograd import GradientWalk, Node, contexts_of, kept_storages, leaves_below, older_node
+from .backward import Backward
+from .contexts import Contexts
 from .gradients import Slots, slot_of
 from .inputs import StaticInputs
 from .ledger import EXTERNAL, Ledger
 from .log import BackwardLog
+from .occupancy import Occupancy
 from .placement import group_members
 from .saved import Read, Saved
 from .template import INPUT_VIEW, Template
@@ -190,6 +192,7 @@ def _graph_blockers(
     if node is not None:
         text = f"a result depends on a tensor made outside that has a history ({node.name()})"
         found.append(reason(rules.OUTPUT_GRADIENT, text, site))
+    found += Contexts(contexts_of(results, graph_ends(leaves))).hidden_reasons(site)
     if use.saved and use.spoiled(kept_storages(results, frozenset())) is not None:
         text = "a tensor that the backward needs is modified in place after it was used"
         found.append(reason(rules.OUTPUT_GRADIENT, text, site))
@@ -267,7 +270,7 @@ def take_over(
         log,
         use.spoiled(needed),
         repeats=repeats,
-        keeps=bool(needed) or runs_python(results),
+        keeps=bool(needed) or bool(contexts_of(results)),
     )
 
 
