@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..base.location import Site
+from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.compat import has_memory, plain_functions
@@ -21,6 +21,7 @@ from .gradients import Slots, slot_of
 from .inputs import StaticInputs
 from .ledger import EXTERNAL, Ledger
 from .log import BackwardLog
+from .metadata import Metadata
 from .occupancy import Occupancy
 from .placement import group_members
 from .saved import Read, Saved
@@ -58,6 +59,32 @@ class GradientUse:
         self.flags = False
         self.frozen: dict[int, tuple[weakref.ref[torch.Tensor], bool]] = {}
         self._versions: list[int] = []
+        self._given: list[Metadata] = []
+        self._touched: dict[int, tuple[Metadata, Site]] = {}
+
+    def give(self, names: list[str], leaves: tuple[Any, ...]) -> None:
+        """Note what the arguments are before the call."""
+        pairs = zip(names, leaves, strict=True)
+        self._given = [
+            Metadata(leaf, name, given=True) for name, leaf in pairs if isinstance(leaf, torch.Tensor)
+        ]
+
+    def touch(self, tensor: torch.Tensor) -> None:
+        """Note that a tensor's place in the graph or its hooks are about to be changed."""
+        known = self._touched.get(id(tensor))
+        if known is None or known[0].tensor is not tensor:
+            before = Metadata(tensor, "a tensor made outside", given=False)
+            self._touched[id(tensor)] = before, user_site()
+
+    def changes(self, ledger: Ledger, site: Site) -> list[Reason]:
+        """What the call did to tensors that were there before, besides writing them."""
+        line = next((line for _, line in self._touched.values()), site)
+        found = [each.change(line) for each in self._given]
+        for metadata, line in self._touched.values():
+            tensor = metadata.tensor
+            if tensor is not None and has_memory(tensor) and _is_outside(tensor, ledger):
+                found.append(metadata.change(line))
+        return [why for why in found if why is not None]
 
     def look(self, tensor: torch.Tensor, ledger: Ledger) -> None:
         """Note that the gradient of a tensor is about to be asked for, or set."""
