@@ -15,7 +15,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "rote"
 OPTIONAL = frozenset({"cuda", "matplotlib", "safetensors", "torchao", "transformers", "triton"})
-MAX_LINES = 400
 
 
 def sources() -> list[Path]:
@@ -166,11 +165,6 @@ def test_private_torch_stays_in_compat():
 def test_files_are_documented():
     missing = [name_of(path) for path in sources() if not ast.get_docstring(parse(path))]
     assert missing == [], "without a module docstring"
-
-
-def test_files_are_small():
-    lengths = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
-    assert {name: length for name, length in lengths.items() if length >= MAX_LINES} == {}
 
 
 # --- The rules above see what they should ----------------------------------------------------------------

@@ -18,6 +18,7 @@ from torch.autograd.graph import GradientEdge
 from ..signature.compat import has_memory, is_wrapped
 from .accumulators import StandIns
 from .compat import node_age
+from .contexts import Contexts
 from .packing import Gradients, Packing, pack, unpack
 from .seeds import HostSeeds
 
@@ -58,9 +59,9 @@ def older_node(results: Iterable[torch.Tensor], ends: frozenset[Node], age: int)
     return None
 
 
-def runs_python(results: Iterable[torch.Tensor]) -> bool:
-    """Whether the graph contains Python code: a ``torch.autograd.Function``."""
-    return any(isinstance(node, BackwardCFunction) for node in nodes_below(results))
+def contexts_of(results: Iterable[torch.Tensor], ends: frozenset[Node] = frozenset()) -> list[Node]:
+    """The nodes that are Python code (a ``torch.autograd.Function``); each is the ``ctx`` of its backward."""
+    return [node for node in nodes_below(results, ends) if isinstance(node, BackwardCFunction)]
 
 
 def kept_storages(results: Iterable[torch.Tensor], ends: frozenset[Node]) -> set[int]:
@@ -113,6 +114,9 @@ class GradientWalk:
         leaves: The static arguments and parameters that those stand for.
         memory: Handles of the storages that replays write; a gradient that lies there is copied.
         stand_ins: What the graph has instead of parameters.
+
+    Attributes:
+        contexts: The nodes that are Python code.
     """
 
     __name__ = "backward"
@@ -125,7 +129,8 @@ class GradientWalk:
         memory: frozenset[int],
         stand_ins: StandIns,
     ) -> None:
-        self._stand_ins = stand_ins if runs_python(results) else None
+        self.contexts = Contexts(contexts_of(results))
+        self._stand_ins = stand_ins if self.contexts else None
         self.results = results
         self.leaves = leaves
         self.memory = memory

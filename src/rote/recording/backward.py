@@ -22,7 +22,8 @@ several calls in one backward adds the calls' gradients one by one, where eager 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -44,6 +45,7 @@ from .again import Repeatable
 from .autograd import GradientWalk
 from .compat import apply_of, with_own_node
 from .log import BackwardLog
+from .occupancy import Occupancy
 from .result import EAGER, PLAINLY, Result
 from .saved import Saved, modified
 from .views import Tracked
@@ -56,29 +58,6 @@ MAX_KEYS = 16
 REMEDY = "Nothing has to be done once calls replay; keep the recording (reset(), budgets) until its backward."
 OUTSIDE = "Call backward() outside of it."
 SINGLY = "Nothing has to be done; gradients that come one after the other are replayed."
-
-
-class Occupancy:
-    """Whether a recording's memory is claimed by a result that waits for its backward."""
-
-    def __init__(self) -> None:
-        self._token: weakref.ref[torch.Tensor] | None = None
-
-    @property
-    def taken(self) -> bool:
-        """Whether a claim is alive."""
-        if self._token is None:
-            return False
-        if self._token() is not None:
-            return True
-        self._token = None
-        return False
-
-    def take(self) -> torch.Tensor:
-        """Begin a claim; it lasts as long as the tensor that is returned."""
-        token = torch.empty(0, device="cpu")
-        self._token = weakref.ref(token)
-        return token
 
 
 class Backward:
@@ -190,13 +169,34 @@ class Backward:
         bits = every if all(needed) else sum(1 << number for number, need in enumerate(needed) if need)
         newest = self._newest
         value = newest.answer((bits, *gradients)) if newest is not None else NOT_MINE
-        if value is NOT_MINE:
+        if value is not NOT_MINE:
+            return self._walk.unpack(value, bits, gradients)
+        with self._watching():
             result = self._walked(bits, gradients)
-            self._log.add(result)
-            value = result.value
-        if value is PLAINLY:
-            return self._walk.plainly(bits, *gradients)
-        return self._walk.unpack(value, bits, gradients)
+            if result.value is PLAINLY:
+                found = self._walk.plainly(bits, *gradients)
+            else:
+                found = self._walk.unpack(result.value, bits, gradients)
+        ended = self._occupancy.ended
+        self._log.add(result if ended is None else result._replace(reasons=[ended]))
+        return found
+
+    @contextmanager
+    def _watching(self) -> Generator[None]:
+        """Around a walk that may run Python code: the recording ends if that changes its contexts."""
+        contexts = self._walk.contexts
+        if not contexts or self._occupancy.ended is not None:
+            yield
+            return
+        before = contexts.look()
+        try:
+            yield
+        finally:
+            self._occupancy.ended = contexts.changed_since(before, self._reaches, user_site())
+
+    def _reaches(self, container: Any) -> bool:
+        owner = self._owner()
+        return owner is not None and owner.reaches(container)
 
     def _walked(self, bits: int, gradients: tuple[Any, ...]) -> Result:
         """Walk by a recording where there is one; plainly inside of somebody's trace."""

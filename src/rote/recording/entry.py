@@ -126,6 +126,10 @@ class Entry:
         self.calls += 1
         for _, lent in call.borrowed:  # another thread may have replayed the producer since it was unwrapped
             lent.lease.check(lent.made)
+        for variant in self.variants:
+            if variant.occupancy.ended is not None:
+                self.refuse(variant.occupancy.ended)
+                break
         if self.life.state is State.EAGER and self.life.rest():
             return Result(PLAINLY, EAGER, self._eager_reasons)
         if torch.is_grad_enabled() and saving_is_hooked():
@@ -365,6 +369,11 @@ class Entry:
     def open_walk(self, walk: GradientWalk, call: Call) -> Walked:
         """A key for walking a recorded graph back."""
         return Walked(Entry(self.subject.walking(walk), call))
+
+    def reaches(self, container: Any) -> bool:
+        """Whether state of the callable, other than arguments, leads to a container of slots."""
+        state = StateWalk(self.executed).take(list(self.subject.roots))
+        return any(entry.container is container for entry in state.entries.values())
 
     def refuse(self, why: Reason) -> None:
         """Run eagerly from now on, for this reason."""

@@ -49,11 +49,16 @@ _SLOT = frozenset({_Tensor.grad.__get__, _Tensor.grad.__set__, _Tensor.grad.__de
 _PLACE = frozenset({_Tensor.grad.__get__, _Tensor.is_leaf.__get__, _Tensor.output_nr.__get__})
 _FLAGS = frozenset({_Tensor.requires_grad.__get__, _Tensor.is_leaf.__get__, _Tensor.grad_fn.__get__})
 _FREEZES = frozenset({_Tensor.requires_grad_, _Tensor.requires_grad.__set__})
-_LOOKS = _FLAGS | _FREEZES | frozenset({
+_DETACHES = frozenset({_Tensor.detach_, torch.detach_})
+_LOOKS = _FLAGS | _FREEZES | _DETACHES | frozenset({
     *(_Tensor.shape.__get__, _Tensor.dtype.__get__, _Tensor.device.__get__, _Tensor.ndim.__get__),
     *(_Tensor.size, _Tensor.dim, _Tensor.ndimension, _Tensor.numel, _Tensor.nelement, _Tensor.__len__),
     *(_Tensor.stride, _Tensor.is_contiguous, _Tensor.is_floating_point, _Tensor.is_complex),
     *(torch.numel, torch.is_floating_point, torch.is_complex, _Tensor.element_size, _Tensor.get_device),
+})  # fmt: skip
+_TOUCHES = frozenset({
+    *(_Tensor.register_hook, _Tensor.register_post_accumulate_grad_hook, _Tensor.retain_grad),
+    *(_Tensor._backward_hooks.__set__, _Tensor.detach_, torch.detach_),
 })  # fmt: skip
 _ESCAPES = frozenset({
     _Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__, torch.to_dlpack,
@@ -63,7 +68,7 @@ _ASKED = _HOOKS | _SLOT | _PLACE | _FREEZES
 _CHECKPOINT = torch.utils.checkpoint.__file__
 """Looks at a history of its own in torch 2.11; that a call checkpoints is a reason by itself."""
 _SPECIAL = _BUILDERS | _ENGINE | _ASKED | _ESCAPES | COMPOSITES | {_Tensor.tolist}
-_NOTED = _SPECIAL | _LOOKS
+_NOTED = _SPECIAL | _LOOKS | _TOUCHES
 _IN_C = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
 _PLAIN = frozenset({
     torch.Tensor, torch.nn.Parameter, torch.Size, torch.dtype, torch.device,
@@ -116,8 +121,10 @@ class HostDataMode(TorchFunctionMode):
     def _noted(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function that tells something about the call, or that is called in another way."""
         if func in _LOOKS and args and isinstance(args[0], torch.Tensor):
-            sets = func in _FREEZES
+            sets = func in _FREEZES or func in _DETACHES
             self._use.look_at(args[0], flags=sets or func in _FLAGS, sets=sets)
+        if func in _TOUCHES and args and isinstance(args[0], torch.Tensor):
+            self._use.touch(args[0])
         if func not in _SPECIAL:
             return func(*args, **kwargs)
         if func in _BUILDERS:

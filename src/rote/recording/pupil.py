@@ -68,6 +68,10 @@ class Pupil(Protocol):
         """A new key for walking a recorded graph back."""
         ...
 
+    def reaches(self, container: Any) -> bool:
+        """Whether state of the callable, other than arguments, leads to a container of slots."""
+        ...
+
     def refuse(self, why: Reason) -> None:
         """Run eagerly from now on."""
         ...

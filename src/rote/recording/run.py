@@ -205,6 +205,7 @@ class TracedCall:
         tape = self._tape
         self._last = tracer
         use = GradientUse(newest_age() if torch.is_grad_enabled() else 0)
+        use.give(self._call.names(), self._leaves)
         host = HostDataMode(tracer, use, self._given)
         with self._stream():  # outermost: a segment is closed or thrown away before the stream is left
             try:
@@ -264,6 +265,7 @@ class TracedCall:
         tracer.ledger.note_readers("the result", self._site)
         tracer.complete()
         written = (tracer.written_inputs, tracer.written_externals)
+        blockers += use.changes(tracer.ledger, self._site)
         blockers += gradient_blockers(
             value, template, self._call, self._leaves, tracer.ledger, written, use, self._site
         )

@@ -10,7 +10,7 @@ import torch
 
 from ..backends.base import Backend
 from ..signature.executed import ExecutedCode
-from .autograd import GradientWalk, kept_storages, runs_python
+from .autograd import GradientWalk, kept_storages
 from .log import BackwardLog
 from .result import Limits
 
@@ -45,15 +45,17 @@ class Subject:
     def walking(self, walk: GradientWalk) -> Subject:
         """The backward of a recorded call of this callable.
 
-        A graph without Python code depends on no Python state.
+        A graph without Python code depends on no Python state. Other code reaches that of the callable, and
+        what its contexts keep.
         """
         kept = kept_storages(walk.results, frozenset())
+        roots = (*self.roots, *walk.contexts.roots()) if walk.contexts else ()
         return replace(
             self,
             function=walk,
             name=f"the backward of {self.name}",
             executed=ExecutedCode(),
             limits=replace(self.limits, borrow=False, max_recordings=MAX_WALKS, keep=True),
-            roots=self.roots if runs_python(walk.results) else (),
+            roots=roots,
             trusted=frozenset(kept | walk.memory),
         )

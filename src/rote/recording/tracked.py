@@ -7,19 +7,22 @@ from typing import Any
 
 import torch
 
-from ..base.location import Site
+from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.compat import has_memory, plain_functions
 from ..signature.key import TENSOR, Call
 from ..signature.leaves import flatten
 from .accumulators import StandIns
-from .autograd import GradientWalk, Node, kept_storages, leaves_below, older_node, runs_python
-from .backward import Backward, Occupancy
+from .autograd import GradientWalk, Node, contexts_of, kept_storages, leaves_below, older_node
+from .backward import Backward
+from .contexts import Contexts
 from .gradients import Slots, slot_of
 from .inputs import StaticInputs
 from .ledger import EXTERNAL, Ledger
 from .log import BackwardLog
+from .metadata import Metadata
+from .occupancy import Occupancy
 from .placement import group_members
 from .saved import Read, Saved
 from .template import INPUT_VIEW, Template
@@ -56,6 +59,32 @@ class GradientUse:
         self.flags = False
         self.frozen: dict[int, tuple[weakref.ref[torch.Tensor], bool]] = {}
         self._versions: list[int] = []
+        self._given: list[Metadata] = []
+        self._touched: dict[int, tuple[Metadata, Site]] = {}
+
+    def give(self, names: list[str], leaves: tuple[Any, ...]) -> None:
+        """Note what the arguments are before the call."""
+        pairs = zip(names, leaves, strict=True)
+        self._given = [
+            Metadata(leaf, name, given=True) for name, leaf in pairs if isinstance(leaf, torch.Tensor)
+        ]
+
+    def touch(self, tensor: torch.Tensor) -> None:
+        """Note that a tensor's place in the graph or its hooks are about to be changed."""
+        known = self._touched.get(id(tensor))
+        if known is None or known[0].tensor is not tensor:
+            before = Metadata(tensor, "a tensor made outside", given=False)
+            self._touched[id(tensor)] = before, user_site()
+
+    def changes(self, ledger: Ledger, site: Site) -> list[Reason]:
+        """What the call did to tensors that were there before, besides writing them."""
+        line = next((line for _, line in self._touched.values()), site)
+        found = [each.change(line) for each in self._given]
+        for metadata, line in self._touched.values():
+            tensor = metadata.tensor
+            if tensor is not None and has_memory(tensor) and _is_outside(tensor, ledger):
+                found.append(metadata.change(line))
+        return [why for why in found if why is not None]
 
     def look(self, tensor: torch.Tensor, ledger: Ledger) -> None:
         """Note that the gradient of a tensor is about to be asked for, or set."""
@@ -190,6 +219,7 @@ def _graph_blockers(
     if node is not None:
         text = f"a result depends on a tensor made outside that has a history ({node.name()})"
         found.append(reason(rules.OUTPUT_GRADIENT, text, site))
+    found += Contexts(contexts_of(results, graph_ends(leaves))).hidden_reasons(site)
     if use.saved and use.spoiled(kept_storages(results, frozenset())) is not None:
         text = "a tensor that the backward needs is modified in place after it was used"
         found.append(reason(rules.OUTPUT_GRADIENT, text, site))
@@ -267,7 +297,7 @@ def take_over(
         log,
         use.spoiled(needed),
         repeats=repeats,
-        keeps=bool(needed) or runs_python(results),
+        keeps=bool(needed) or bool(contexts_of(results)),
     )
 
 

@@ -20,7 +20,7 @@ from ..signature.snapshot import Snapshot
 from ..signature.words import Watched
 from .accumulators import StandIns
 from .asked import Asked
-from .backward import Backward, Occupancy
+from .backward import Backward
 from .borrow import Lease
 from .contest import FIRST, Contest
 from .counted import Counted
@@ -29,6 +29,7 @@ from .generators import Reseed
 from .gradient_words import note_gradients
 from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
+from .occupancy import Occupancy
 from .placement import OTHER, InputFacts, Regulars, Seen, Spot
 from .shortage import pause_after
 from .template import INPUT_VIEW, PASSED

@@ -49,6 +49,10 @@ class Owner(Protocol):
         """A new key of a walk."""
         ...
 
+    def reaches(self, container: Any) -> bool:
+        """Whether state of the callable, other than arguments, leads to a container of slots."""
+        ...
+
     def refuse(self, why: Reason) -> None:
         """Run eagerly from now on."""
         ...

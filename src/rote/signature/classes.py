@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Container
 from typing import Any, NamedTuple
 
+from .origin import said_name
 from .owners import is_open, is_users
 
 
@@ -52,6 +54,26 @@ def own(value: Any, name: str) -> Any:
         return object.__getattribute__(value, name)
     except AttributeError:
         return UNSET
+
+
+def members_of(cls: type, ran: Container[types.CodeType]) -> list[tuple[str, Any]]:
+    """The attributes of a class that are state: values, methods that ran, and classes defined inside.
+
+    Args:
+        cls: The class.
+        ran: The code that ran.
+    """
+    found: list[tuple[str, Any]] = []
+    for name, value in list(vars(cls).items()):
+        if isinstance(value, types.FunctionType):
+            noted = value.__code__ in ran
+        elif isinstance(value, type):
+            noted = said_name(value) == f"{said_name(cls)}.{name}"
+        else:
+            noted = not name.startswith(("__", "_abc_")) and not isinstance(value, DESCRIPTORS)
+        if noted:
+            found.append((name, value))
+    return found
 
 
 def _slots(cls: type) -> tuple[str, ...]:

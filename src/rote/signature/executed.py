@@ -19,15 +19,17 @@ import gc
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from ..base.location import TORCH_NEEDS, is_internal, is_own, user_site
+from .owners import is_open
 from .processes import Contact, contact, is_acting, is_reader
 from .reads import Reading, Reads
 
@@ -92,6 +94,7 @@ class ExecutedCode:
         self.late: Reads | None = None
         self._reading = Reading()
         self._stop: Callable[[], None] | None = None
+        self._beside: dict[CodeType, list[weakref.ref[Any]]] = {}  # functions, and objects whose method ran
         self._passive: set[int] = set()  # code, by identity, that reads the same whenever it is entered
         self._settled: dict[int, CodeType] = {}
 
@@ -218,6 +221,43 @@ class ExecutedCode:
         # Code made by exec, of a dataclass for instance, has no file that would say whose it is.
         if package not in _OTHERS:
             self.globals[code] = frame.f_globals
+            self._note_owner(code, frame)
+
+    def _note_owner(self, code: CodeType, frame: FrameType) -> None:
+        """Note the object whose method runs, weakly: PyTorch may keep it where no walk gets to."""
+        if code.co_argcount and code.co_varnames[0] == "self":
+            owner = frame.f_locals.get("self")
+            if is_open(type(owner)) and type(owner).__weakrefoffset__:
+                self._beside.setdefault(code, []).append(weakref.ref(owner))
+
+    def beside(self, seen: Mapping[int, Any]) -> Iterator[tuple[str, Any]]:
+        """Functions that ran, and objects whose methods did, that a walk has not met, with names.
+
+        PyTorch keeps some where only C++ finds them: the backward of an operator, hooks of the graph. A
+        function is looked for once, by its code; those that die with the call are left out.
+
+        Args:
+            seen: What the walk has met, by identity.
+        """
+        met = {value.__code__ for value in seen.values() if type(value) is FunctionType}
+        own = {inner for code in self.globals for inner in _inner(code)}
+        missing = [code for code in self.globals if code.co_freevars and code not in met and code not in own]
+        unknown = [code for code in missing if code not in self._beside]
+        self._beside.update({code: [] for code in unknown})
+        for function in gc.get_referrers(*unknown) if unknown else ():
+            if type(function) is FunctionType and function.__code__ in self._beside:
+                self._beside[function.__code__].append(weakref.ref(function))
+        for code, references in self._beside.items():
+            for value in [reference() for reference in references]:
+                if value is not None and id(value) not in seen and code not in met:
+                    yield getattr(value, "__qualname__", type(value).__qualname__), value
+
+    def ran(self, function: Any) -> bool:
+        """Whether the code of a function ran, or of a callable object that stands for one."""
+        while (inner := getattr(function, "func", None) or getattr(function, "__func__", None)) is not None:
+            function = inner
+        code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+        return code in self.globals
 
     @property
     def extent(self) -> int:

@@ -21,6 +21,7 @@ BY_IDENTITY = frozenset({dict, OrderedDict, list, tuple, FunctionType, type})
 """Types, of most of what a module has, whose instances are kept as they are; what they hold has own slots."""
 ARRAY_BYTES = 1 << 16
 """Of what is larger, a sample is compared."""
+_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 SAMPLE = 4096
 SET_LENGTH = 4096
 
@@ -88,6 +89,12 @@ def mark(value: Any) -> Any:
         return Content(repr(value.state))
     memory = memory_of(value)
     return Content((memory.size, _numbers(memory))) if memory is not None else position(value) or value
+
+
+def hooks_of(tensor: torch.Tensor) -> list[tuple[str, dict[int, Any]]]:
+    """The hooks of a tensor that autograd calls, by the attribute in which they are."""
+    tables = [(name, getattr(tensor, name, None)) for name in _HOOKS]
+    return [(name, table) for name, table in tables if table]
 
 
 def pointer_of(array: Any) -> int:

@@ -28,14 +28,15 @@ from typing import Any
 
 import numpy
 import torch
+from torch.autograd.function import BackwardCFunction
 
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
-from .classes import DESCRIPTORS, MADE_WITH_A_CLASS, MODULE_INTERNALS, UNSET, Class, class_of, own
+from .classes import DESCRIPTORS, MADE_WITH_A_CLASS, MODULE_INTERNALS, UNSET, Class, class_of, members_of, own
 from .compat import class_switches, global_hooks, plain_functions, scripted_names
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
-from .marks import BY_IDENTITY, Content, Present, base_of, counted, mark, pointer_of
+from .marks import BY_IDENTITY, Content, Present, base_of, counted, hooks_of, mark, pointer_of
 from .omission import MetReaderError, Omission
 from .origin import said_name
 from .owners import is_users
@@ -139,11 +140,17 @@ class StateWalk:
             self._descend(module, -1)
         if not READERS.isdisjoint(self._names):
             self._note(BULK, ENVIRONMENT, None, Content(tuple(ENVIRONMENT.items())), -1, "os.environ")
+        self._expand_queue()
+        for name, value in list(self._executed.beside(self._seen)):
+            self._descend(value, self.snapshot.node(-1, name))
+        self._expand_queue()
+        if self._omission is not None:
+            self._omission.look_behind(self._seen)
+
+    def _expand_queue(self) -> None:
         while self._queue:
             value, node = self._queue.popleft()
             self._expand(value, node)
-        if self._omission is not None:
-            self._omission.look_behind(self._seen)
 
     def _holder(self, root: Any) -> list[Any]:
         """A slot for an argument; the same one at every walk, so that two walks can be compared."""
@@ -172,6 +179,9 @@ class StateWalk:
             self.snapshot.note_tensor(entry, value)
             if vars(value):
                 self._expand_attributes(vars(value), node)
+            for name, hooks in hooks_of(value):
+                if any(map(self._executed.ran, hooks.values())):
+                    self._descend(hooks, self.snapshot.node(node, f".{name}"))
         elif isinstance(value, numpy.ndarray):
             for item in value.flat if isinstance(entry.value, Content) and value.dtype.hasobject else ():
                 self._descend(item, node)
@@ -189,10 +199,9 @@ class StateWalk:
         return position._replace(known=known, asked=asked)
 
     def _descend(self, value: Any, node: int) -> None:
-        if id(value) in self._seen or type(value) in _PLAIN_TYPES or isinstance(value, torch.Tensor):
-            return
-        self._seen[id(value)] = value
-        self._queue.append((value, node))
+        if not (id(value) in self._seen or type(value) in _PLAIN_TYPES or isinstance(value, torch.Tensor)):
+            self._seen[id(value)] = value
+            self._queue.append((value, node))
 
     def _expand(self, value: Any, node: int) -> None:
         kind = type(value)
@@ -211,8 +220,8 @@ class StateWalk:
                 self._descend(each, node)
             return
         elif isinstance(value, functools.partial):
-            for label, part in ((".func", value.func), (".args", value.args), (".keywords", value.keywords)):
-                self._descend(part, self.snapshot.node(node, label))
+            for label in ("func", "args", "keywords"):
+                self._descend(getattr(value, label), self.snapshot.node(node, f".{label}"))
             return
         elif isinstance(value, WRAPPERS):
             self._meet(value, node)
@@ -224,7 +233,7 @@ class StateWalk:
         elif isinstance(value, types.MappingProxyType):
             self._expand_dict(value, node)
             return
-        elif isinstance(value, threading.local):
+        elif isinstance(value, (threading.local, BackwardCFunction)):
             self._expand_attributes(value.__dict__, node)
             return
         elif isinstance(value, ContextVar):
@@ -327,9 +336,9 @@ class StateWalk:
     def _expand_module(self, value: types.ModuleType) -> None:
         if not is_users(value):
             return
-        namespace = vars(value)
-        for name in self._names & namespace.keys():
-            self._note(ITEM, namespace, name, namespace[name], -1, f"{namespace.get('__name__')}.{name}")
+        table = vars(value)
+        for name in self._names & table.keys():
+            self._note(ITEM, table, name, table[name], -1, f"{table.get('__name__')}.{name}")
 
     def _expand_instance(self, value: Any, of_class: Class, node: int) -> None:
         attributes = own(value, "__dict__")
@@ -386,14 +395,8 @@ class StateWalk:
         namespace = self._executed.holders.setdefault(id(cls), [vars(cls)])[0]  # a new proxy at each vars()
         # Not LENGTH: that says that all members are noted, and of methods only those that ran are.
         self._note(MEMBERS, namespace, None, Content(len(namespace)), node, " (number of attributes)")
-        for name, value in list(namespace.items()):
-            if self._omission is not None and (name.startswith("__") or isinstance(value, DESCRIPTORS)):
+        for name, value in list(namespace.items()) if self._omission is not None else ():
+            if name.startswith("__") or isinstance(value, DESCRIPTORS):
                 self._meet_method(cls, name, value, node)
-            if isinstance(value, types.FunctionType):
-                if value.__code__ in self._executed.globals:
-                    self._note(ITEM, namespace, name, value, node, f".{name}")
-            elif isinstance(value, type):
-                if said_name(value) == f"{said_name(cls)}.{name}":  # defined inside
-                    self._note(ITEM, namespace, name, value, node, f".{name}")
-            elif not name.startswith(("__", "_abc_")) and not isinstance(value, DESCRIPTORS):
-                self._note(ITEM, namespace, name, value, node, f".{name}")
+        for name, value in members_of(cls, self._executed.globals):
+            self._note(ITEM, namespace, name, value, node, f".{name}")

@@ -28,6 +28,7 @@ from .pool import Pool
 from .session import CudaSession
 from .stream import Streams
 from .timing import CudaTiming
+from .workspaces import Workspaces
 
 
 class CudaBackend:
@@ -53,6 +54,7 @@ class CudaBackend:
         self._process = os.getpid()
         self._waiting: list[CudaSession] = []
         self._sessions: weakref.WeakSet[CudaSession] = weakref.WeakSet()
+        self._workspaces = Workspaces()
 
     def open(
         self,
@@ -178,13 +180,19 @@ class CudaBackend:
             session.release()
 
     def forget(self, session: CudaSession) -> None:
-        """The session holds nothing any more; a shared pool that nobody uses is given back."""
+        """The session holds nothing any more; a shared pool that nobody uses is given back.
+
+        The device was waited for, so that nothing is at work in the workspaces that go with the last one.
+        """
         self._sessions.discard(session)
         used = {id(pool) for other in self._sessions for pool in other.pools}
         for tenant, pool in list(self._shared.items()):
             if id(pool) not in used:
                 pool.drop()
                 del self._shared[tenant]
+        self._workspaces.leave(session.pools)
+        if not self._sessions:
+            self._workspaces.clear()
 
     # ------------------------------------------------------------------ after a failed capture
 

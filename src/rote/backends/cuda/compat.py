@@ -55,6 +55,19 @@ def stop_routing(device: int, pool: PoolId) -> None:
     _release_pool(device, pool)
 
 
+_clear: Any = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
+"""Seen in torch 2.11 and 2.13 (CUDA builds only)."""
+
+
+def clear_workspaces() -> None:
+    """Give up the memory that matrix products work in, of all streams; each is allocated again when needed.
+
+    There is no public way. Without the private call that memory stays allocated.
+    """
+    if _clear is not None:
+        _clear()
+
+
 def allocator_segments() -> list[dict[str, Any]]:
     """The allocator's segments, those of private pools among them; without the history of allocations.
 

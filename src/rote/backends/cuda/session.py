@@ -20,7 +20,7 @@ and code compiled; what belongs to a stream is shared by all recordings of a dev
 on one side stream and by whoever holds the backend's lock: the handles of the libraries, and the workspace
 that a matrix product uses there, which the first one captured allocates. Its address is in every later graph.
 That is safe, since calls take turns: a replay on another stream waits for the last one
-(:meth:`.Streams.enter_call`).
+(:meth:`.Streams.enter_call`). It is given back with the last recording (:mod:`.workspaces`).
 
 The device is waited for where something needs it and nowhere else: before the host reads a value
 (:meth:`.CudaBackend.synchronize`), after an operation beside an open capture, and before graphs are

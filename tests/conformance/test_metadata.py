@@ -1,0 +1,199 @@
+"""What a call does to tensors of its caller besides writing values: each call does it, or none replays."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import rote
+
+CALLS = 7
+
+
+def shown(tensor):
+    """All that a caller sees of a tensor but its values and its place in memory."""
+    attributes = {name: repr(value) for name, value in vars(tensor).items()}
+    hooks = [len(getattr(tensor, name) or ()) for name in ("_backward_hooks", "_post_accumulate_grad_hooks")]
+    gradient = tensor.grad.tolist() if tensor.is_leaf and tensor.grad is not None else None
+    flags = (tensor.requires_grad, tensor.is_leaf, tensor.retains_grad, type(tensor).__name__)
+    return tensor.tolist(), flags, hooks, gradient, tuple(tensor.shape), tensor.stride(), attributes
+
+
+def plain(device):
+    return torch.arange(4.0, device=device)
+
+
+def leaf(device):
+    return torch.arange(4.0, device=device).requires_grad_()
+
+
+def branch(device):
+    return torch.arange(4.0, device=device).requires_grad_() * 1
+
+
+def compare(device, change, make):
+    """Calls that change a fresh argument each, plain and graphed."""
+
+    def call(x):
+        change(x)
+        return x.detach() * 2
+
+    def observe(function):
+        for _ in range(CALLS):
+            x = make(device)
+            y = function(x)
+            yield shown(x), y.tolist()
+
+    graphed = rote.graph(call)
+    assert list(observe(graphed)) == list(observe(call))
+    return graphed
+
+
+def tag(x):
+    x.tag = "a"
+
+
+def tag_by_name(x):
+    setattr(x, "t" + "ag", 5)
+
+
+def tag_in_the_dict(x):
+    x.__dict__["tag"] = [1]
+
+
+def set_class(x):
+    x.__class__ = nn.Parameter
+
+
+def set_data(x):
+    x.data = torch.ones_like(x)
+
+
+def set_gradient(x):
+    x.grad = torch.ones_like(x)
+
+
+def freeze(x):
+    x.requires_grad = False
+
+
+def hook(x):
+    x.register_hook(lambda g: g * 2)
+
+
+def hook_after(x):
+    x.register_post_accumulate_grad_hook(lambda x: None)
+
+
+CHANGES = [
+    (torch.Tensor.detach_, leaf, "RT403", "requires_grad of args[0] was True and is False"),
+    (torch.Tensor.detach_, branch, "RT403", "requires_grad of args[0] was True and is False"),
+    (torch.detach_, branch, "RT403", "requires_grad of args[0] was True and is False"),
+    (torch.Tensor.requires_grad_, plain, "RT403", "requires_grad of args[0] was False and is True"),
+    (freeze, leaf, "RT403", "requires_grad of args[0] was True and is False"),
+    (torch.Tensor.retain_grad, branch, "RT405", "retains_grad of args[0] was False and is True"),
+    (set_gradient, leaf, "RT403", "the gradient of args[0] was None and is a tensor"),
+    (hook, leaf, "RT405", "the number of hooks of args[0] was 0 and is 1"),
+    (hook, branch, "RT405", "the number of hooks of args[0] was 0 and is 1"),
+    (hook_after, leaf, "RT405", "the number of hooks of args[0] was 0 and is 1"),
+    (set_data, plain, "RT504", "the memory of args[0] was at"),
+    (lambda x: x.set_(torch.ones_like(x)), plain, "RT504", "the memory of args[0] was at"),
+    (tag, plain, "RT207", "args[0].tag was absent and is 'a'"),
+    (tag, leaf, "RT207", "args[0].tag was absent and is 'a'"),
+    (tag_by_name, plain, "RT207", "args[0].tag was absent and is 5"),
+    (tag_in_the_dict, plain, "RT207", "args[0].tag was absent and is a list"),
+    (set_class, plain, "RT207", "the class of args[0] was Tensor and is Parameter"),
+]
+
+
+@pytest.mark.parametrize(("change", "make", "code", "text"), CHANGES)
+def test_what_becomes_of_an_argument_stays_with_the_caller(device, change, make, code, text):
+    graphed = compare(device, change, make)
+    report = graphed.report()
+    assert report.replayed == 0
+    assert any(why.code == code and text in why.message for why in report.reasons), graphed.explain()
+
+
+def unhooked(x):
+    x.register_hook(lambda g: g * 2).remove()
+
+
+LEFT = [
+    (torch.Tensor.detach_, plain),
+    (lambda x: x.requires_grad_(False), plain),
+    (torch.Tensor.requires_grad_, leaf),
+    (torch.Tensor.retain_grad, leaf),
+    (unhooked, leaf),
+    (lambda x: setattr(x, "grad", None), leaf),
+    (lambda x: setattr(x * 2, "tag", 1), plain),
+    (lambda x: (x * 2).requires_grad_().register_hook(print), plain),
+    (lambda x: x.mul_(2), plain),
+]
+
+
+@pytest.mark.parametrize(("change", "make"), LEFT)
+def test_a_call_that_leaves_an_argument_what_it_was_is_replayed(device, change, make):
+    assert compare(device, change, make).report().replayed == CALLS - 2
+
+
+def test_a_container_on_an_argument_that_grows(device, reason):
+    x, y = torch.ones(3, device=device), torch.ones(3, device=device)
+    x.seen, y.seen = [], []
+
+    def call(x):
+        x.seen.append(1)
+        return x * 2
+
+    graphed = rote.graph(call)
+    for _ in range(CALLS):
+        graphed(x), call(y)
+        assert x.seen == y.seen
+    assert "in an attribute of args[0]" in reason(graphed, "RT207").message
+
+
+class Layer(nn.Module):
+    def __init__(self, change):
+        super().__init__()
+        self.inner, self.change = nn.Linear(4, 4), change
+
+    def forward(self, x):
+        self.change(self.inner.weight)
+        return self.inner(x).detach()
+
+
+def steps(layer, call, device, prepare):
+    for _ in range(CALLS):
+        prepare(layer.inner.weight)
+        yield call(torch.ones(4, device=device)).tolist(), shown(layer.inner.weight)
+
+
+def on_a_parameter(device, change, prepare=lambda weight: None):
+    layers = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        layers.append(Layer(change).to(device))
+    graphed = rote.graph(layers[0])
+    found = list(steps(layers[0], graphed, device, prepare))
+    assert found == list(steps(layers[1], layers[1], device, prepare))
+    return graphed
+
+
+@pytest.mark.parametrize("change", [hook, hook_after])
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_hook_that_stays_on_a_parameter(device, where, reason, change, grad):
+    with torch.set_grad_enabled(grad):
+        graphed = on_a_parameter(device, change)
+    assert graphed.report().replayed == 0
+    assert reason(graphed, "RT405").where == where(change, "register")
+
+
+def test_a_parameter_that_each_call_detaches(device):
+    """It is frozen once and for all, so later calls replay; where the caller thaws it, no call does."""
+    assert on_a_parameter(device, torch.Tensor.detach_).report().replayed >= CALLS - 3
+    graphed = on_a_parameter(device, torch.Tensor.detach_, lambda weight: weight.requires_grad_())
+    assert graphed.report().replayed == 0
+
+
+def test_an_attribute_of_a_parameter_that_settles(device):
+    assert on_a_parameter(device, tag).report().replayed >= CALLS - 3
