@@ -116,23 +116,6 @@ def test_other_thread_inside():
     check(scenario)
 
 
-@limit("an attribute set on a tensor dispatches no operation and is not set on the result of a replay")
-def test_attributes_set_on_tensors():
-    def scenario(wrap):
-        def fn(x):
-            y = x * 2
-            y.tag, x.tag = 5, 6
-            return y
-
-        g = wrap(fn)
-        for i in range(6):
-            x = full(i)
-            y = g(x)
-            yield getattr(y, "tag", None), getattr(x, "tag", None)
-
-    check(scenario)
-
-
 @limit("storage_offset() of an argument reads metadata without an operation, and recordings copy arguments")
 def test_storage_offset_of_an_argument():
     def scenario(wrap):

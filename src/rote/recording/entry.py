@@ -266,6 +266,7 @@ class Entry:
         guards = found or (self._guard_reasons(site) if variant is None else [])
         if guards:
             self.last_mismatch = guards[0]
+            self.choice.drop_abandoned()
         if guards and self.life.state in (State.REPLAYING, State.RECORDING):
             self.life.happen(Event.GUARD_FAILED)
             _log.info("%s records again: %s", self.name, guards[0])

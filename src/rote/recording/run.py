@@ -265,10 +265,10 @@ class TracedCall:
         tracer.ledger.note_readers("the result", self._site)
         tracer.complete()
         written = (tracer.written_inputs, tracer.written_externals)
-        blockers += use.changes(tracer.ledger, self._site)
-        blockers += gradient_blockers(
+        found = gradient_blockers(
             value, template, self._call, self._leaves, tracer.ledger, written, use, self._site
         )
+        blockers += found or use.changes(tracer.ledger, tensors, self._site)
         for blocker in blockers:
             tracer.block(blocker)
         node = tracer.node

@@ -29,6 +29,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from ..base.location import TORCH_NEEDS, is_internal, is_own, user_site
+from .compat import in_backward
 from .owners import is_open
 from .processes import Contact, contact, is_acting, is_reader
 from .reads import Reading, Reads
@@ -94,6 +95,7 @@ class ExecutedCode:
         self.late: Reads | None = None
         self._reading = Reading()
         self._stop: Callable[[], None] | None = None
+        self._backwards: set[CodeType] = set()
         self._beside: dict[CodeType, list[weakref.ref[Any]]] = {}  # functions, and objects whose method ran
         self._passive: set[int] = set()  # code, by identity, that reads the same whenever it is entered
         self._settled: dict[int, CodeType] = {}
@@ -221,17 +223,19 @@ class ExecutedCode:
         # Code made by exec, of a dataclass for instance, has no file that would say whose it is.
         if package not in _OTHERS:
             self.globals[code] = frame.f_globals
-            self._note_owner(code, frame)
+            if in_backward():
+                self._note_owner(code, frame)
 
     def _note_owner(self, code: CodeType, frame: FrameType) -> None:
-        """Note the object whose method runs, weakly: PyTorch may keep it where no walk gets to."""
+        """Note what a backward runs, and the object whose method it is: PyTorch may keep it out of sight."""
+        self._backwards.add(code)
         if code.co_argcount and code.co_varnames[0] == "self":
             owner = frame.f_locals.get("self")
             if is_open(type(owner)) and type(owner).__weakrefoffset__:
                 self._beside.setdefault(code, []).append(weakref.ref(owner))
 
     def beside(self, seen: Mapping[int, Any]) -> Iterator[tuple[str, Any]]:
-        """Functions that ran, and objects whose methods did, that a walk has not met, with names.
+        """Functions that a backward ran, and owners of methods it ran, which a walk has not met, with names.
 
         PyTorch keeps some where only C++ finds them: the backward of an operator, hooks of the graph. A
         function is looked for once, by its code; those that die with the call are left out.
@@ -240,8 +244,10 @@ class ExecutedCode:
             seen: What the walk has met, by identity.
         """
         met = {value.__code__ for value in seen.values() if type(value) is FunctionType}
-        own = {inner for code in self.globals for inner in _inner(code)}
-        missing = [code for code in self.globals if code.co_freevars and code not in met and code not in own]
+        own = {inner for code in list(self.globals) for inner in _inner(code)}
+        missing = [
+            code for code in self._backwards if code.co_freevars and code not in met and code not in own
+        ]
         unknown = [code for code in missing if code not in self._beside]
         self._beside.update({code: [] for code in unknown})
         for function in gc.get_referrers(*unknown) if unknown else ():
