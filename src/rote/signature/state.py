@@ -29,6 +29,7 @@ from typing import Any
 import numpy
 import torch
 
+from ..base.collector import COLLECTOR
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
 from .classes import DESCRIPTORS, MADE_WITH_A_CLASS, MODULE_INTERNALS, UNSET, Class, class_of, own
@@ -99,18 +100,13 @@ class StateWalk:
 
     def take(self, roots: list[tuple[str, Any]]) -> Snapshot:
         """Snapshot everything reachable from the roots and the executed code's globals."""
-        collecting = gc.isenabled()
-        gc.disable()  # a walk makes tens of thousands of tuples, no garbage; collecting would double its time
-        try:
-            with plain_functions():  # to look at a stale borrowed output is not to use it
-                try:
-                    self._take(roots)
-                except MetReaderError as met:  # then it may have read what was left out
-                    self._begin(str(met))
-                    self._take(roots)
-        finally:
-            if collecting:
-                gc.enable()
+        # A walk makes tens of thousands of tuples, no garbage: collecting would double its time.
+        with COLLECTOR.rests(), plain_functions():  # to look at a stale borrowed output is not to use it
+            try:
+                self._take(roots)
+            except MetReaderError as met:  # then it may have read what was left out
+                self._begin(str(met))
+                self._take(roots)
         return self.snapshot
 
     def _take(self, roots: list[tuple[str, Any]]) -> None:
@@ -133,8 +129,8 @@ class StateWalk:
                 self._note(ITEM, namespace, name, namespace[name], -1, label)
             else:
                 self._note(DEFINED, namespace, name, Content(False), -1, f"{label} (whether it is defined)")
-        if self._executed.asks_groups:
-            self._ask(torch.distributed, self.snapshot.node(-1, "torch.distributed"))
+        for owner in [torch.distributed] * self._executed.asks_groups + [gc]:
+            self._ask(owner, self.snapshot.node(-1, owner.__name__))
         for module in self._executed.modules():
             self._descend(module, -1)
         if not READERS.isdisjoint(self._names):
