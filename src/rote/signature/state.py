@@ -32,7 +32,7 @@ import torch
 from ..base.collector import COLLECTOR
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
-from .classes import DESCRIPTORS, MADE_WITH_A_CLASS, MODULE_INTERNALS, UNSET, Class, class_of, own
+from .classes import DESCRIPTORS, HOOKS_OF, MADE_WITH_A_CLASS, UNSET, Class, class_of, own
 from .compat import class_switches, global_hooks, plain_functions, scripted_names
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
@@ -334,8 +334,7 @@ class StateWalk:
         owner = value if omission is not None and omission.concerns(value, table) else None
         if attributes is not UNSET:
             self.snapshot.training.meet(value)
-            skipped = MODULE_INTERNALS if isinstance(value, torch.nn.Module) else frozenset[str]()
-            self._expand_attributes(attributes, node, skipped, owner)
+            self._expand_attributes(attributes, node, owner)
         if isinstance(value, torch.jit.ScriptModule):
             self._expand_scripted(value, node)
         for name in of_class.slots:
@@ -352,13 +351,7 @@ class StateWalk:
         for name, module in value.named_children():
             self._descend(module, self.snapshot.node(node, f".{name}"))
 
-    def _expand_attributes(
-        self,
-        attributes: dict[str, Any],
-        node: int,
-        skipped: frozenset[str] = frozenset(),
-        owner: Any = None,
-    ) -> None:
+    def _expand_attributes(self, attributes: dict[str, Any], node: int, owner: Any = None) -> None:
         """Note attributes; only those that are read by name, where an object is given whose they are."""
         omission = self._omission if owner is not None else None
         if omission is not None:
@@ -367,7 +360,7 @@ class StateWalk:
         else:
             self._note(LENGTH, attributes, None, counted(len(attributes)), node, " (number of attributes)")
         for name in list(attributes):
-            if name in skipped:
+            if name in HOOKS_OF and not attributes.get(HOOKS_OF[name], True):
                 continue
             value = attributes[name]
             if name in ("_parameters", "_buffers", "_modules") and isinstance(value, dict):
