@@ -59,6 +59,7 @@ from .snapshot import (  # fmt: skip
     Snapshot,
 )
 from .standard import ANSWERS, question_for
+from .switches.compat import python_switches
 from .training import Training
 from .wrappers import WRAPPERS, stands_for, wrapped_functions
 
@@ -123,7 +124,7 @@ class StateWalk:
             if self._reads is None or name in self._reads.names:
                 table = self._executed.holders.setdefault(id(owner), [vars(owner)])[0]
                 self._note(ITEM, table, name, table[name], -1, f"{owner.__name__}.{name}")
-        for namespace, name in self._executed.reads():
+        for namespace, name in [*python_switches(), *self._executed.reads()]:
             label = f"{namespace.get('__name__', '')}.{name}"
             if name in namespace:
                 self._note(ITEM, namespace, name, namespace[name], -1, label)
