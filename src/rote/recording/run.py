@@ -42,7 +42,6 @@ from .placement import base_offset, group_members
 from .room import with_room
 from .saved import saving
 from .shortage import out_of_memory
-from .surroundings import uncollected
 from .tape import RestartError, SegmentTape
 from .template import Template
 from .tracer import Tracer
@@ -162,19 +161,18 @@ class TracedCall:
             MisuseError: The callable calls an operator over Python functions, which no mode can look into.
             Exception: What the callable raised, unchanged.
         """
-        with uncollected():  # a collection may destroy graphs, which spoils a capture
-            try:
-                return self._run()
-            except NotImplementedError as error:
-                if (found := _OVER_FUNCTIONS.search(str(error))) is not None:
-                    raise MisuseError(
-                        f"{found[1]} takes Python functions and cannot be called in a graphed one. Write "
-                        "the branch or the loop in Python, or call the graphed callable from inside of it."
-                    ) from error
-                raise
-            finally:
-                if self._tape is not None:
-                    self._tape.place = None  # a cycle, which would wait for the collector
+        try:
+            return self._run()
+        except NotImplementedError as error:
+            if (found := _OVER_FUNCTIONS.search(str(error))) is not None:
+                raise MisuseError(
+                    f"{found[1]} takes Python functions and cannot be called in a graphed one. Write "
+                    "the branch or the loop in Python, or call the graphed callable from inside of it."
+                ) from error
+            raise
+        finally:
+            if self._tape is not None:
+                self._tape.place = None  # a cycle, which would wait for the collector
 
     def _run(self) -> Outcome:
         tracer = self._tracer(self._plan.follow, self._plan.path, None)

@@ -205,7 +205,8 @@ class ExecutedCode:
         ):
             self.seeds = True
         if is_reader(code):
-            self.asks_groups = self.asks_groups or not _called_by_us(frame)
+            inner = frame.f_back is not None and is_reader(frame.f_back.f_code)
+            self.asks_groups = self.asks_groups or not (inner or _called_by_us(frame))
         elif self.contact is None and is_acting(code):
             self.contact = contact(code, user_site(frame))
         saves = id(code) in _SAVING

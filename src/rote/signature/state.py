@@ -30,9 +30,10 @@ import numpy
 import torch
 from torch.autograd.function import BackwardCFunction
 
+from ..base.collector import COLLECTOR
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
-from .classes import DESCRIPTORS, MADE_WITH_A_CLASS, MODULE_INTERNALS, UNSET, Class, class_of, members_of, own
+from .classes import DESCRIPTORS, HOOKS_OF, MADE_WITH_A_CLASS, UNSET, Class, class_of, members_of, own
 from .compat import class_switches, global_hooks, plain_functions, scripted_names
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
@@ -59,6 +60,7 @@ from .snapshot import (  # fmt: skip
     Snapshot,
 )
 from .standard import ANSWERS, question_for
+from .switches.compat import python_switches
 from .training import Training
 from .wrappers import WRAPPERS, stands_for, wrapped_functions
 
@@ -100,18 +102,13 @@ class StateWalk:
 
     def take(self, roots: list[tuple[str, Any]]) -> Snapshot:
         """Snapshot everything reachable from the roots and the executed code's globals."""
-        collecting = gc.isenabled()
-        gc.disable()  # a walk makes tens of thousands of tuples, no garbage; collecting would double its time
-        try:
-            with plain_functions():  # to look at a stale borrowed output is not to use it
-                try:
-                    self._take(roots)
-                except MetReaderError as met:  # then it may have read what was left out
-                    self._begin(str(met))
-                    self._take(roots)
-        finally:
-            if collecting:
-                gc.enable()
+        # A walk makes tens of thousands of tuples, no garbage: collecting would double its time.
+        with COLLECTOR.rests(), plain_functions():  # to look at a stale borrowed output is not to use it
+            try:
+                self._take(roots)
+            except MetReaderError as met:  # then it may have read what was left out
+                self._begin(str(met))
+                self._take(roots)
         return self.snapshot
 
     def _take(self, roots: list[tuple[str, Any]]) -> None:
@@ -128,14 +125,14 @@ class StateWalk:
             if self._reads is None or name in self._reads.names:
                 table = self._executed.holders.setdefault(id(owner), [vars(owner)])[0]
                 self._note(ITEM, table, name, table[name], -1, f"{owner.__name__}.{name}")
-        for namespace, name in self._executed.reads():
+        for namespace, name in [*python_switches(), *self._executed.reads()]:
             label = f"{namespace.get('__name__', '')}.{name}"
             if name in namespace:
                 self._note(ITEM, namespace, name, namespace[name], -1, label)
             else:
                 self._note(DEFINED, namespace, name, Content(False), -1, f"{label} (whether it is defined)")
-        if self._executed.asks_groups:
-            self._ask(torch.distributed, self.snapshot.node(-1, "torch.distributed"))
+        for owner in [torch.distributed] * self._executed.asks_groups + [gc]:
+            self._ask(owner, self.snapshot.node(-1, owner.__name__))
         for module in self._executed.modules():
             self._descend(module, -1)
         if not READERS.isdisjoint(self._names):
@@ -347,8 +344,7 @@ class StateWalk:
         owner = value if omission is not None and omission.concerns(value, table) else None
         if attributes is not UNSET:
             self.snapshot.training.meet(value)
-            skipped = MODULE_INTERNALS if isinstance(value, torch.nn.Module) else frozenset[str]()
-            self._expand_attributes(attributes, node, skipped, owner)
+            self._expand_attributes(attributes, node, owner)
         if isinstance(value, torch.jit.ScriptModule):
             self._expand_scripted(value, node)
         for name in of_class.slots:
@@ -365,13 +361,7 @@ class StateWalk:
         for name, module in value.named_children():
             self._descend(module, self.snapshot.node(node, f".{name}"))
 
-    def _expand_attributes(
-        self,
-        attributes: dict[str, Any],
-        node: int,
-        skipped: frozenset[str] = frozenset(),
-        owner: Any = None,
-    ) -> None:
+    def _expand_attributes(self, attributes: dict[str, Any], node: int, owner: Any = None) -> None:
         """Note attributes; only those that are read by name, where an object is given whose they are."""
         omission = self._omission if owner is not None else None
         if omission is not None:
@@ -380,7 +370,7 @@ class StateWalk:
         else:
             self._note(LENGTH, attributes, None, counted(len(attributes)), node, " (number of attributes)")
         for name in list(attributes):
-            if name in skipped:
+            if name in HOOKS_OF and not attributes.get(HOOKS_OF[name], True):
                 continue
             value = attributes[name]
             if name in ("_parameters", "_buffers", "_modules") and isinstance(value, dict):
