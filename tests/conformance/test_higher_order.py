@@ -117,7 +117,7 @@ def test_others_run_eagerly(device, fn, name, reason):
 
 
 def test_others_with_gradients_are_refused(device):
-    with pytest.raises(rote.MisuseError, match="scan takes Python functions .* where gradients are enabled"):
+    with pytest.raises(rote.MisuseError, match=r"scan takes Python functions .* where gradients are enabled"):
         rote.graph(_scan)(torch.ones(3, device=device))
 
 

@@ -65,7 +65,7 @@ def as_python(meet: Callable[[str], None]) -> Generator[None]:
         if torch.is_grad_enabled():
             raise MisuseError(
                 f"{self.name()} takes Python functions and cannot be called in a graphed callable where "
-                "gradients are enabled. Write the branch or the loop in Python, call it under torch.no_grad(), "
+                "gradients are enabled. Write the branch or the loop in Python, call it under no_grad, "
                 "or call it outside."
             )
         meet(self.name())
