@@ -28,6 +28,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from ..base.location import TORCH_NEEDS, is_internal, is_own
+from .kernels import hiding
 from .reads import Reading, Reads
 
 _TOOLS = (4, 3)
@@ -71,6 +72,7 @@ class ExecutedCode:
         resumed: The code of generators that ran in the last call, anybody's.
         holders: Slots for arguments that are compared by content.
         seeds: PyTorch's random state was set by the code.
+        hiding: Operators whose kernels read what no guard looks at.
         hooks: The code checkpointed, or set saved-tensor hooks.
         blind: The last call could not be watched, because another profiler was active.
         late: What was read in a call that was to be recorded, and in none before: it counts as read from then
@@ -83,6 +85,7 @@ class ExecutedCode:
         self.holders: dict[int, list[Any]] = {}
         self.seeds = False
         self.hooks = False
+        self.hiding: set[str] = set()
         self.blind = False
         self.late: Reads | None = None
         self._reading = Reading()
@@ -193,6 +196,8 @@ class ExecutedCode:
             and "torch" in code.co_filename
         ):
             self.seeds = True
+        if not is_internal(code.co_filename) and (operator := hiding(code, frame)) is not None:
+            self.hiding.add(operator)
         saves = id(code) in _SAVING
         if saves and not _called_by_us(frame):
             self.hooks = True
