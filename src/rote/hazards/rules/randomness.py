@@ -71,7 +71,8 @@ GENERATOR_INSIDE = Rule(
     offset for a CUDA generator not in capture mode". rote runs such calls eagerly. A generator of the CPU is
     replayed: the recording has one of its own, and seeds it as the call did.
 
-    Limits: The scan does not see a generator made in a function of another file, and does not know its device.
+    Limits: The scan does not see a generator made in a function of another file, and does not know its
+    device.
 
     Bad::
 
