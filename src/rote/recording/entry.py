@@ -284,7 +284,7 @@ class Entry:
         # A known variant's guard has just said that nothing changed, unless it ignores something.
         known = variant is not None and not plan.follow and not variant.ignores
         before = None if known else plan.before or self.walk(call)
-        plan.backend, plan.split = self.prepare(call), self.limits.split
+        plan.backend, plan.split = self.prepare(call), self.limits.split | self.executed.hiding
         seen = before.gradient_leaves() if before is not None else []
         watch = variant.watch() if before is None and variant is not None else GradientWatch(seen)
         plan.watch, dice = weakref.ref(watch), HostRandom.read()

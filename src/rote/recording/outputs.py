@@ -223,8 +223,11 @@ def _external_view(leaf: OutputLeaf) -> torch.Tensor:
     The graph of the recorded view is that of the recording, and ends in leaves that are not the caller's.
     """
     view = leaf.value
-    if not leaf.tracked or leaf.base is None:
+    if leaf.base is None or not (leaf.tracked or view.requires_grad):
         return view.view_as(view)
+    if not leaf.tracked:  # made under no_grad, it requires grad as its base does, and has no history
+        with torch.no_grad():
+            return leaf.base.as_strided(view.shape, view.stride(), view.storage_offset())
     return leaf.base.as_strided(view.shape, view.stride(), view.storage_offset())
 
 

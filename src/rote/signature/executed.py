@@ -30,6 +30,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..base.location import TORCH_NEEDS, is_internal, is_own, user_site
 from .compat import in_backward
+from .kernels import hiding
 from .owners import is_open
 from .processes import Contact, contact, is_acting, is_reader
 from .reads import Reading, Reads
@@ -75,6 +76,7 @@ class ExecutedCode:
         resumed: The code of generators that ran in the last call, anybody's.
         holders: Slots for arguments that are compared by content.
         seeds: PyTorch's random state was set by the code.
+        hiding: Operators whose kernels read what no guard looks at.
         hooks: The code checkpointed, or set saved-tensor hooks.
         asks_groups: The code read which process groups there are.
         blind: The last call could not be watched, because another profiler was active.
@@ -90,6 +92,7 @@ class ExecutedCode:
         self.seeds = False
         self.hooks = False
         self.asks_groups = False
+        self.hiding: set[str] = set()
         self.blind = False
         self.contact: Contact | None = None
         self.late: Reads | None = None
@@ -209,6 +212,8 @@ class ExecutedCode:
             self.asks_groups = self.asks_groups or not (inner or _called_by_us(frame))
         elif self.contact is None and is_acting(code):
             self.contact = contact(code, user_site(frame))
+        if not is_internal(code.co_filename) and (operator := hiding(code, frame)) is not None:
+            self.hiding.add(operator)
         saves = id(code) in _SAVING
         if saves and not _called_by_us(frame):
             self.hooks = True
