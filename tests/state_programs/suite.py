@@ -5,9 +5,37 @@ from __future__ import annotations
 from types import ModuleType
 
 from .program import StateProgram
-from .programs import attributes, containers, names, protocols
+from .programs import (
+    arguments,
+    attributes,
+    c_objects,
+    classes,
+    containers,
+    effects,
+    flow,
+    modules,
+    names,
+    protocols,
+    replays,
+    special,
+    surroundings,
+)
 
-GROUPS = (attributes, names, containers, protocols)
+GROUPS = (
+    attributes,
+    names,
+    containers,
+    protocols,
+    classes,
+    surroundings,
+    arguments,
+    c_objects,
+    modules,
+    effects,
+    flow,
+    special,
+    replays,
+)
 
 
 def _of(module: ModuleType) -> list[StateProgram]:
