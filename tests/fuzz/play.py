@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -96,17 +97,37 @@ def check(
     assert_pool_empty()
 
 
-def check_text(scene: Scene, tally: Tally | None = None) -> None:
+def check_graph(
+    scene: Callable[[World], None], graph: Callable[..., Any], device: str = "cpu", **_: Any
+) -> None:
+    """Play a scene twice, the second time with callables made by something else than rote.
+
+    Raises:
+        AssertionError: As :func:`check`.
+    """
+    with _deterministic(device):
+        plain = _play(scene, World(device, None))
+        world = World(device, None, graph=graph)
+        found = _play(scene, world)
+    _compare(plain[: len(found)] if world.parted else plain, found)
+
+
+def check_text(scene: Scene, tally: Tally | None = None, graph: Callable[..., Any] | None = None) -> None:
     """Run the program that a scene is.
+
+    Args:
+        scene: What happens.
+        tally: Counts what happened.
+        graph: What takes the place of ``rote.graph``; the scene's options are rote's and left out then.
 
     Raises:
         AssertionError: As :func:`check`; the message ends with the program.
     """
     text = repr(scene)
     names: dict[str, Any] = {**SURROUNDINGS, "__name__": "scene"}
-    names["check"] = lambda played, **options: check(played, tally=tally, **options)
+    names["check"] = partial(check, tally=tally) if graph is None else partial(check_graph, graph=graph)
     try:
-        exec(compile(text, "<scene>", "exec"), names)
+        exec(compile(text, "<scene>", "exec", dont_inherit=True), names)
     except AssertionError as error:
         raise AssertionError(f"{error}\n\nfrom tests.fuzz.play import *\n\n{text}") from error
 

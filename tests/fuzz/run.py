@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic algorithms ask for it
     started = time.perf_counter()
     sizes = [min(CHUNK, options.examples - first) for first in range(0, options.examples, CHUNK)]
-    run = partial(_chunk, options.device, options.seed)
+    run = partial(_chunk, options)
     results: list[dict[str, Any]] = []
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
@@ -49,10 +49,18 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--json", type=Path, help="where to write the results")
+    parser.add_argument(
+        "--state", action="store_true", help="scenes about Python state (tests/fuzz/state.py)"
+    )
+    parser.add_argument("--piece", action="append", help="with --state: only these pieces of state")
+    parser.add_argument(
+        "--count", action="store_true", help="go on after a failure and count; nothing is shrunk"
+    )
+    parser.add_argument("--way", choices=["rote", "dynamo"], default="rote", help="what graphs the callables")
     return parser.parse_args(argv)
 
 
-def _chunk(device: str, seed: int, number: int, examples: int) -> dict[str, Any]:
+def _chunk(options: argparse.Namespace, number: int, examples: int) -> dict[str, Any]:
     """Play one chunk, in a process of the pool: those are the ones that need torch."""
     import hypothesis
     import torch
@@ -61,14 +69,21 @@ def _chunk(device: str, seed: int, number: int, examples: int) -> dict[str, Any]
     from rote.recording.variant import Variant
     from rote.testing import poisoned
 
+    from .pieces import PIECES
     from .play import Tally, check_text
     from .scene import scenes
+    from .state import state_scenes
 
     logging.getLogger("rote").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     tally = Tally()
+    failures: list[str] = []
+    drawn = scenes(options.device)
+    if options.state:
+        wanted = [piece for piece in PIECES if not options.piece or piece.name in options.piece]
+        drawn = state_scenes(options.device, pieces=wanted)
 
-    @hypothesis.seed(seed * 1_000_003 + number)
+    @hypothesis.seed(options.seed * 1_000_003 + number)
     @hypothesis.settings(
         max_examples=examples,
         deadline=None,
@@ -76,11 +91,19 @@ def _chunk(device: str, seed: int, number: int, examples: int) -> dict[str, Any]
         print_blob=False,
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    @hypothesis.given(scenes(device))
+    @hypothesis.given(drawn)
     def play(scene: Any) -> None:
-        check_text(scene, tally)
+        try:
+            check_text(scene, tally, graph=_dynamo if options.way == "dynamo" else None)
+        except Exception as error:
+            if not options.count:
+                raise
+            failures.append(f"{type(error).__name__}: {error}")
+        finally:
+            if options.way == "dynamo":
+                tally.examples += 1
+                torch._dynamo.reset()
 
-    failures: list[str] = []
     decide = Variant.decide_start
     try:
         with poisoned(), ExitStack() as stack:
@@ -97,6 +120,13 @@ def _chunk(device: str, seed: int, number: int, examples: int) -> dict[str, Any]
     except Exception as error:
         failures = [f"{type(error).__name__}: {error}"]
     return {"chunk": number, **vars(tally), "failures": failures}
+
+
+def _dynamo(function: Any) -> Any:
+    """The callable under Dynamo's guards."""
+    import torch
+
+    return torch.compile(function, backend="eager")
 
 
 def _progress(results: list[dict[str, Any]], chunks: int, started: float) -> None:
