@@ -570,7 +570,7 @@ class $kind:
 ${kind}Kept = [$kind()]""",
     reads=("$s[0]() is None", "getattr($s[0](), 'k', 5)", "len($s[1])", "1 in $s[1]", "len($s[2])"),
     moves=(
-        "${kind}Kept.clear(); gc.collect()", "${kind}Kept.append($kind()); $s[2].add(${kind}Kept[-1])",
+        "${kind}Kept.clear()", "${kind}Kept.append($kind()); $s[2].add(${kind}Kept[-1])",
         "$kind.k = $n", "${kind}Kept.append($kind()); $s[1][1] = ${kind}Kept[-1]",
         "${kind}Kept.append($kind()); $s[0] = weakref.ref(${kind}Kept[-1])",
     ),
