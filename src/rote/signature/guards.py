@@ -130,7 +130,7 @@ class Guard:
             self.slow.append(entry)
         elif entry.kind in (LENGTH, MEMBERS):
             self.lengths.append(entry)
-        elif entry.kind == ORDER:
+        elif entry.kind == ORDER and all([type(key) is str for key in entry.value.value]):
             self.orders.append(entry)
         elif isinstance(entry.value, TensorMark) and entry.kind == ITEM:
             self.slots.append(entry)

@@ -177,7 +177,7 @@ def same(was: Any, now: Any) -> bool:
     if isinstance(was, Position):
         return was.agrees(now)
     if isinstance(was, Content):
-        return isinstance(now, Content) and was.value == now.value
+        return isinstance(now, Content) and was.value == now.value and _kinds(was.value) == _kinds(now.value)
     if isinstance(was, Present):
         return isinstance(now, Present) and was.here == now.here
     if type(was) is not type(now):
@@ -191,6 +191,13 @@ def same(was: Any, now: Any) -> bool:
     if is_bound_method(was) and is_bound_method(now):  # made anew at each access
         return was.__func__ is now.__func__ and was.__self__ is now.__self__
     return False
+
+
+def _kinds(value: Any) -> Any:
+    """What equality leaves out: 1 is not True, nor 0.0 -0.0."""
+    if type(value) is tuple:
+        return [_kinds(each) for each in value]
+    return value.hex() if type(value) is float else type(value)
 
 
 def show(value: Any) -> str:

@@ -66,7 +66,6 @@ from .wrappers import WRAPPERS, stands_for, wrapped_functions
 
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
 BULK_LENGTH = 4096
-ORDERED_LENGTH = 64
 
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)
@@ -299,10 +298,11 @@ class StateWalk:
                 self._descend(key, node)
 
     def _note_order(self, value: Mapping[Any, Any], node: int) -> None:
-        if 1 < members.length(value) <= ORDERED_LENGTH:
-            keys = members.keys(value)
-            if all([type(key) in _PLAIN_TYPES for key in keys]):
-                self._note(ORDER, value, None, Content(keys), node, " (order)")
+        keys = members.keys(value) if members.length(value) <= BULK_LENGTH else ()
+        if not keys or not all([type(key) in _PLAIN_TYPES for key in keys]):
+            return
+        if len(keys) > 1 or type(keys[0]) is not str:  # 1 and True are one key, and not the same
+            self._note(ORDER, value, None, Content(keys), node, " (order)")
 
     def _expand_sequence(self, value: Any, node: int) -> None:
         found = members.keys(value)
