@@ -298,10 +298,13 @@ class StateWalk:
                 self._descend(key, node)
 
     def _note_order(self, value: Mapping[Any, Any], node: int) -> None:
-        keys = members.keys(value) if members.length(value) <= BULK_LENGTH else ()
-        if not keys or not all([type(key) in _PLAIN_TYPES for key in keys]):
+        if not 0 < members.length(value) <= BULK_LENGTH:
             return
-        if len(keys) > 1 or type(keys[0]) is not str:  # 1 and True are one key, and not the same
+        keys = members.keys(value)
+        kinds = set(map(type, keys))
+        if kinds <= _PLAIN_TYPES and (
+            len(keys) > 1 or kinds != {str}
+        ):  # 1 and True are one key, and not the same
             self._note(ORDER, value, None, Content(keys), node, " (order)")
 
     def _expand_sequence(self, value: Any, node: int) -> None:
