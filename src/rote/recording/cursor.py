@@ -7,7 +7,7 @@ compared here with what earlier calls did at the same place.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Any
 
@@ -51,7 +51,7 @@ class Cursor(Place):
         warmup: Agreeing observations a node needs before it is recorded.
         watch: The gradient slots before the call, weakly: they keep parameters.
         split: Names of operations that run between segments.
-        generators: Random generators that lived outside at earlier calls.
+        generators: Random generators that the call draws from.
 
     Attributes:
         left: Whether all gradients had left their slots when the host first read a value or a shape.
@@ -70,7 +70,7 @@ class Cursor(Place):
         warmup: int,
         watch: weakref.ref[GradientWatch] | None = None,
         split: Collection[str] = (),
-        generators: Iterable[torch.Generator] = (),
+        generators: Generators | None = None,
     ) -> None:
         self.node = root
         self.index = 0
@@ -86,7 +86,7 @@ class Cursor(Place):
         self.write_sites: dict[Origin, Site] = {}
         self.counted: set[Origin] = set()
         self.written_externals: set[int] = set()
-        self.generators = Generators(generators)
+        self.generators = generators or Generators()
         self.devices: set[torch.device] = set()
         self.unwritten = Unwritten(ledger)
         self.split = split

@@ -6,7 +6,7 @@ is drawn from first, or first after it was seeded. For each such state the recor
 own, which it sets to that before it draws.
 
 Which of both a generator is shows when the call has ended: one that somebody else still has then lives
-outside. References are counted, because generators can be referred to weakly in some versions of PyTorch only.
+outside. References are counted, because not all versions of PyTorch can refer to generators weakly.
 """
 
 from __future__ import annotations
@@ -105,13 +105,18 @@ class Generators:
 
     Args:
         known: Those that lived outside at earlier calls.
+        ran: The states that draws of the call have left, by their number; the call may begin again.
 
     Attributes:
         outside: Those that live outside, by address; known when the call has ended.
     """
 
-    def __init__(self, known: Iterable[torch.Generator]) -> None:
+    def __init__(
+        self, known: Iterable[torch.Generator] = (), ran: dict[int, torch.Tensor] | None = None
+    ) -> None:
+        self._ran = {} if ran is None else ran
         self._all: list[_Met] = []
+        self._number = 0
         self._count = 0
         self._met: dict[int, _Met] = {}
         self._owners = {_address(each): _Owner(each) for each in known}
@@ -130,6 +135,7 @@ class Generators:
     def drawn(self, generator: torch.Generator, site: Site) -> Drawn:
         """How an operation has a generator that it is about to draw from."""
         address = _address(generator)
+        self._number += 1
         owner = self._owners.get(address)
         met = self._met.get(address)
         if met is None or met.owner is not owner:
@@ -151,7 +157,9 @@ class Generators:
         return met.drawn[-1]
 
     def follow(self, generator: torch.Generator, stands: dict[int, torch.Generator]) -> None:
-        """A replay has drawn: give the call's generator the state of the recording's.
+        """The draw has run: give the call's generator the state that it left.
+
+        That is the one of the recording's generator. A call that begins again has noted it at the draw.
 
         Args:
             generator: The call's.
@@ -159,14 +167,18 @@ class Generators:
         """
         self._stands.update(stands)
         met = self._met[_address(generator)]
-        stand = self._stands.get(met.order)
-        if not met.known and stand is not None:
+        stand, left = self._stands.get(met.order), self._ran.get(self._number)
+        if left is not None:
+            generator.set_state(left)
+        elif not met.known and stand is not None:
             generator.set_state(stand.get_state())
-        self.note(generator)
+        met.state = _state_of(generator)
 
     def note(self, generator: torch.Generator) -> None:
         """An operation has drawn from a generator."""
         self._met[_address(generator)].state = _state_of(generator)
+        if generator.device.type == "cpu":
+            self._ran[self._number] = generator.get_state()
 
     def stand_in(
         self, generator: torch.Generator, drawn: Drawn, stands: dict[int, torch.Generator]

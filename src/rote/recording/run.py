@@ -31,6 +31,7 @@ from .autograd import newest_age
 from .compat import unseen_function_mode
 from .counted import Counted
 from .cursor import Mode
+from .generators import Generators
 from .gradients import GradientWatch
 from .higher_order import as_python
 from .host_data import HostDataMode, consumed
@@ -138,6 +139,7 @@ class TracedCall:
             else None
         )
         self._run_on(call.leaves if plan.inputs is None else tuple(plan.inputs.substitute(call.leaves)))
+        self._ran: dict[int, torch.Tensor] = {}
         self._failed: Reason | None = None
         self._last: Tracer | None = None
 
@@ -274,7 +276,8 @@ class TracedCall:
         device = plan.backend.device if plan.backend is not None else _device_of(self._call)
         return Tracer(
             plan.root, ledger, device, follow=follow, path=path, stop=stop, tape=self._tape,
-            warmup=plan.warmup, watch=plan.watch, split=plan.split, generators=plan.generators,
+            warmup=plan.warmup, watch=plan.watch, split=plan.split,
+            generators=Generators(plan.generators, self._ran),
         )  # fmt: skip
 
     def _apart(self, members: list[int]) -> bool:
