@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import rote
+from rote.backends.cuda.compat import clear_workspaces
 
 pytestmark = [
     pytest.mark.cuda,
@@ -33,6 +34,15 @@ def record(model, rows=64):
             assert torch.equal(g(x), model(x))
     assert g.report().replayed
     return g
+
+
+@pytest.fixture(autouse=True)
+def _pools_are_empty():
+    """Graphs that other tests captured by hand have gone; while their memory is in use, nothing is cleared."""
+    gc.collect()
+    clear_workspaces()
+    if left := in_pools():
+        pytest.skip(f"{left} bytes of earlier tests are in use in private pools: run this file by itself")
 
 
 @pytest.fixture
