@@ -38,7 +38,7 @@ def record(model, rows=64):
 
 @pytest.fixture(autouse=True)
 def _pools_are_empty():
-    """Graphs that other tests captured by hand have gone; while their memory is in use, nothing is cleared."""
+    """Graphs of earlier tests have gone; while memory in their pools is in use, nothing is cleared."""
     gc.collect()
     clear_workspaces()
     if left := in_pools():
