@@ -1,0 +1,156 @@
+"""What is read when something is called: Python code is followed, C callables are looked up in the table."""
+
+from __future__ import annotations
+
+from types import MethodDescriptorType, ModuleType, WrapperDescriptorType
+from typing import Any
+
+from ..signature.marks import Content
+from ..signature.snapshot import KIND, SUBCLASS
+from . import lookup
+from .attributes import attribute
+from .containers import change, content, special, whole
+from .kinds import CLASS, FUNCTION, IN_C, METHOD, PLAIN, TENSOR, is_in_c
+from .table import REFUSED, UNKNOWN
+from .trace import Trace
+
+_BUILTIN = ("builtins", "torch")
+
+
+def called(trace: Trace, names: tuple[str, ...], function: Any, *args: Any) -> None:
+    """Something is about to be called; the last arguments are named."""
+    what = trace.kinds[type(function)]
+    if what == FUNCTION:
+        trace.runs(function)
+    elif what == METHOD:
+        called(trace, names, function.__func__, function.__self__, *args)
+    elif what == IN_C:
+        c_call(trace, function, *_split(names, args))
+    elif what == CLASS:
+        _construct(trace, function, names, args)
+    else:
+        _object(trace, function, names, args)
+
+
+def called_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) -> None:
+    """Something is about to be called with ``*args`` and ``**kwargs``."""
+    whole(trace, args)
+    if kwargs is not None:
+        whole(trace, kwargs)
+    given = tuple(args) if issubclass(type(args), (tuple, list)) else ()
+    named = dict(kwargs) if type(kwargs) is dict else {}
+    called(trace, tuple(named), function, *given, *named.values())
+
+
+def _split(names: tuple[str, ...], args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    count = len(args) - len(names)
+    return args[:count], dict(zip(names, args[count:], strict=True))
+
+
+def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any, ...]) -> None:
+    """A class is about to be called."""
+    meta = type(kind)
+    if meta is not type:
+        trace.runs(trace.class_slot(meta, "__call__"))
+    in_c = True
+    for name in ("__new__", "__init__"):
+        found = lookup.find(kind, name).value
+        if not is_in_c(found):
+            trace.runs(trace.class_slot(kind, name))
+            in_c = False
+    if in_c or kind.__module__ in _BUILTIN:
+        c_call(trace, kind, *_split(names, args))
+
+
+def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any, ...]) -> None:
+    """An object that is neither a function nor a class is about to be called."""
+    row = trace.rows.of_instances(type(function))
+    if row.handler is not None:
+        row.handler(trace, function, *_split(names, args))
+    elif special(trace, function, "__call__"):
+        found = lookup.find(type(function), "__call__").value
+        if is_in_c(found):
+            c_call(trace, found, (function, *_split(names, args)[0]), _split(names, args)[1])
+
+
+def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A C callable is about to be called."""
+    row = trace.rows.of(function)
+    if row.handler is not None:
+        row.handler(trace, function, args, kwargs)
+        return
+    if row.row == "none":
+        return
+    owner = getattr(function, "__self__", None)
+    given = (*args, *kwargs.values())
+    if issubclass(type(function), (MethodDescriptorType, WrapperDescriptorType)) and args:
+        owner, given = args[0], given[1:]
+    if issubclass(type(owner), (type, ModuleType)) and not issubclass(type(function), type):
+        owner = None
+    for each in given:
+        if trace.kinds[type(each)] in (FUNCTION, METHOD):
+            trace.runs(each)
+    _by_row(trace, row.name, row.row, owner, given)
+
+
+def _by_row(trace: Trace, name: str, row: str, owner: Any, given: tuple[Any, ...]) -> None:
+    if row in ("pure", "reads"):
+        for each in (owner, *given):
+            content(trace, each)
+    elif row == "writes":
+        change(trace, owner)
+        for each in given:
+            content(trace, each, 0)
+    elif row == "argument" and given:
+        change(trace, given[0])
+    elif row in REFUSED:
+        trace.refuse(name, f"calls {name}, which {REFUSED[row]}")
+    elif row == UNKNOWN and any(_is_something(trace, each) for each in (owner, *given)):
+        trace.refuse(name, f"calls {name}, of which nothing is known")
+
+
+def _is_something(trace: Trace, value: Any) -> bool:
+    return trace.kinds[type(value)] not in (PLAIN, TENSOR)
+
+
+def instance_of(trace: Trace, value: Any, kinds: Any) -> None:
+    """Whether a value is an instance of some classes is about to be asked."""
+    if issubclass(type(kinds), tuple):
+        whole(trace, kinds)
+        for each in kinds:
+            instance_of(trace, value, each)
+        return
+    if trace.has(value) and not issubclass(type(value), type):
+        trace.read(KIND, value, None, type(value), " (its class)")
+    meta = type(kinds)
+    if meta is not type and issubclass(type(kinds), type):
+        for name in ("__instancecheck__", "__subclasscheck__"):
+            found = lookup.find(meta, name).value
+            if found is not lookup.MISSING and not is_in_c(found):
+                trace.runs(trace.class_slot(meta, name))
+
+
+def subclass_of(trace: Trace, kind: Any, kinds: Any) -> None:
+    """What abstract classes say of a class, which a registration may change."""
+    if issubclass(type(kind), type) and issubclass(type(kinds), type):
+        trace.namespace(kinds)
+        trace.hold(kind)
+        said = Content(issubclass(kind, kinds))
+        trace.read(SUBCLASS, kinds, kind, said, f" (whether {kind.__qualname__} is one)")
+
+
+def match_class(trace: Trace, count: int, value: Any, kind: Any, names: tuple[str, ...]) -> None:
+    """A class pattern is about to be matched."""
+    instance_of(trace, value, kind)
+    if issubclass(type(kind), type):
+        given = trace.class_slot(kind, "__match_args__")
+        for name in (*(given[:count] if issubclass(type(given), tuple) else ()), *names):
+            if issubclass(type(name), str):
+                attribute(trace, name, value)
+
+
+def raised(trace: Trace, count: int, *values: Any) -> None:
+    """An exception is about to be raised; its class may be called."""
+    for value in values:
+        if issubclass(type(value), type):
+            called(trace, (), value)

@@ -1,0 +1,310 @@
+"""C callables that read or write in a way of their own: what they do is said here, the rest is in the table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ..signature.classes import UNSET
+from ..signature.marks import Content
+from ..signature.snapshot import CACHED, ORDER, REFERENT, VARIABLE
+from . import lookup
+from .attributes import attribute, delete_attribute, plain_attribute, plain_store, store_attribute
+from .calls import called, instance_of, subclass_of
+from .containers import (
+    advance,
+    contains,
+    content,
+    item,
+    iterate,
+    length,
+    special,
+    store_item,
+    text,
+    truth,
+    whole,
+)
+from .kinds import FUNCTION, METHOD
+from .trace import Trace
+
+Handler = Callable[[Trace, Any, tuple[Any, ...], dict[str, Any]], None]
+
+
+def _getattr(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if len(args) >= 2 and issubclass(type(args[1]), str):
+        attribute(trace, str.__str__(args[1]), args[0])
+
+
+def _setattr(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if len(args) == 3 and issubclass(type(args[1]), str):
+        store_attribute(trace, str.__str__(args[1]), args[2], args[0])
+
+
+def _delattr(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if len(args) == 2 and issubclass(type(args[1]), str):
+        delete_attribute(trace, str.__str__(args[1]), args[0])
+
+
+def _object_getattribute(
+    trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    value, name = _bound(function, args, 2)
+    if issubclass(type(name), str):
+        if issubclass(type(value), type) or type(value).__name__ == "module":
+            attribute(trace, name, value)
+        else:
+            plain_attribute(trace, name, value)
+
+
+def _object_setattr(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    value, name = _bound(function, args, 2)
+    if issubclass(type(name), str):
+        plain_store(trace, name, value)
+
+
+def _bound(function: Any, args: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+    """The object and the first arguments of a method, bound or not."""
+    owner = getattr(function, "__self__", None)
+    given = args if owner is None or (issubclass(type(owner), type) and function is not owner) else (owner, *args)
+    return (*given, *(None,) * count)[:count]
+
+
+def _isinstance(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if len(args) == 2:
+        instance_of(trace, *args)
+
+
+def _issubclass(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if len(args) == 2:
+        instance_of(trace, args[0], args[1])
+
+
+def _abc_instance(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if len(args) == 2:
+        subclass_of(trace, type(args[1]), args[0])
+
+
+def _abc_subclass(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if len(args) == 2:
+        subclass_of(trace, args[1], args[0])
+
+
+def _len(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args:
+        length(trace, each)
+
+
+def _iter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        iterate(trace, each)
+
+
+def _next(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        advance(trace, each)
+
+
+def _truth(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args:
+        truth(trace, each)
+
+
+def _text(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args:
+        text(trace, each)
+
+
+def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    file = kwargs.get("file")
+    for each in args:
+        text(trace, each)
+    if file is not None and file not in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        trace.refuse("builtins.print", "prints to a file that is neither of the standard streams")
+
+
+def _dict_get(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    value, key = _bound(function, args, 2)
+    contains(trace, key, value)
+
+
+def _dict_setdefault(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    value, key = _bound(function, args, 2)
+    contains(trace, key, value)
+    store_item(trace, None, value, key)
+
+
+def _vars(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        attribute(trace, "__dict__", each)
+
+
+def _dir(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        special(trace, each, "__dir__")
+        table = lookup.attributes_of(each)
+        if table is not None:
+            attribute(trace, "__dict__", each)
+            whole(trace, table)
+        if trace.has(each):
+            for kind in lookup.bases(each if issubclass(type(each), type) else type(each)):
+                if lookup.can_change(kind):
+                    table = trace.namespace(kind)
+                    trace.read(ORDER, table, None, Content(tuple(table)), " (its names)", kind)
+
+
+def _globals(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    frame = trace.frame()
+    if frame is not None:
+        trace.find(frame.f_globals, None, "")
+
+
+def _evaluated(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    trace.refuse("builtins.eval", "runs text or code by eval or exec, which is not followed")
+
+
+def _hash(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args:
+        special(trace, each, "__hash__")
+        content(trace, each)
+
+
+def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if trace.has(function):
+        trace.read(REFERENT, function, None, function(), " (what it refers to)")
+
+
+def _variable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    variable = function.__self__
+    trace.find(variable, None, variable.name)
+    trace.read(VARIABLE, variable, None, variable.get(UNSET), ".get()")
+
+
+def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    attribute(trace, "__wrapped__", function)
+    if trace.has(function):
+        info = function.cache_info()
+        trace.read(CACHED, function, None, Content((info.misses, info.currsize)), " (its cache)")
+    trace.runs(function.__wrapped__)
+    for each in (*args, *kwargs.values()):
+        content(trace, each)
+
+
+def _partial(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for name in ("func", "args", "keywords"):
+        attribute(trace, name, function)
+    named = {**function.keywords, **kwargs}
+    called(trace, tuple(named), function.func, *function.args, *args, *named.values())
+
+
+def _attrgetter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for path in function.__reduce__()[1]:
+        value = args[0] if args else None
+        for name in path.split("."):
+            attribute(trace, name, value)
+            try:
+                value = object.__getattribute__(value, name)
+            except AttributeError:
+                trace.refuse(f"attrgetter({path!r})", f"reads {path} by operator.attrgetter, which is not followed")
+                break
+
+
+def _itemgetter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for key in function.__reduce__()[1]:
+        for each in args[:1]:
+            item(trace, each, key)
+
+
+def _methodcaller(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    made, given = function.__reduce__()[:2]
+    name = given[0] if made is type(function) else made.args[0]
+    for each in args[:1]:
+        attribute(trace, name, each)
+        trace.runs(lookup.find(type(each), name).value)
+
+
+def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Iteration over several, with or without a function for the items."""
+    for each in (*args, *kwargs.values()):
+        if trace.kinds[type(each)] in (FUNCTION, METHOD):
+            trace.runs(each)
+        elif callable(each) and not issubclass(type(each), type):
+            special(trace, each, "__call__")
+        else:
+            iterate(trace, each)
+            content(trace, each)
+
+
+def _sys_frame(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    _globals(trace, function, args, kwargs)
+    trace.refuse("sys._getframe", "looks at the frames around it")
+
+
+HANDLERS: dict[str, Handler] = {
+    "builtins.getattr": _getattr,
+    "builtins.hasattr": _getattr,
+    "builtins.setattr": _setattr,
+    "builtins.delattr": _delattr,
+    "builtins.object.__getattribute__": _object_getattribute,
+    "builtins.module.__getattribute__": _object_getattribute,
+    "builtins.type.__getattribute__": _object_getattribute,
+    "builtins.object.__setattr__": _object_setattr,
+    "builtins.object.__delattr__": _object_setattr,
+    "builtins.type.__setattr__": _object_setattr,
+    "builtins.type.__delattr__": _object_setattr,
+    "builtins.isinstance": _isinstance,
+    "builtins.issubclass": _issubclass,
+    "_abc._abc_instancecheck": _abc_instance,
+    "_abc._abc_subclasscheck": _abc_subclass,
+    "builtins.len": _len,
+    "builtins.iter": _iter,
+    "builtins.next": _next,
+    "builtins.bool": _truth,
+    "builtins.str": _text,
+    "builtins.repr": _text,
+    "builtins.format": _text,
+    "builtins.ascii": _text,
+    "builtins.print": _print,
+    "builtins.hash": _hash,
+    "builtins.dict.get": _dict_get,
+    "builtins.dict.__getitem__": _dict_get,
+    "builtins.dict.__contains__": _dict_get,
+    "builtins.dict.setdefault": _dict_setdefault,
+    "builtins.vars": _vars,
+    "builtins.dir": _dir,
+    "builtins.globals": _globals,
+    "builtins.locals": _globals,
+    "builtins.eval": _evaluated,
+    "builtins.exec": _evaluated,
+    "builtins.map": _of_pairs,
+    "builtins.filter": _of_pairs,
+    "builtins.zip": _of_pairs,
+    "builtins.enumerate": _of_pairs,
+    "builtins.sorted": _of_pairs,
+    "builtins.min": _of_pairs,
+    "builtins.max": _of_pairs,
+    "builtins.sum": _of_pairs,
+    "builtins.any": _of_pairs,
+    "builtins.all": _of_pairs,
+    "builtins.list": _of_pairs,
+    "builtins.tuple": _of_pairs,
+    "builtins.set": _of_pairs,
+    "builtins.frozenset": _of_pairs,
+    "builtins.dict": _of_pairs,
+    "builtins.reversed": _of_pairs,
+    "_functools.reduce": _of_pairs,
+    "weakref.ReferenceType()": _weak,
+    "weakref.KeyedRef()": _weak,
+    "weakref.WeakMethod()": _weak,
+    "_contextvars.ContextVar.get": _variable,
+    "contextvars.ContextVar.get": _variable,
+    "_contextvars.ContextVar.set": _variable,
+    "contextvars.ContextVar.set": _variable,
+    "functools._lru_cache_wrapper()": _cached,
+    "functools.partial()": _partial,
+    "operator.attrgetter()": _attrgetter,
+    "operator.itemgetter()": _itemgetter,
+    "operator.methodcaller()": _methodcaller,
+    "sys._getframe": _sys_frame,
+}
+"""By the full name of the callable; for calls of an instance by that of its class and ``()``."""

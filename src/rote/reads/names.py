@@ -1,0 +1,63 @@
+"""Reads and writes of globals, builtins, variables of functions around, and imported modules."""
+
+from __future__ import annotations
+
+import sys
+from types import CellType, FrameType
+from typing import Any
+
+from ..signature.snapshot import CELL, ITEM
+from .trace import Trace
+
+
+def name(trace: Trace, name: str, frame: FrameType) -> None:
+    """A global, or else a builtin, is about to be looked up."""
+    table, builtins = frame.f_globals, frame.f_builtins
+    trace.seen.add((id(table), name, "global"))
+    if _is_surrounding(table):
+        trace.find(table.get(name), None, name)
+        return
+    trace.find(table, None, "")
+    if name in table:
+        trace.read(ITEM, table, name, table[name], name)
+        return
+    trace.absent(table, name, name)
+    if name in builtins:
+        trace.find(builtins, None, "")
+        trace.read(ITEM, builtins, name, builtins[name], name)
+
+
+def _is_surrounding(table: dict[str, Any]) -> bool:
+    """Whether globals are those of a compiler, which is told to stand aside while a call is traced."""
+    name = table.get("__name__")
+    return isinstance(name, str) and name.startswith("torch._dynamo.")
+
+
+def store_name(trace: Trace, name: str, frame: FrameType) -> None:
+    """A global is about to be set or deleted."""
+    trace.find(frame.f_globals, None, "")
+    trace.write(ITEM, frame.f_globals, name, frame.f_globals)
+
+
+def cell(trace: Trace, cell: CellType) -> None:
+    """A variable of a function around is about to be read."""
+    if trace.has(cell):
+        try:
+            value = cell.cell_contents
+        except ValueError:  # it is empty, and the call raises
+            return
+        trace.read(CELL, cell, None, value, "")
+
+
+def store_cell(trace: Trace, cell: CellType, new: Any = None) -> None:
+    """A variable of a function around is about to be set or deleted."""
+    trace.write(CELL, cell, None, cell)
+
+
+def imported(trace: Trace, name: str) -> None:
+    """A module is about to be imported."""
+    trace.find(sys.modules, None, "sys.modules")
+    while name:
+        if name in sys.modules:
+            trace.read(ITEM, sys.modules, name, sys.modules[name], f"[{name!r}]")
+        name = name.rpartition(".")[0]

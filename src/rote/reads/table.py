@@ -1,0 +1,121 @@
+"""What C callables do: the rows of ``calls.toml``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from types import BuiltinFunctionType, MethodWrapperType, ModuleType
+from typing import Any, NamedTuple
+
+UNKNOWN = "unknown"
+"""What a callable does that is in no row."""
+
+REFUSED = {
+    "clock": "reads the clock",
+    "environment": "reads the environment of the process",
+    "thread": "hands work to other threads",
+    "io": "reads or writes what is outside of the program",
+}
+"""Rows whose callables make a call eager, with what they do."""
+
+
+@cache
+def _rows() -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+    text = Path(__file__).with_name("calls.toml").read_text()
+    given = tomllib.loads(text)
+    exact: dict[str, str] = {}
+    patterns: list[tuple[str, str]] = []
+    for row, content in given.items():
+        for name in content["names"]:
+            if "*" in name:
+                patterns.append((name, row))
+            else:
+                exact[name] = row
+    patterns.sort(key=lambda pair: -len(pair[0]))  # the longest that fits
+    return exact, tuple(patterns)
+
+
+@cache
+def row_of(name: str) -> str:
+    """The row of a callable by its full name, or :data:`UNKNOWN`."""
+    exact, patterns = _rows()
+    found = exact.get(name)
+    if found is not None:
+        return found
+    return next((row for pattern, row in patterns if fnmatchcase(name, pattern)), UNKNOWN)
+
+
+def name_of(function: Any) -> str:
+    """The full name of a C callable: its module, or its class, and its own name."""
+    if isinstance(function, type):
+        return f"{_text(function.__module__)}.{function.__qualname__}"
+    owner = getattr(function, "__objclass__", None)
+    name = getattr(function, "__name__", "")
+    bound = getattr(function, "__self__", None)
+    if owner is None and bound is not None and not _is_nobody(type(bound)):
+        kind: Any = bound if isinstance(bound, type) else type(bound)
+        owner = next((cls for cls in kind.__mro__ if name in vars(cls)), kind)
+    if owner is not None:
+        return f"{_text(owner.__module__)}.{owner.__qualname__}.{name}"
+    module = getattr(function, "__module__", None) or getattr(bound, "__name__", "")
+    return f"{_text(module)}.{getattr(function, '__qualname__', name)}"
+
+
+class Row(NamedTuple):
+    """What is known of a C callable.
+
+    Attributes:
+        name: Its full name.
+        row: The name of its row.
+        handler: What notes its reads, if it is not the row.
+        function: The callable, which is held so that its identity stays its own; None for a bound method.
+    """
+
+    name: str
+    row: str
+    handler: Callable[..., None] | None
+    function: Any
+
+
+class Rows:
+    """The rows of C callables, each looked up once.
+
+    Args:
+        handlers: By the full name of the callable; for calls of an instance by that of its class and ``()``.
+    """
+
+    def __init__(self, handlers: Mapping[str, Callable[..., None]]) -> None:
+        self._handlers = handlers
+        self._of: dict[Any, Row] = {}
+
+    def of(self, function: Any) -> Row:
+        """The row of a C callable."""
+        bound = getattr(function, "__self__", None)
+        # A bound method is made anew at each access; a function of a module is one object.
+        free = bound is None or _is_nobody(type(bound)) or type(function) is not BuiltinFunctionType
+        key = id(function) if free and type(function) is not MethodWrapperType else (type(bound), function.__name__)
+        found = self._of.get(key)
+        if found is None or (free and found.function is not function):
+            name = name_of(function)
+            found = self._of[key] = Row(name, row_of(name), self._handlers.get(name), function if free else None)
+        return found
+
+    def of_instances(self, kind: type) -> Row:
+        """The row of instances of a class that are called."""
+        found = self._of.get(kind)
+        if found is None:
+            name = f"{name_of(kind)}()"
+            found = self._of[kind] = Row(name, "", self._handlers.get(name), kind)
+        return found
+
+
+def _is_nobody(kind: type) -> bool:
+    """Whether functions of C are bound to objects of a type that are nobody's."""
+    return kind is ModuleType or kind.__name__ == "PyCapsule" or kind.__name__.startswith("pybind11_detail_")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
