@@ -15,8 +15,12 @@ from tests.footguns.ways import PEERS
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "footguns.md"
-COLUMNS = ("eager", *PEERS, "rote")
-TITLES = {"by hand": "`torch.cuda.graph` by hand", "make_graphed_callables": "`make_graphed_callables`"}
+COLUMNS = ("eager", *PEERS, "dynamo", "rote")
+TITLES = {
+    "by hand": "`torch.cuda.graph` by hand",
+    "make_graphed_callables": "`make_graphed_callables`",
+    "dynamo": '`torch.compile(backend="eager")`',
+}
 SIGNS = {"right": "right", "wrong": "**wrong**", "refused": "refused"}
 
 HEAD = """\

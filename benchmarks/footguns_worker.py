@@ -118,13 +118,13 @@ def serve(way: str, device: torch.device, questions: IO[str], answers: IO[str]) 
         except Exception as error:  # the plain program failed, or the way could not be closed
             answer = {"outcome": "refused", "detail": first_line(error)[:300]}
         if isinstance(made, Rote):
-            answer |= _of_rote(made)
+            answer |= of_rote(made)
         del made
         answer["healthy"] = _ambient() == before and _works(device)
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def _of_rote(way: Rote) -> dict[str, Any]:
+def of_rote(way: Rote) -> dict[str, Any]:
     """What the reports say: whether the late calls replayed, how many did, and why others did not."""
     late, reports = way.late(), way.reports()
     return {

@@ -7,18 +7,27 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy
 import torch
 
 from rote.signature.leaves import flatten, paths
 
-from .case import Case, Kind, Wrap
+from .case import Kind, Program, Wrap
 from .ways import Eager, Rote, Way, opened
 
 PLAIN = (int, float, str, bool, bytes, complex, type(None), torch.dtype, torch.Size)
 RTOL, ATOL = 2e-3, 1e-4  # compilers fuse and reorder; what is stale or frozen is further off than that
+
+
+class Runnable(Protocol):
+    """A case, or anything else that has a program."""
+
+    @property
+    def program(self) -> Program:
+        """Takes ``wrap`` and the device, yields what the user sees."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,7 @@ class SeenTensor:
     about: dict[str, Any]
 
 
-def run(case: Case, way: Way, device: torch.device) -> Outcome:
+def run(case: Runnable, way: Way, device: torch.device) -> Outcome:
     """Run the case with the plain callable, then in the given way, with the same seeds.
 
     The first difference decides: what is wrong before an exception is wrong silently.
@@ -78,7 +87,7 @@ def run(case: Case, way: Way, device: torch.device) -> Outcome:
     return Outcome(Kind.RIGHT)
 
 
-def _observe(case: Case, wrap: Wrap, device: torch.device, *, exact: bool = True) -> Iterator[Seen]:
+def _observe(case: Runnable, wrap: Wrap, device: torch.device, *, exact: bool = True) -> Iterator[Seen]:
     """The items of a run; the last, in an exact one, is the state of the random number generators."""
     torch.manual_seed(0)
     random.seed(0)

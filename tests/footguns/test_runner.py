@@ -33,11 +33,13 @@ def test_a_run_on_the_host(tmp_path: Path) -> None:
     assert document["cases"] == {
         "outputs/held_over_many_calls": {
             "eager": {"outcome": "right", "detail": ""},
+            "dynamo": {"outcome": "right", "detail": ""},
             "rote": {"outcome": "right", "detail": "", "replays": True, "calls": 12, "replayed": 10,
                      "codes": []},
         },
         "state/python_counter_beside": {
             "eager": {"outcome": "right", "detail": ""},
+            "dynamo": {"outcome": "right", "detail": ""},
             "rote": {"outcome": "right", "detail": "", "replays": False, "calls": 12, "replayed": 0,
                      "codes": ["RT201"]},
         },

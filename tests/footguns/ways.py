@@ -271,11 +271,20 @@ class Compiled:
         torch._dynamo.reset()
 
 
+class Dynamo(Compiled):
+    """``torch.compile(backend="eager")``: Dynamo's guards and nothing else."""
+
+    def wrap(self, function: Callable[..., Any]) -> Any:
+        """Compile a callable."""
+        return torch.compile(function, backend="eager")
+
+
 WAYS: dict[str, Callable[[torch.device], Way]] = {
     "eager": Eager,
     "by hand": ByHand,
     "make_graphed_callables": MakeGraphed,
     "reduce-overhead": Compiled,
+    "dynamo": Dynamo,
     "rote": Rote,
 }
 PEERS = ("by hand", "make_graphed_callables", "reduce-overhead")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -14,7 +17,7 @@ import torch
 from rote.testing import assert_pool_empty
 
 from .scene import Scene
-from .world import STALE, SURROUNDINGS, Seen, World, seed_everything
+from .world import STALE, SURROUNDINGS, Close, Seen, World, seed_everything
 
 globals().update(SURROUNDINGS)
 
@@ -96,19 +99,55 @@ def check(
     assert_pool_empty()
 
 
-def check_text(scene: Scene, tally: Tally | None = None) -> None:
+def check_graph(
+    scene: Callable[[World], None], graph: Callable[..., Any], device: str = "cpu", **_: Any
+) -> None:
+    """Play a scene twice, the second time with callables made by something else than rote.
+
+    Numbers may differ by rounding.
+
+    Raises:
+        AssertionError: As :func:`check`.
+    """
+    with _deterministic(device):
+        plain = _play(scene, World(device, None))
+        world = World(device, None, graph=graph)
+        found = _play(scene, world)
+    _compare(plain[: len(found)] if world.parted else plain, found, near=True)
+
+
+def check_text(scene: Scene, tally: Tally | None = None, graph: Callable[..., Any] | None = None) -> None:
     """Run the program that a scene is.
+
+    Args:
+        scene: What happens.
+        tally: Counts what happened.
+        graph: What takes the place of ``rote.graph``; the scene's options are rote's and left out then.
 
     Raises:
         AssertionError: As :func:`check`; the message ends with the program.
     """
     text = repr(scene)
     names: dict[str, Any] = {**SURROUNDINGS, "__name__": "scene"}
-    names["check"] = lambda played, **options: check(played, tally=tally, **options)
+    names["check"] = partial(check, tally=tally) if graph is None else partial(check_graph, graph=graph)
+    code = compile(text, "<scene>", "exec", dont_inherit=True)
     try:
-        exec(compile(text, "<scene>", "exec"), names)
+        with contextlib.nullcontext(names) if graph is None else _as_module(names) as scope:
+            exec(code, scope)
     except AssertionError as error:
         raise AssertionError(f"{error}\n\nfrom tests.fuzz.play import *\n\n{text}") from error
+
+
+@contextlib.contextmanager
+def _as_module(names: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The names of a module that can be imported while the scene plays: Dynamo imports what it compiles."""
+    module = ModuleType("scene")
+    vars(module).update(names)
+    sys.modules["scene"] = module
+    try:
+        yield vars(module)
+    finally:
+        del sys.modules["scene"]
 
 
 def _play(scene: Callable[[World], None], world: World) -> list[Seen]:
@@ -122,17 +161,35 @@ def _play(scene: Callable[[World], None], world: World) -> list[Seen]:
     return world.seen
 
 
-def _compare(plain: list[Seen], graphed: list[Seen]) -> None:
+def _compare(plain: list[Seen], graphed: list[Seen], *, near: bool = False) -> None:
     for step, (wanted, found) in enumerate(zip(plain, graphed, strict=False)):
         for (name, should), (other, value) in zip(wanted, found, strict=False):
             if name != other:
                 raise AssertionError(f"step {step}: {other} is {_show(value)} where {name} should be")
             if value == STALE or (name in ("memory", "identity") and _has_stale(found)):
                 continue
+            if near:
+                value, should = _rounded(value), _rounded(should)
             if value != should:
                 raise AssertionError(f"step {step}: {name} is {_show(value)}\nand should be {_show(should)}")
         assert len(found) == len(wanted), f"step {step}: {len(found)} values instead of {len(wanted)}"
     assert len(graphed) == len(plain), f"{len(graphed)} steps instead of {len(plain)}"
+
+
+def _rounded(value: Any) -> Any:
+    """A form that equals what differs by rounding only."""
+    if _is_tensor(value) and value[0].is_floating_point:
+        return *value[:-1], Close.of(value[-1], value[0])
+    return value
+
+
+def _is_tensor(value: Any) -> bool:
+    return (
+        isinstance(value, tuple)
+        and bool(value)
+        and isinstance(value[0], torch.dtype)
+        and isinstance(value[-1], bytes)
+    )
 
 
 def _has_stale(seen: Seen) -> bool:
@@ -140,12 +197,7 @@ def _has_stale(seen: Seen) -> bool:
 
 
 def _show(value: Any) -> str:
-    if (
-        isinstance(value, tuple)
-        and value
-        and isinstance(value[0], torch.dtype)
-        and isinstance(value[-1], bytes)
-    ):
+    if _is_tensor(value):
         elements = torch.frombuffer(bytearray(value[-1]), dtype=value[0])[:8].tolist() if value[-1] else []
         return f"{value[0]}{list(value[1])} strides {value[2]} requires_grad={value[3]}: {elements}"
     return repr(value)[:300]

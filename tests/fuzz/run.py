@@ -1,5 +1,8 @@
 """The longer run: ``python -m tests.fuzz.run --examples 5000 --seed 0 --device cpu --jobs 2``.
 
+With ``--state`` the scenes are about Python state. ``--count`` goes on after a failure, so that a run says how
+many scenes differ; ``--way dynamo`` plays them with ``torch.compile(backend="eager")`` instead, up to rounding.
+
 The examples are cut into chunks, each with a seed of its own, so that a failure ends its chunk only and the
 same numbers make the same run whatever ``--jobs`` is. A failing chunk is shrunk to a small program, which is
 printed and stands in the JSON. The run also fails if too few calls were replayed.
@@ -31,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic algorithms ask for it
     started = time.perf_counter()
     sizes = [min(CHUNK, options.examples - first) for first in range(0, options.examples, CHUNK)]
-    run = partial(_chunk, options.device, options.seed)
+    run = partial(_chunk, options)
     results: list[dict[str, Any]] = []
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
@@ -49,10 +52,18 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--json", type=Path, help="where to write the results")
+    parser.add_argument(
+        "--state", action="store_true", help="scenes about Python state (tests/fuzz/state.py)"
+    )
+    parser.add_argument("--piece", action="append", help="with --state: only these pieces of state")
+    parser.add_argument(
+        "--count", action="store_true", help="go on after a failure and count; nothing is shrunk"
+    )
+    parser.add_argument("--way", choices=["rote", "dynamo"], default="rote", help="what graphs the callables")
     return parser.parse_args(argv)
 
 
-def _chunk(device: str, seed: int, number: int, examples: int) -> dict[str, Any]:
+def _chunk(options: argparse.Namespace, number: int, examples: int) -> dict[str, Any]:
     """Play one chunk, in a process of the pool: those are the ones that need torch."""
     import hypothesis
     import torch
@@ -61,14 +72,21 @@ def _chunk(device: str, seed: int, number: int, examples: int) -> dict[str, Any]
     from rote.recording.variant import Variant
     from rote.testing import poisoned
 
+    from .pieces import PIECES
     from .play import Tally, check_text
     from .scene import scenes
+    from .state import state_scenes
 
     logging.getLogger("rote").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     tally = Tally()
+    failures: list[str] = []
+    drawn = scenes(options.device)
+    if options.state:
+        wanted = [piece for piece in PIECES if not options.piece or piece.name in options.piece]
+        drawn = state_scenes(options.device, pieces=wanted)
 
-    @hypothesis.seed(seed * 1_000_003 + number)
+    @hypothesis.seed(options.seed * 1_000_003 + number)
     @hypothesis.settings(
         max_examples=examples,
         deadline=None,
@@ -76,11 +94,19 @@ def _chunk(device: str, seed: int, number: int, examples: int) -> dict[str, Any]
         print_blob=False,
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    @hypothesis.given(scenes(device))
+    @hypothesis.given(drawn)
     def play(scene: Any) -> None:
-        check_text(scene, tally)
+        try:
+            check_text(scene, tally, graph=_dynamo if options.way == "dynamo" else None)
+        except Exception as error:
+            if not options.count:
+                raise
+            failures.append(f"{type(error).__name__}: {error}")
+        finally:
+            if options.way == "dynamo":
+                tally.examples += 1
+                torch._dynamo.reset()
 
-    failures: list[str] = []
     decide = Variant.decide_start
     try:
         with poisoned(), ExitStack() as stack:
@@ -97,6 +123,13 @@ def _chunk(device: str, seed: int, number: int, examples: int) -> dict[str, Any]
     except Exception as error:
         failures = [f"{type(error).__name__}: {error}"]
     return {"chunk": number, **vars(tally), "failures": failures}
+
+
+def _dynamo(function: Any) -> Any:
+    """The callable under Dynamo's guards."""
+    import torch
+
+    return torch.compile(function, backend="eager")
 
 
 def _progress(results: list[dict[str, Any]], chunks: int, started: float) -> None:
@@ -139,9 +172,10 @@ def _finish(options: argparse.Namespace, results: list[dict[str, Any]], seconds:
         f"{total.replaying} examples something was; {len(failures)} failures, {seconds:.0f} s"
     )
     print("not replayed because of " + ", ".join(f"{code} {n}" for code, n in total.reasons.most_common(12)))
-    if total.share < LEAST_REPLAYED:
+    too_little = options.way == "rote" and total.share < LEAST_REPLAYED
+    if too_little:
         print(f"too little was replayed: {total.share:.0%}, wanted {LEAST_REPLAYED:.0%}")
-    return 1 if failures or total.share < LEAST_REPLAYED else 0
+    return 1 if failures or too_little else 0
 
 
 if __name__ == "__main__":

@@ -66,29 +66,38 @@ class Scene:
     device: str = "cpu"
 
     def __repr__(self) -> str:
-        names = _attributes(self.forward)
-        init = [f"self.{name} = {value}" for name, value in ATTRIBUTES.items() if name in names]
-        init += [
-            f'self.register_buffer("{name}", {value})' for name, value in BUFFERS.items() if name in names
-        ]
         return _TEXT.format(
-            init=_lines(init, 8),
-            forward=_lines(self.forward, 8),
-            setting=_lines(self.setting, 4),
-            moves=_lines(self.moves, 4),
+            init=lines(self.init(), 8),
+            forward=lines(self.forward, 8),
+            setting=lines(self.setting, 4),
+            moves=lines(self.moves, 4),
             graphed=self.graphed,
             second=self.second,
             device=self.device,
-            options="".join(f", {name}={value!r}" for name, value in self.options.items()),
+            options=self.listed_options(),
         )
 
+    def init(self) -> list[str]:
+        """The lines that make the attributes that statements mention."""
+        names = attributes(self.forward)
+        made = [f"self.{name} = {value}" for name, value in ATTRIBUTES.items() if name in names]
+        return made + [
+            f'self.register_buffer("{name}", {value})' for name, value in BUFFERS.items() if name in names
+        ]
 
-def _attributes(lines: list[str]) -> frozenset[str]:
-    return frozenset(re.findall(r"self\.(\w+)", "\n".join(lines)))
+    def listed_options(self) -> str:
+        """The options, as they follow other arguments."""
+        return "".join(f", {name}={value!r}" for name, value in self.options.items())
 
 
-def _lines(lines: list[str], depth: int) -> str:
-    return indent("\n".join(lines), " " * depth)
+def attributes(forward: list[str]) -> frozenset[str]:
+    """The attributes that statements mention."""
+    return frozenset(re.findall(r"self\.(\w+)", "\n".join(forward)))
+
+
+def lines(texts: list[str], depth: int) -> str:
+    """Lines at a depth."""
+    return indent("\n".join(texts), " " * depth)
 
 
 SMALL = st.integers(0, 5)
@@ -112,13 +121,22 @@ def scenes(draw: Any, device: str = "cpu", kinds: list[str] = KINDS) -> Scene:
             ``inference`` mode, a whole training ``step`` inside, or gradients taken ``outside``.
     """
     kind = draw(st.sampled_from(kinds))
-    forward = _forward(draw, kind)
+    forward = write_forward(draw, kind, draw(st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=6)))
+    names = attributes(forward)
+    setting = prepare(draw, kind, names)
+    drawn = draw(st.lists(st.tuples(st.sampled_from(moves(names, kind)), SMALL), min_size=3, max_size=14))
+    done = [Template(text).substitute(n=number) for text, number in drawn]
+    graphed, second = draw(st.sampled_from(GRAPHED)), draw(st.sampled_from(SECOND))
+    return Scene(forward, setting, done, graphed, second, draw(st.sampled_from(OPTIONS)), device)
+
+
+def prepare(draw: Any, kind: str, names: frozenset[str]) -> list[str]:
+    """The lines that prepare the module for a kind of scene."""
     setting = {
         "frozen": ["m.requires_grad_(False)"],
         "no_grad": ["w.mode = torch.no_grad"],
         "inference": ["w.mode = torch.inference_mode"],
     }.get(kind, [])
-    names = _attributes(forward)
     if kind == "step":
         setting.append(f"m.opt = {draw(st.sampled_from(OPTIMIZERS))}")
     if kind == "outside":
@@ -126,29 +144,25 @@ def scenes(draw: Any, device: str = "cpu", kinds: list[str] = KINDS) -> Scene:
         setting.append(f"m.opt = {OPTIMIZERS[0] if trained else 'torch.optim.SGD([w.leaf(0)])'}")
     if draw(st.integers(0, 4)) == 0:
         setting.append("m.eval()")
-    wanted = moves(names, kind)
-    drawn = draw(st.lists(st.tuples(st.sampled_from(wanted), SMALL), min_size=3, max_size=14))
-    done = [Template(text).substitute(n=number) for text, number in drawn]
-    graphed, second = draw(st.sampled_from(GRAPHED)), draw(st.sampled_from(SECOND))
-    return Scene(forward, setting, done, graphed, second, draw(st.sampled_from(OPTIONS)), device)
+    return setting
 
 
-def _forward(draw: Any, kind: str) -> list[str]:
-    """The statements, each over values made before it."""
-    values, lines = ["x", "y"], []
+def write_forward(draw: Any, kind: str, texts: list[str]) -> list[str]:
+    """The statements, each over values made before it, and the result."""
+    values, written = ["x", "y"], []
 
     def fill(text: str, number: int = 0, **names: str) -> str:
         first, second = draw(SMALL), draw(SMALL)
         chosen = {"a": values[-1 - first % len(values)], "b": values[-1 - second % len(values)]}
         return Template(text).substitute(chosen, n=number, **names)
 
-    for text in draw(st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=6)):
-        name = f"v{len(lines)}"
-        lines.append(fill(text, draw(SMALL), v=name))
-        values.append(name)
+    for text in texts:
+        name = f"v{len(written)}"
+        written.append(fill(text, draw(SMALL), v=name))
+        values += [name] if "$v" in text else []
     if kind == "step":
         clip = draw(st.sampled_from(["", "", "\nnn.utils.clip_grad_norm_(self.parameters(), 1.0)"]))
-        lines.append(fill(STEP, clip=clip, bool=str(draw(st.booleans()))))
+        written.append(fill(STEP, clip=clip, bool=str(draw(st.booleans()))))
     else:
-        lines.append(fill(draw(st.sampled_from(RESULTS))))
-    return "\n".join(lines).split("\n")
+        written.append(fill(draw(st.sampled_from(RESULTS))))
+    return "\n".join(written).split("\n")

@@ -8,16 +8,34 @@ runs have to write the same, to the bit.
 
 from __future__ import annotations
 
+import abc
+import array
+import bisect
+import collections
 import contextlib
+import contextvars
 import copy
+import dataclasses
+import decimal
+import enum
+import functools
 import gc
+import inspect
+import itertools
+import json
 import operator
+import os
 import random
 import re
+import struct
 import threading
+import types
+import typing
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any
+from unittest import mock
 
 import numpy
 import torch
@@ -67,7 +85,9 @@ class World:
     graphs: list[rote.Graphed] = field(default_factory=list)
     reports: list[rote.Report] = field(default_factory=list)
     parted: bool = False  # a stale result was to be an argument: the plain run goes another way from here
+    graph: Callable[..., Any] | None = None  # instead of ``rote.graph``
     _models: list[nn.Module] = field(default_factory=list)
+    _watched: Callable[[], dict[str, Any]] = dict
     _held: list[Any] = field(default_factory=list)
     _marks: int = 0
 
@@ -86,10 +106,16 @@ class World:
 
     def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The callable under test."""
+        if self.graph is not None:
+            return self.graph(function)
         if self.options is None:
             return function
         self.graphs.append(rote.graph(function, **self.options))
         return self.graphs[-1]
+
+    def watch(self, state: Callable[[], dict[str, Any]]) -> None:
+        """State to look at from now on, as plain values with names."""
+        self._watched = state
 
     def tensor(self, seed: int, rows: int = 3, columns: int = 4) -> torch.Tensor:
         """An input; few different ones, so that paths come again."""
@@ -225,7 +251,7 @@ class World:
         if self.parted:
             return
         state = {f"m{number}": list(_state(model)) for number, model in enumerate(self._models)}
-        everything = list(leaves("", {**values, **state}))
+        everything = list(leaves("", {**values, **state, **self._watched()}))
         seen: Seen = [(name, _token(leaf)) for name, leaf in everything]
         tensors = [(name, leaf) for name, leaf in everything if isinstance(leaf, torch.Tensor)]
         seen.append(("identity", _groups([(name, id(leaf)) for name, leaf in tensors])))
@@ -257,6 +283,11 @@ STALE = "stale"
 SURROUNDINGS = {
     "torch": torch, "nn": nn, "F": F, "gc": gc, "random": random, "numpy": numpy, "copy": copy,
     "operator": operator,
+    **{module.__name__: module for module in (
+        abc, array, bisect, collections, contextvars, dataclasses, decimal, enum, functools, inspect,
+        itertools, json, os, re, struct, threading, types, typing, weakref,
+    )},
+    "mock": mock,
     "checkpoint": checkpoint,
     "upset": upset, "BoomError": BoomError, "Pair": Pair, "Doubled": Doubled,
 }  # fmt: skip

@@ -1,0 +1,230 @@
+"""Programs whose Python state changes, in three ways: ``python -m benchmarks.state_programs``.
+
+Each program of ``tests/state_programs`` is run plainly twice (is it deterministic?), by rote, and by
+``torch.compile(backend="eager")``, whose guards come from what Dynamo's interpreter read. Every run is a
+process of its own, forked from one that has imported everything: what a program leaves broken, a hang or a
+crash cost that run and nothing else.
+
+An outcome is ``right``, ``wrong`` (silently) or ``refused`` (an exception that the plain program does not
+raise, a hang, a crash). With ``--list`` the wrong and refused ones are printed with their first difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._dynamo
+from tests.footguns.outcome import run
+from tests.footguns.ways import WAYS, Rote
+from tests.state_programs.program import POINTS, StateProgram
+from tests.state_programs.suite import PROGRAMS
+
+from . import common
+from .footguns_page import RESULTS
+from .footguns_worker import of_rote
+
+COMPARED = ("eager", "rote", "dynamo")
+Answers = dict[str, dict[str, dict[str, Any]]]
+
+
+@dataclass
+class Job:
+    """A program that runs in one way, in a process of its own."""
+
+    program: StateProgram
+    way: str
+    process: int
+    pipe: int
+    end: float
+    answer: bytes = b""
+
+    @classmethod
+    def start(cls, program: StateProgram, way: str, device: str, timeout_s: float) -> Job:
+        """Fork a process that writes its answer to a pipe."""
+        reading, writing = os.pipe()
+        process = os.fork()
+        if not process:
+            os.close(reading)
+            _child(program, way, device, writing)
+        os.close(writing)
+        return cls(program, way, process, reading, time.monotonic() + timeout_s)
+
+    def read(self) -> bool:
+        """Read what has come; whether that was the end."""
+        found = os.read(self.pipe, 1 << 16)
+        self.answer += found
+        return not found
+
+    def finish(self) -> dict[str, Any]:
+        """End the process and what it started."""
+        late = time.monotonic() >= self.end
+        os.close(self.pipe)
+        if late:
+            os.killpg(self.process, signal.SIGKILL)
+        _, status = os.waitpid(self.process, 0)
+        if self.answer:
+            return json.loads(self.answer)
+        fate = "no answer in time" if late else f"the process died ({os.waitstatus_to_exitcode(status)})"
+        return {"outcome": "refused", "detail": fate}
+
+
+def _child(program: StateProgram, way: str, device: str, pipe: int) -> None:
+    """Run, answer, and leave without what a process does at its end."""
+    os.setsid()
+    silence = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(silence, stream)
+    warnings.simplefilter("ignore")
+    try:
+        answer = _answer(program, way, torch.device(device))
+    except BaseException as error:  # the plain program failed, or the way could not be closed
+        where = "".join(traceback.format_exception(error)[-3:])
+        answer = {"outcome": "refused", "detail": common.first_line(error)[:300], "where": where}
+    os.write(pipe, json.dumps(answer).encode())
+    os._exit(0)
+
+
+def _answer(program: StateProgram, way: str, device: torch.device) -> dict[str, Any]:
+    made = WAYS[way](device)
+    outcome = run(program, made, device)
+    answer: dict[str, Any] = {"outcome": outcome.kind.value, "detail": outcome.detail[:300]}
+    return answer | (of_rote(made) if isinstance(made, Rote) else {})
+
+
+def measure(programs: Iterable[StateProgram], ways: Iterable[str], options: argparse.Namespace) -> Answers:
+    """All programs by all ways, some processes at a time."""
+    waiting = [(program, way) for program in programs for way in ways]
+    answers: Answers = {program.label: {} for program, _ in waiting}
+    running: list[Job] = []
+    while waiting or running:
+        while waiting and len(running) < options.jobs:
+            running.append(Job.start(*waiting.pop(0), options.device, options.timeout))
+        ready, _, _ = select.select([job.pipe for job in running], [], [], 0.2)
+        for job in list(running):
+            if (job.pipe in ready and job.read()) or time.monotonic() >= job.end:
+                running.remove(job)
+                answers[job.program.label][job.way] = job.finish()
+    return answers
+
+
+def counts(programs: list[StateProgram], answers: Answers, ways: Iterable[str]) -> dict[str, Any]:
+    """Of each way, how many programs came out how; of rote also how many were replayed."""
+    found: dict[str, Any] = {}
+    for way in ways:
+        each = [answers[program.label][way] for program in programs]
+        tally = Counter(answer["outcome"] for answer in each)
+        found[way] = {kind: tally[kind] for kind in ("right", "wrong", "refused")}
+        if way == "rote":
+            found[way]["replayed"] = sum(
+                answer["outcome"] == "right" and answer.get("replayed", 0) > 0 for answer in each
+            )
+            must = [program for program in programs if program.replays]
+            found[way]["must replay"] = len(must)
+            found[way]["must replay and did"] = sum(_did(answers[program.label]["rote"]) for program in must)
+    return found
+
+
+def _did(answer: dict[str, Any]) -> bool:
+    return answer["outcome"] == "right" and bool(answer.get("replays"))
+
+
+def report(programs: list[StateProgram], answers: Answers, ways: list[str], *, listed: bool) -> str:
+    """The counts as a table, by point; then what is not right."""
+    lines = [f"{'':<10}{'programs':>9}" + "".join(f"{way + ': right/wrong/refused':>32}" for way in ways)]
+    for point in (*POINTS, "all"):
+        some = [program for program in programs if point in (program.point, "all")]
+        if not some:
+            continue
+        found = counts(some, answers, ways)
+        cells = [
+            "/".join(str(found[way][kind]) for kind in ("right", "wrong", "refused"))
+            + (f", {found[way]['replayed']} replayed" if way == "rote" else "")
+            for way in ways
+        ]
+        lines.append(f"{point:<10}{len(some):>9}" + "".join(f"{cell:>32}" for cell in cells))
+    if "rote" in ways:
+        late = [each.label for each in programs if each.replays and not _did(answers[each.label]["rote"])]
+        must = sum(bool(program.replays) for program in programs)
+        lines.append(f"of {must} that have to replay, {must - len(late)} do")
+        lines += [f"rote: {label} does not replay: {answers[label]['rote'].get('codes')}" for label in late]
+    for way in ways:
+        bad = [each for each in programs if answers[each.label][way]["outcome"] != "right"]
+        for program in bad if listed or way == "eager" else []:
+            answer = answers[program.label][way]
+            lines.append(f"{way}: {program.label} ({program.point}) {answer['outcome']}: {answer['detail']}")
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure; 1 if a plain run was not right, or rote wrong or refused."""
+    options = parse(argv)
+    torch.set_num_threads(1)
+    wanted = [each for each in PROGRAMS if not options.only or _chosen(each, options.only)]
+    ways = [way for way in COMPARED if way in (options.way or COMPARED)]
+    start = time.perf_counter()
+    answers = measure(wanted, ways, options)
+    device = torch.device(options.device)
+    document = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "device": common.device_name(device),
+        "versions": common.versions(),
+        "seconds": round(time.perf_counter() - start, 1),
+        "counts": counts(wanted, answers, ways),
+        "points": {
+            point: counts([each for each in wanted if each.point == point], answers, ways) for point in POINTS
+        },
+        "wrong": {
+            way: [label for label, each in answers.items() if each[way]["outcome"] == "wrong"] for way in ways
+        },
+        "programs": answers,
+    }
+    if options.out is not None or not options.only:
+        out = options.out or RESULTS / common.folder_name(device) / "state-programs.json"
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
+        print(f"results in {out}")
+    print(report(wanted, answers, ways, listed=options.list or bool(options.only)))
+    print(f"{document['seconds']} s")
+    return int(
+        any(each[way]["outcome"] != "right" for each in answers.values() for way in ways if way != "dynamo")
+    )
+
+
+def _chosen(program: StateProgram, names: list[str]) -> bool:
+    return bool({program.label, program.name, program.group, program.point} & set(names))
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.state_programs", description=__doc__)
+    parser.add_argument(
+        "--only", action="extend", nargs="+", metavar="NAME", help="programs, groups or points; default: all"
+    )
+    parser.add_argument("--way", action="extend", nargs="+", choices=COMPARED, help="default: all")
+    parser.add_argument(
+        "--out", type=Path, help="default: benchmarks/results/<gpu or host>/state-programs.json, for all"
+    )
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes at a time")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds for one run")
+    parser.add_argument("--list", action="store_true", help="print what is wrong or refused")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

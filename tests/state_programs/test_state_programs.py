@@ -1,0 +1,49 @@
+"""The state programs themselves: each can be run, is the same every time, and stands where it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.footguns.case import Kind
+from tests.footguns.outcome import run
+from tests.footguns.ways import Eager
+
+from .program import POINTS, StateProgram
+from .suite import PROGRAMS
+
+ROOT = Path(__file__).resolve().parents[2]
+LEAST, LEAST_REPLAYED = 240, 40
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.label)
+def test_a_program_is_deterministic(program: StateProgram, device) -> None:
+    """Run twice in one process: it puts back what it changes outside its own world."""
+    outcome = run(program, Eager(device), device)
+    assert outcome.kind is Kind.RIGHT, outcome.detail
+
+
+def test_the_suite() -> None:
+    assert len({program.label for program in PROGRAMS}) == len(PROGRAMS) >= LEAST
+    assert {program.point for program in PROGRAMS} == set(POINTS)
+    assert all(program.title.endswith(".") for program in PROGRAMS)
+    assert sum(program.replays is True for program in PROGRAMS) >= LEAST_REPLAYED
+
+
+def test_the_runner(tmp_path: Path) -> None:
+    out = tmp_path / "results.json"
+    command = [sys.executable, "-m", "benchmarks.state_programs", "--device", "cpu", "--out", str(out)]
+    paths = os.pathsep.join(["src", *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [*command, "--only", "attributes/instance", "attributes/slot"],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads(out.read_text())
+    assert document["counts"]["rote"]["right"] == 2 and document["counts"]["dynamo"]["right"] == 2
+    assert set(document["programs"]) == {"attributes/instance", "attributes/slot"}
