@@ -5,13 +5,22 @@ from __future__ import annotations
 from types import GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any
 
+from ..signature.classes import UNSET
 from ..signature.snapshot import ATTRIBUTE, ITEM, KIND
 from . import lookup
 from .kinds import CLASS, MODULE, PLAIN, TENSOR, is_in_c
 from .trace import Trace
 
 _MISSING = lookup.MISSING
+_IDENTIFYING = frozenset({
+    "data_ptr", "storage_offset", "_version", "_base", "_backward_hooks", "_post_accumulate_grad_hooks", "storage",
+    "untyped_storage", "_typed_storage", "_cdata", "_is_view", "retains_grad", "names", "_python_dispatch",
+    "__cuda_array_interface__", "__array_interface__",
+})  # fmt: skip
+"""What says of a tensor where it lies, what it is a view of, or who watches it."""
 _GETATTRIBUTE = object.__dict__["__getattribute__"]
+_OF_CLASSES = frozenset({"_is_param", "_is_buffer"})
+"""By which tensors of classes of one's own say that they are parameters; asked by isinstance."""
 
 
 def attribute(trace: Trace, name: str, value: Any) -> None:
@@ -28,6 +37,7 @@ def attribute(trace: Trace, name: str, value: Any) -> None:
     if what == MODULE and kind is ModuleType:
         _of_module(trace, name, value)
     elif what == CLASS:
+        trace.namespace(value)
         _of_class(trace, name, value)
     elif kind is super:
         trace.seen.discard((kind, name))
@@ -85,12 +95,29 @@ def super_attribute(trace: Trace, name: str, function: Any, kind: Any, value: An
 def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
     """What C says of a tensor is known by other means; what Python adds is read like anything else."""
     found = trace.class_slot(kind, name)
+    argument = trace.arguments.get(id(value))
     if found is _MISSING:
-        return
-    if not lookup.is_data(found):
+        _added(trace, name, value, argument)
+    elif name in _IDENTIFYING and argument is not None:
+        trace.refuse(f"{argument}.{name}", f"reads {argument}.{name}, which is not what a replay computes with")
+    elif not lookup.is_data(found):
         bind(trace, found)
     elif not lookup.is_in_c(found):
         _get(trace, found, name, value)
+
+
+def _added(trace: Trace, name: str, value: Any, argument: str | None) -> None:
+    """An attribute that somebody has set on a tensor."""
+    table = lookup.attributes_of(value)
+    if table is None or trace.wrote(ITEM, table, name) or name in _OF_CLASSES:
+        return
+    if argument is not None:
+        text = f"reads the attribute {name!r} of the tensor {argument}, which is another one in each call"
+        trace.refuse(f"{argument}.{name}", text)
+    elif name in table:
+        trace.read(ITEM, table, name, table[name], f".{name}", value)
+    else:
+        trace.absent(table, name, f".{name}", value)
 
 
 def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
@@ -171,8 +198,8 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
         return
     try:
         found = getattr(value, name)
-    except Exception:  # the call itself meets it next
-        return
+    except AttributeError:
+        found = UNSET
     trace.read(ATTRIBUTE, value, name, found, f".{name}")
 
 
@@ -212,4 +239,6 @@ def plain_store(trace: Trace, name: str, value: Any) -> None:
         return
     table = lookup.attributes_of(value)
     if table is not None:
+        if trace.kinds[type(value)] == TENSOR:
+            trace.find_table(table, value)
         trace.write(ITEM, table, name, value)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from types import MethodDescriptorType, ModuleType, WrapperDescriptorType
+from types import MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
+from ..signature.classes import UNSET
 from ..signature.marks import Content
-from ..signature.snapshot import KIND, SUBCLASS
+from ..signature.snapshot import ATTRIBUTE, KIND, SUBCLASS
 from . import lookup
 from .attributes import attribute
 from .containers import change, content, special, whole
-from .kinds import CLASS, FUNCTION, IN_C, METHOD, PLAIN, TENSOR, is_in_c
-from .table import REFUSED, UNKNOWN
+from .kinds import CLASS, FUNCTION, IN_C, METHOD, is_in_c
+from .table import REFUSED, UNKNOWN, is_nobody
 from .trace import Trace
 
 _BUILTIN = ("builtins", "torch")
@@ -52,13 +53,19 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
     meta = type(kind)
     if meta is not type:
         trace.runs(trace.class_slot(meta, "__call__"))
+    if lookup.find(kind, "__abstractmethods__").owner is not None:
+        trace.namespace(kind)
+        trace.read(ATTRIBUTE, kind, "__abstractmethods__", getattr(kind, "__abstractmethods__", UNSET), ".__abstractmethods__")
     in_c = True
     for name in ("__new__", "__init__"):
         found = lookup.find(kind, name).value
         if not is_in_c(found):
             trace.runs(trace.class_slot(kind, name))
             in_c = False
-    if in_c or kind.__module__ in _BUILTIN:
+    if issubclass(kind, BaseException):
+        for each in args:
+            content(trace, each, 0)
+    elif in_c or kind.__module__ in _BUILTIN:
         c_call(trace, kind, *_split(names, args))
 
 
@@ -85,32 +92,43 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     given = (*args, *kwargs.values())
     if issubclass(type(function), (MethodDescriptorType, WrapperDescriptorType)) and args:
         owner, given = args[0], given[1:]
-    if issubclass(type(owner), (type, ModuleType)) and not issubclass(type(function), type):
+    if is_nobody(type(owner)) or (issubclass(type(owner), type) and not issubclass(type(function), type)):
         owner = None
+    if owner is not None and trace.has(function):
+        trace.find(owner, function, ".__self__")
     for each in given:
         if trace.kinds[type(each)] in (FUNCTION, METHOD):
             trace.runs(each)
-    _by_row(trace, row.name, row.row, owner, given)
+    _by_row(trace, row.name, row.row, function, owner, given)
 
 
-def _by_row(trace: Trace, name: str, row: str, owner: Any, given: tuple[Any, ...]) -> None:
+def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given: tuple[Any, ...]) -> None:
     if row in ("pure", "reads"):
         for each in (owner, *given):
             content(trace, each)
+    elif row == "ask":
+        _ask(trace, name, function, owner)
     elif row == "writes":
         change(trace, owner)
         for each in given:
             content(trace, each, 0)
     elif row == "argument" and given:
         change(trace, given[0])
+    elif row == "io" and owner is not None and not trace.has(owner):
+        for each in given:  # a buffer that the call made itself
+            content(trace, each)
     elif row in REFUSED:
         trace.refuse(name, f"calls {name}, which {REFUSED[row]}")
-    elif row == UNKNOWN and any(_is_something(trace, each) for each in (owner, *given)):
+    elif row == UNKNOWN:
         trace.refuse(name, f"calls {name}, of which nothing is known")
 
 
-def _is_something(trace: Trace, value: Any) -> bool:
-    return trace.kinds[type(value)] not in (PLAIN, TENSOR)
+def _ask(trace: Trace, name: str, function: Any, owner: Any) -> None:
+    """A function of C is about to say how something is set."""
+    if owner is None:
+        trace.ask(function, (), f"{name}()")
+    elif trace.has(owner):
+        trace.ask(owner, function.__name__, f".{function.__name__}()")
 
 
 def instance_of(trace: Trace, value: Any, kinds: Any) -> None:

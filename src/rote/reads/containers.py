@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import gc
+from decimal import Decimal, getcontext
 from types import MappingProxyType
 from typing import Any
 
+from ..base.location import is_internal
 from ..signature import members
+from ..signature.made_in_c import is_python
 from ..signature.marks import Content
 from ..signature.snapshot import BULK, ITEM, KIND, LENGTH, ORDER
 from . import lookup
 from .attributes import bind
-from .kinds import CONTAINER, CONTAINERS, FUNCTION, PLAIN, PLAIN_TYPES, TENSOR, is_in_c, is_readable
+from .kinds import CONTAINER, CONTAINERS, FIXED, FUNCTION, PLAIN, PLAIN_TYPES, TENSOR, is_in_c, is_readable
+from .table import name_of, row_of
 from .trace import Trace
 
 _MANY = 4096
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _DEPTH = 6
 
 
@@ -118,8 +124,8 @@ def content(trace: Trace, value: Any, depth: int = _DEPTH) -> None:
     if what in (PLAIN, TENSOR):
         return
     if not issubclass(type(value), CONTAINERS):
-        if trace.has(value) and is_readable(value):
-            whole(trace, value)
+        if trace.has(value):
+            _object(trace, value)
         return
     whole(trace, value)
     found = members.items(value) if issubclass(type(value), dict) else members.keys(value)
@@ -130,6 +136,24 @@ def content(trace: Trace, value: Any, depth: int = _DEPTH) -> None:
                 content(trace, part, depth - 1)
             elif what == FUNCTION:
                 trace.runs(part)
+
+
+def _object(trace: Trace, value: Any) -> None:
+    """C looks into an object outside that is no builtin container."""
+    kind = type(value)
+    if is_readable(value):
+        whole(trace, value)
+    elif kind in _VIEWS:
+        viewed = gc.get_referents(value)[0]
+        trace.find(viewed, value, "")
+        whole(trace, viewed)
+    elif kind is Decimal:
+        trace.ask(getcontext, (), "decimal.getcontext()")
+    elif not (issubclass(kind, FIXED) or trace.by_content(kind) or is_python(kind)):
+        name = name_of(kind)
+        if row_of(name) in ("fixed", "pure", "none"):
+            return
+        trace.refuse(name, f"uses a {name} made outside of it, of which nothing is known")
 
 
 def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
@@ -183,8 +207,10 @@ def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> boo
         return False
     if not is_in_c(found):
         trace.runs(found)
-    elif outside and is_readable(value):
-        change(trace, value) if writes else whole(trace, value)
+    elif outside and writes:
+        change(trace, value) if is_readable(value) else _object(trace, value)
+    elif outside:
+        _object(trace, value)
     return True
 
 
@@ -206,8 +232,7 @@ def advance(trace: Trace, value: Any) -> None:
     if not is_in_c(found):
         special(trace, value, "__next__")
     elif trace.has(value):
-        name = trace.name(value)
-        trace.refuse(f"next({name})", f"moves the iterator {name}, which was made outside of it")
+        trace.change(value)
 
 
 def length(trace: Trace, value: Any) -> None:
@@ -246,6 +271,13 @@ def compare(trace: Trace, operator: Any, left: Any, right: Any) -> None:
         if trace.kinds[type(one)] not in (PLAIN, TENSOR):
             _overridden(trace, one, _COMPARING)
             content(trace, one)
+
+
+def same(trace: Trace, left: Any, right: Any) -> None:
+    """Two numbers or texts are about to be compared by their identity, which a replay does not keep."""
+    frame = trace.frame()
+    if frame is None or not is_internal(frame.f_code.co_filename):
+        trace.refuse("is", f"asks whether two {type(left).__qualname__} are one object; write == instead of is")
 
 
 def binary(trace: Trace, operator: str, left: Any, right: Any) -> None:

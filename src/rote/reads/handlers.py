@@ -235,6 +235,11 @@ def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
             content(trace, each)
 
 
+def _descriptor(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    descriptor, value = _bound(function, args, 2)
+    attribute(trace, descriptor.__name__, value)
+
+
 def _sys_frame(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     _globals(trace, function, args, kwargs)
     trace.refuse("sys._getframe", "looks at the frames around it")
@@ -305,6 +310,8 @@ HANDLERS: dict[str, Handler] = {
     "operator.attrgetter()": _attrgetter,
     "operator.itemgetter()": _itemgetter,
     "operator.methodcaller()": _methodcaller,
+    "builtins.member_descriptor.__get__": _descriptor,
+    "builtins.getset_descriptor.__get__": _descriptor,
     "sys._getframe": _sys_frame,
 }
 """By the full name of the callable; for calls of an instance by that of its class and ``()``."""

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import re
+import struct
+import weakref
+import zoneinfo
+from contextvars import ContextVar
+from datetime import date, time, timedelta, tzinfo
+from functools import lru_cache, partial
+from operator import attrgetter, itemgetter, methodcaller
 from types import (
     BuiltinFunctionType,
+    CellType,
     ClassMethodDescriptorType,
+    CodeType,
     FunctionType,
+    GenericAlias,
+    GetSetDescriptorType,
     MappingProxyType,
+    MemberDescriptorType,
     MethodDescriptorType,
     MethodType,
     MethodWrapperType,
     ModuleType,
+    SimpleNamespace,
+    TracebackType,
+    UnionType,
     WrapperDescriptorType,
 )
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy
 import torch
 
 PLAIN, TENSOR, CONTAINER, DERIVED, MODULE, CLASS, FUNCTION, METHOD, IN_C, OTHER = range(10)
@@ -52,6 +69,17 @@ class _Kinds(dict[type, int]):
         found = next((_BASES[base] for base in type.mro(kind) if base in _BASES), OTHER)
         self[kind] = found
         return found
+
+
+FIXED = (
+    *PLAIN_TYPES, *C_FUNCTIONS, type, ModuleType, FunctionType, MethodType, CodeType, GenericAlias, UnionType, CellType,
+    property, staticmethod, classmethod, BaseException, re.Pattern, re.Match, date, time, timedelta, tzinfo,
+    weakref.ref, partial, lru_cache(len).__class__, itemgetter, attrgetter, methodcaller, numpy.generic, numpy.dtype,
+    numpy.ufunc, torch.Generator, torch.finfo, torch.iinfo, ContextVar, super,
+    torch.Stream, torch.Event, GetSetDescriptorType, MemberDescriptorType, TracebackType, struct.Struct,
+    TypeVar, zoneinfo.ZoneInfo, SimpleNamespace,
+)  # fmt: skip
+"""Types whose instances do not change, or of which what changes is known by other means."""
 
 
 def table() -> dict[type, int]:

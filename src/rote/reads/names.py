@@ -6,6 +6,7 @@ import sys
 from types import CellType, FrameType
 from typing import Any
 
+from ..signature.slots import MISSING
 from ..signature.snapshot import CELL, ITEM
 from .trace import Trace
 
@@ -44,8 +45,8 @@ def cell(trace: Trace, cell: CellType) -> None:
     if trace.has(cell):
         try:
             value = cell.cell_contents
-        except ValueError:  # it is empty, and the call raises
-            return
+        except ValueError:  # it is empty
+            value = MISSING
         trace.read(CELL, cell, None, value, "")
 
 

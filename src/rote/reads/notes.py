@@ -48,6 +48,7 @@ _LEFT: dict[str, Callable[..., None]] = {
 }
 """Notes that are handed on as they are."""
 
+_VALUES = (int, float, str, bytes, complex)
 _PLAIN_OR_TENSOR = PLAIN_TYPES | {torch.Tensor, torch.nn.Parameter}
 _STEPPING = frozenset(type(iter(each)) for each in ((), [], {}, {}.values(), {}.items(), set[int](), range(0), "", zip(), enumerate(())))  # fmt: skip
 
@@ -63,6 +64,7 @@ class Notes:
             setattr(self, note, self._of_one(getattr(containers, note)))
         for note in ("compare", "binary"):
             setattr(self, note, self._of_two(getattr(containers, note)))
+        self.same = self._same()
         for note in ("item", "contains"):
             setattr(self, note, self._sender(getattr(containers, note)))
         self.attribute = self._attribute()
@@ -119,6 +121,15 @@ class Notes:
         def note(operator: str, left: Any, right: Any) -> None:
             if type(left) not in _PLAIN_OR_TENSOR or type(right) not in _PLAIN_OR_TENSOR:
                 send(operator, left, right)
+
+        return note
+
+    def _same(self) -> Callable[..., None]:
+        send = self._sender(containers.same)
+
+        def note(left: Any, right: Any) -> None:
+            if type(left) is type(right) and type(left) in _VALUES and left == right:
+                send(left, right)
 
         return note
 

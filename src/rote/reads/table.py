@@ -45,7 +45,8 @@ def row_of(name: str) -> str:
     found = exact.get(name)
     if found is not None:
         return found
-    return next((row for pattern, row in patterns if fnmatchcase(name, pattern)), UNKNOWN)
+    whole = f"{name}."  # a class is what "module.Class.*" says of its methods
+    return next((row for pattern, row in patterns if fnmatchcase(name, pattern) or whole == pattern[:-1]), UNKNOWN)
 
 
 def name_of(function: Any) -> str:
@@ -55,7 +56,7 @@ def name_of(function: Any) -> str:
     owner = getattr(function, "__objclass__", None)
     name = getattr(function, "__name__", "")
     bound = getattr(function, "__self__", None)
-    if owner is None and bound is not None and not _is_nobody(type(bound)):
+    if owner is None and bound is not None and not is_nobody(type(bound)):
         kind: Any = bound if isinstance(bound, type) else type(bound)
         owner = next((cls for cls in kind.__mro__ if name in vars(cls)), kind)
     if owner is not None:
@@ -95,7 +96,7 @@ class Rows:
         """The row of a C callable."""
         bound = getattr(function, "__self__", None)
         # A bound method is made anew at each access; a function of a module is one object.
-        free = bound is None or _is_nobody(type(bound)) or type(function) is not BuiltinFunctionType
+        free = bound is None or is_nobody(type(bound)) or type(function) is not BuiltinFunctionType
         key = id(function) if free and type(function) is not MethodWrapperType else (type(bound), function.__name__)
         found = self._of.get(key)
         if found is None or (free and found.function is not function):
@@ -112,7 +113,7 @@ class Rows:
         return found
 
 
-def _is_nobody(kind: type) -> bool:
+def is_nobody(kind: type) -> bool:
     """Whether functions of C are bound to objects of a type that are nobody's."""
     return kind is ModuleType or kind.__name__ == "PyCapsule" or kind.__name__.startswith("pybind11_detail_")
 

@@ -32,9 +32,11 @@ import torch
 from ..base.location import Site, is_own, user_site
 from ..signature import members
 from ..signature.classes import UNSET
+from ..signature.iterators import Position
 from ..signature.marks import Content, mark
 from ..signature.reads import Read
-from ..signature.snapshot import ATTRIBUTE, CELL, DEFINED, ITEM
+from ..signature.slots import MISSING, answer
+from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, ITEM
 from . import lookup
 from .kinds import PLAIN, PLAIN_TYPES, TENSOR, table
 from .noted import Effect, Noted, Unseen
@@ -83,6 +85,7 @@ class Trace:
         seen: What was noted already, so that it is not looked at again; keys are the notes' own.
         outside: Objects that were there before the call, by identity.
         kinds: The class of thing by type.
+        arguments: Names of tensors that are arguments, by identity.
     """
 
     def __init__(self, swaps: Swaps, rows: Rows) -> None:
@@ -100,6 +103,7 @@ class Trace:
         self._unseen: dict[str, Unseen] = {}
         self._late: dict[int, CodeType] = {}
         self._compared: dict[type, bool] = {}
+        self.arguments: dict[int, str] = {}
 
     # ------------------------------------------------------------------ what is outside
 
@@ -109,6 +113,10 @@ class Trace:
             return
         self.outside[id(value)] = value
         self._origins[id(value)] = (id(owner) if owner is not None else 0, suffix)
+
+    def find_table(self, table: dict[str, Any], value: Any) -> None:
+        """The attributes of a tensor are written: of tensors it is not known which are outside."""
+        self.find(table, None, self.arguments.get(id(value), "a tensor"))
 
     def has(self, value: Any) -> bool:
         """Whether an object was there before the call."""
@@ -154,11 +162,14 @@ class Trace:
 
     def _form(self, value: Any) -> Any:
         """The form in which a value is compared: of most objects it is their identity."""
-        kind = type(value)
+        return mark(value) if self.by_content(type(value)) else value
+
+    def by_content(self, kind: type) -> bool:
+        """Whether instances of a type are compared by what they hold."""
         compared = self._compared.get(kind)
         if compared is None:
             compared = self._compared[kind] = issubclass(kind, _BY_CONTENT) or hasattr(kind, "__next__")
-        return mark(value) if compared else value
+        return compared
 
     def absent(self, container: Any, key: Any, suffix: str, owner: Any = None) -> None:
         """Note that something is not there."""
@@ -171,6 +182,8 @@ class Trace:
             found = self._namespaces[kind] = gc.get_referents(lookup.namespace(kind))[0]
             name = kind.__qualname__
             self.find(kind, None, name if issubclass(type(name), str) else "?")
+            if lookup.can_change(kind):
+                self.read(ATTRIBUTE, kind, "__mro__", lookup.bases(kind), ".__mro__")
         return found
 
     def class_slot(self, kind: type, name: str, after: type | None = None) -> Any:
@@ -190,6 +203,18 @@ class Trace:
 
     # ------------------------------------------------------------------ writes
 
+    def ask(self, function: Any, key: Any, suffix: str) -> None:
+        """Note what a function of C says, which takes no arguments that change; it is asked again later.
+
+        Args:
+            function: The function, or the object whose method it is.
+            key: Its arguments, or the name of the method.
+            suffix: What the user writes behind the name of the object.
+        """
+        self.hold(function)
+        said = function(*key) if type(key) is tuple else getattr(function, key)()
+        self.read(ASKED, function, key, answer(said), suffix)
+
     def write(self, kind: str, container: Any, key: Any, owner: Any) -> None:
         """A slot is about to be written."""
         if id(owner) not in self.outside and id(container) not in self.outside:
@@ -200,6 +225,10 @@ class Trace:
         was = _look(kind, container, key)
         self._written[address] = _Written(kind, container, key, was, id(owner), self._site())
         self._held.append(container)
+
+    def wrote(self, kind: str, container: Any, key: Any) -> bool:
+        """Whether the call has written a slot."""
+        return (kind, id(container), key) in self._written
 
     def change(self, container: Any) -> None:
         """Any member of a container that is outside is about to be written."""
@@ -268,11 +297,12 @@ class Trace:
 
     def finish(self) -> Noted:
         """All that was noted; nothing is held any more."""
+        effects = tuple(self._effects())
         reads = tuple(
             Read(slot.kind, slot.container, slot.key, slot.value, self._path(slot.owner, slot.suffix))
             for slot in self._reads.values()
         )
-        noted = Noted(reads, tuple(self._effects()), tuple(self._unseen.values()), tuple(self._late.values()))
+        noted = Noted(reads, effects, tuple(self._unseen.values()), tuple(self._late.values()))
         for held in (self.outside, self._origins, self._reads, self._written, self._changed, self._namespaces):
             held.clear()
         self._held.clear()
@@ -281,7 +311,12 @@ class Trace:
     def _effects(self) -> Iterable[Effect]:
         for each in self._written.values():
             now = _look(each.kind, each.container, each.key)
-            if not _same(each.was, now):
+            if _same(each.was, now):  # a replay leaves it as the call does, if it is so before
+                address = (each.kind, id(each.container), each.key)
+                suffix = _suffix(each.kind, each.key)
+                slot = _Slot(each.kind, each.container, each.key, self._form(now), each.owner, suffix)
+                self._reads.setdefault(address, slot)
+            else:
                 name = self._path(each.owner, _suffix(each.kind, each.key))
                 yield Effect(name, _text(each.was), _text(now), each.site)
         for each in self._changed.values():
@@ -305,7 +340,7 @@ def _look(kind: str, container: Any, key: Any) -> Any:
             return members.member(container, key)
         return container.cell_contents if kind == CELL else getattr(container, key)
     except (KeyError, IndexError, ValueError, AttributeError):
-        return lookup.MISSING
+        return MISSING
 
 
 def _same(was: Any, now: Any) -> bool:
@@ -317,6 +352,8 @@ def _same(was: Any, now: Any) -> bool:
 
 
 def _same_members(was: Any, now: Any) -> bool:
+    if type(was) is Position:
+        return was.agrees(now)
     if type(was) is not tuple or type(now) is not tuple:
         return bool(was == now)
     if len(was) != len(now):
@@ -332,9 +369,11 @@ def _suffix(kind: str, key: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    if value is lookup.MISSING or value is UNSET:
+    if value is MISSING or value is UNSET:
         return "not there"
     if type(value) in PLAIN_TYPES:
         text = repr(value)
         return text if len(text) <= 60 else f"{text[:57]}..."
+    if type(value) is Position:
+        return value.text
     return f"{len(value)} long" if type(value) is tuple else f"a {type(value).__name__}"

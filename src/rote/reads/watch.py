@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+import torch
+
 from .calls import called
 from .handlers import HANDLERS
 from .noted import Noted
@@ -39,6 +41,8 @@ class Watch:
         trace = Trace(self._swaps, self._rows)
         for name, value in roots:
             trace.find(value, None, name)
+            if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+                trace.arguments[id(value)] = name
         if isinstance(function, MethodType):
             trace.find(function.__self__, None, "self")
             trace.find(function.__func__, None, "")

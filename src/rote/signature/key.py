@@ -112,6 +112,8 @@ def describe(leaf: Any) -> tuple[str, Any]:
         return PLAIN, (complex, leaf.real.hex(), leaf.imag.hex())
     if kind is slice:
         return PLAIN, (slice, leaf.start, leaf.stop, leaf.step)
+    if kind is range:
+        return PLAIN, (range, leaf.start, leaf.stop, leaf.step)
     if isinstance(leaf, _VALUES):
         return PLAIN, (kind, leaf)
     token = value_token(leaf, _plain_token)

@@ -20,6 +20,7 @@ from .reads import Reads
 from .scripted import scripted
 from .snapshot import (
     ANSWER,
+    ASKED,
     ATTRIBUTE,
     BULK,
     CACHED,
@@ -265,8 +266,20 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     KIND: lambda entry: own(entry.container, "__dict__") if entry.key else type(entry.container),
     SUBCLASS: lambda entry: Content(issubclass(entry.key, entry.container)),
     REFERENT: lambda entry: entry.container(),
+    ASKED: lambda entry: answer(
+        entry.container(*entry.key) if type(entry.key) is tuple else getattr(entry.container, entry.key)()
+    ),
     CACHED: lambda entry: Content(_filled(entry.container)),
 }
+
+
+def answer(said: Any) -> Content:
+    """What a function of C said, in a form that can be compared."""
+    if isinstance(said, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)):
+        return Content(said)
+    if isinstance(said, (list, tuple)):
+        return Content(tuple(said))
+    return Content(repr(said))
 
 
 def _filled(cached: Any) -> tuple[int, int]:
