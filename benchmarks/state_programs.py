@@ -3,7 +3,8 @@
 Each program of ``tests/state_programs`` is run plainly twice (is it deterministic?), by rote, and by
 ``torch.compile(backend="eager")``, whose guards come from what Dynamo's interpreter read. Every run is a
 process of its own, forked from one that has imported everything: what a program leaves broken, a hang or a
-crash cost that run and nothing else.
+crash cost that run and nothing else. What rote does otherwise than in the results that are kept is printed
+first.
 
 An outcome is ``right``, ``wrong`` (silently) or ``refused`` (an exception that the plain program does not
 raise, a hang, a crash). With ``--list`` the wrong and refused ones are printed with their first difference.
@@ -193,16 +194,33 @@ def main(argv: list[str] | None = None) -> int:
         },
         "programs": answers,
     }
-    if options.out is not None or not options.only:
-        out = options.out or RESULTS / common.folder_name(device) / "state-programs.json"
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
-        print(f"results in {out}")
+    kept = RESULTS / common.folder_name(device) / "state-programs.json"
+    earlier = json.loads(kept.read_text())["programs"] if kept.exists() else {}
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
+        print(f"results in {options.out}")
+    print("\n".join(changes(earlier, answers)))
     print(report(wanted, answers, ways, listed=options.list or bool(options.only)))
     print(f"{document['seconds']} s")
     return int(
         any(each[way]["outcome"] != "right" for each in answers.values() for way in ways if way != "dynamo")
     )
+
+
+def changes(earlier: Answers, answers: Answers) -> list[str]:
+    """What rote does otherwise than in the results that are kept."""
+    lines: list[str] = []
+    for label, each in answers.items():
+        if "rote" in each and "rote" in earlier.get(label, {}):
+            before, now = _said(earlier[label]["rote"]), _said(each["rote"])
+            lines += [f"{label}: {before} became {now}"] if before != now else []
+    return lines
+
+
+def _said(answer: dict[str, Any]) -> str:
+    replayed = ", replayed" if answer["outcome"] == "right" and answer.get("replayed") else ""
+    return answer["outcome"] + replayed
 
 
 def _chosen(program: StateProgram, names: list[str]) -> bool:
@@ -217,7 +235,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--way", action="extend", nargs="+", choices=COMPARED, help="default: all")
     parser.add_argument(
-        "--out", type=Path, help="default: benchmarks/results/<gpu or host>/state-programs.json, for all"
+        "--out", type=Path, help="where to write results; what differs from the kept is printed"
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes at a time")

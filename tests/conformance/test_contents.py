@@ -117,6 +117,19 @@ def test_memory_that_the_host_fills_on_one_way(device, reason):
     assert "no operation has written" in reason(g, "RT123").message
 
 
+def test_memory_that_is_filled_in_deterministic_mode(device, reason, monkeypatch):
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    torch.use_deterministic_algorithms(True)
+    try:
+        g = compare(lambda x: x.cpu() + torch.empty(3).isnan(), inputs(device, 3))
+        assert g.report().replayed == CALLS - WARM
+        g = compare(_by_new, inputs(device, 3))
+        assert g.report().replayed == 0
+        assert "no operation has written" in reason(g, "RT123").message
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def _by_out(x: torch.Tensor) -> torch.Tensor:
     return torch.mul(x, 2, out=torch.empty(3, device=x.device)) + 1
 

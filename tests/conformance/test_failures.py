@@ -295,18 +295,6 @@ def test_what_cuda_refuses_in_a_capture(what):
     everything_works(device)
 
 
-def test_an_operator_over_python_functions(device):
-    def fn(x):
-        return torch.cond(x.sum() > 0, lambda part: part + 1, lambda part: part - 1, (x,))
-
-    g = rote.graph(fn)
-    try:
-        with pytest.raises(rote.MisuseError, match="cond takes Python functions"):
-            g(torch.ones(3, device=device))
-    finally:
-        torch._dynamo.reset()  # it has noted that it must not compile this
-
-
 def matrices(device, failing):
     """Positive definite, but for some."""
     generator = torch.Generator().manual_seed(0)

@@ -152,6 +152,17 @@ def test_a_container_on_an_argument_that_grows(device, reason):
     assert "in an attribute of args[0]" in reason(graphed, "RT207").message
 
 
+def test_an_attribute_of_a_result(device, reason):
+    def call(x):
+        y = x * 2
+        y.tag = 5
+        return y
+
+    graphed = rote.graph(call)
+    assert [graphed(torch.ones(3, device=device)).tag for _ in range(CALLS)] == [5] * CALLS
+    assert "the attribute 'tag' is set on a tensor of the result" in reason(graphed, "RT501").message
+
+
 class Layer(nn.Module):
     def __init__(self, change):
         super().__init__()

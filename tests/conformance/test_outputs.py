@@ -331,3 +331,42 @@ def tensors_in(value):
     elif isinstance(value, (tuple, list, dict)):
         for part in value.values() if isinstance(value, dict) else value:
             yield from tensors_in(part)
+
+
+def _inside(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return weight[1]
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param(lambda x, weight: weight[1], id="row"),
+        pytest.param(lambda x, weight: (x * 2, weight.view(-1), weight.t()), id="several"),
+        pytest.param(lambda x, weight: weight[:, ::2], id="strided"),
+        pytest.param(_inside, id="inside"),
+    ],
+)
+def test_a_view_of_a_parameter(device, view, mode):
+    weight = nn.Parameter(torch.randn(4, 3, device=device))
+    g = rote.graph(lambda x: view(x, weight))
+    with mode():
+        for call in range(8):
+            if call == 6:
+                weight.data.mul_(2)
+            x = torch.full((3,), float(call), device=device)
+            ours, theirs = (
+                value if isinstance(value, tuple) else (value,) for value in (g(x), view(x, weight))
+            )
+            for one, other in zip(ours, theirs, strict=True):
+                assert torch.equal(one, other) and one.stride() == other.stride()
+                assert one.requires_grad == other.requires_grad and one.is_leaf == other.is_leaf
+                assert (one._base is weight) == (other._base is weight)
+                assert one._is_view() == other._is_view() and one.is_inference() == other.is_inference()
+    assert g.report().replayed == 6
+    rows = g(torch.ones(3, device=device))
+    rows = rows if isinstance(rows, torch.Tensor) else rows[1]
+    if rows.grad_fn is not None:
+        rows.sum().backward()
+        assert weight.grad is not None

@@ -439,26 +439,6 @@ def test_storage_offset(device, make, where):
     assert error.where == where(fn, "storage_offset") and "was 0 and is 2" in error.cause
 
 
-def test_attribute_of_a_result(device, make, where):
-    def fn(x):
-        y = x * 2
-        y.tag = 5
-        return y
-
-    error = failing(make(fn), batch(device, 3))
-    assert (error.output, error.operation, error.where) == ("result.tag", None, where(fn, "y.tag"))
-    assert error.cause.startswith("RT324") and error.difference is None
-
-
-def test_attribute_of_an_argument(device, make, where):
-    def fn(x):
-        x.tag = 5
-        return x * 2
-
-    error = failing(make(fn), batch(device, 3))
-    assert (error.output, error.where) == ("args[0].tag", where(fn, "x.tag"))
-
-
 def test_written_by_another_thread(make, where):
     buffer = torch.zeros(3)
     with ThreadPoolExecutor(1) as pool:

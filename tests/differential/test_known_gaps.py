@@ -146,3 +146,22 @@ def test_swapped_parameters():
         raise AssertionError from error
     finally:
         g.reset()
+
+
+@gap("a hook on the node that adds up a parameter's gradient: a recorded call ends in a node of its own")
+def test_hook_on_the_node_of_a_parameter():
+    def scenario(wrap):
+        torch.manual_seed(0)
+        layer = nn.Linear(3, 3)
+        node = layer.weight.expand_as(layer.weight).grad_fn.next_functions[0][0]
+        node.register_prehook(lambda gradients: (gradients[0] * 2,))
+
+        def step(x):
+            layer.zero_grad()
+            layer(x).square().sum().backward()
+            return layer.weight.grad.clone()
+
+        yield from drive(wrap(step), args=lambda i: (torch.ones(2, 3),))
+        yield node.name()
+
+    check(scenario)

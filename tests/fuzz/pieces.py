@@ -396,13 +396,13 @@ ${kind}Source = [2]
 def $kind(n):
     return ${kind}Source[0] + n""",
     reads=(
-        "$s(1)", "$s(2)", "$s($n)", "$s.cache_info().currsize", "$s.cache_info().hits", "$s.__wrapped__(1)",
+        "$s(1)", "$s(2)", "$s($n)", "$s.cache_info().currsize", "$s.__wrapped__(1)",
     ),
     moves=(
         "${kind}Source[0] = $n", "$s.cache_clear()", "${kind}Source[0] = $n\n$s.cache_clear()", "$s(5)",
         "$s($n)",
     ),
-    watch="tuple($s.cache_info())",
+    watch="$s.cache_info().currsize",
     writes=("$s.cache_clear()", "$s(4)"),
 )  # fmt: skip
 CACHED_TENSOR = Piece(

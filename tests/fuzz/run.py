@@ -1,7 +1,7 @@
 """The longer run: ``python -m tests.fuzz.run --examples 5000 --seed 0 --device cpu --jobs 2``.
 
-With ``--state`` the scenes are about Python state. ``--count`` goes on after a failure, so that a run says how
-many scenes differ; ``--way dynamo`` plays them with ``torch.compile(backend="eager")`` instead, up to rounding.
+With ``--state`` the scenes are about Python state. ``--count`` goes on after a failure, so that a run says
+how many scenes differ; ``--way dynamo`` plays them with ``torch.compile(backend="eager")``, up to rounding.
 
 The examples are cut into chunks, each with a seed of its own, so that a failure ends its chunk only and the
 same numbers make the same run whatever ``--jobs`` is. A failing chunk is shrunk to a small program, which is

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import rote
+from rote.base.collector import COLLECTOR
 from rote.base.location import Sites, user_site
-from rote.recording.surroundings import uncollected
 from rote.signature.executed import ExecutedCode, our_profiler
 
 FACTOR = 2.0
@@ -123,15 +123,17 @@ def test_the_table_of_lines_says_what_looking_says():
 
 
 def test_collections_are_off_inside_and_as_before_afterwards():
-    assert gc.isenabled()
-    with uncollected(), uncollected():
-        assert not gc.isenabled()
-    assert gc.isenabled()
+    before = gc.get_threshold()
+    assert gc.isenabled() and before[0]
+    with COLLECTOR.rests(), COLLECTOR.rests():
+        assert gc.isenabled() and gc.get_threshold() == (0, *before[1:])
+        assert COLLECTOR.settings()[:2] == (True, before)
+    assert gc.isenabled() and gc.get_threshold() == before
     gc.disable()
     try:
-        with uncollected():
+        with COLLECTOR.rests():
             assert not gc.isenabled()
-        assert not gc.isenabled()
+        assert not gc.isenabled() and gc.get_threshold() == before
     finally:
         gc.enable()
 
@@ -141,6 +143,6 @@ def test_collections_are_on_after_a_callable_that_raises(device):
         raise ValueError(f"collecting: {gc.isenabled()}")
 
     g = rote.graph(call)
-    with pytest.raises(ValueError, match="collecting: False"):
+    with pytest.raises(ValueError, match="collecting: True"):
         g(torch.ones(3, device=device))
     assert gc.isenabled()

@@ -21,6 +21,7 @@ POINTS = MappingProxyType(
         "effects": "what a call leaves behind outside",
         "C": "state of C objects and of C callables",
         "classes": "a class of error of its own: backward, settings, operators, modules",
+        "lifetimes": "what has to die",
         "limits": "limits that were documented",
         "replays": "what has to replay",
     }

@@ -13,6 +13,7 @@ from .programs import (
     containers,
     effects,
     flow,
+    lifetimes,
     modules,
     names,
     protocols,
@@ -33,6 +34,7 @@ GROUPS = (
     modules,
     effects,
     flow,
+    lifetimes,
     special,
     replays,
 )

@@ -17,7 +17,7 @@ from .program import POINTS, StateProgram
 from .suite import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[2]
-LEAST, LEAST_REPLAYED = 240, 40
+LEAST, LEAST_REPLAYED = 440, 40
 
 
 @pytest.mark.filterwarnings("ignore")

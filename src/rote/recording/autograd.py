@@ -7,8 +7,10 @@ tensor made outside with a history of its own; such a graph cannot be recorded, 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from operator import call
 from typing import Any
 
 import torch
@@ -111,7 +113,8 @@ class GradientWalk:
     Args:
         results: The recorded results with their graph.
         targets: The nodes of the static arguments and leaves that may get a gradient.
-        leaves: The static arguments and parameters that those stand for.
+        leaves: The static arguments and parameters that those stand for; parameters are held weakly.
+        arguments: How many of them are static arguments; these come first.
         memory: Handles of the storages that replays write; a gradient that lies there is copied.
         stand_ins: What the graph has instead of parameters.
 
@@ -126,16 +129,23 @@ class GradientWalk:
         results: list[torch.Tensor],
         targets: list[Node],
         leaves: list[torch.Tensor],
+        arguments: int,
         memory: frozenset[int],
         stand_ins: StandIns,
     ) -> None:
         self.contexts = Contexts(contexts_of(results))
         self._stand_ins = stand_ins if self.contexts else None
         self.results = results
-        self.leaves = leaves
+        self._static: list[Any] = leaves[:arguments]
+        self._parameters: list[Any] = [weakref.ref(leaf) for leaf in leaves[arguments:]]
         self.memory = memory
         self._edges = [GradientEdge(node, 0) for node in targets]
         self._packed: dict[Any, Packing] = {}
+
+    @property
+    def parameters(self) -> list[torch.Tensor]:
+        """The parameters, all of which are alive as long as a result waits for its backward."""
+        return list(map(call, self._parameters))
 
     def __call__(
         self, needed: int, *gradients: torch.Tensor | None
@@ -167,8 +177,9 @@ class GradientWalk:
         pairs = [pair for pair in zip(self.results, gradients, strict=True) if pair[1] is not None]
         if not wanted or not pairs:
             return tuple(found)
-        placed = self._stand_ins.placed_again(self.leaves) if self._stand_ins is not None else nullcontext()
-        with placed, _without_hooks(self.leaves):
+        leaves = [leaf for leaf in (*self._static, *self.parameters) if leaf is not None]
+        placed = self._stand_ins.placed_again(leaves) if self._stand_ins is not None else nullcontext()
+        with placed, _without_hooks(leaves):
             made = torch.autograd.grad(
                 [result for result, _ in pairs],
                 [self._edges[number] for number in wanted],

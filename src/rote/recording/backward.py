@@ -95,7 +95,6 @@ class Backward:
     ) -> None:
         self._walk = walk
         self._arguments = arguments
-        self._parameters = walk.leaves[len(arguments) :]
         self._tracked = tracked
         self._saved = saved
         self._occupancy = occupancy
@@ -130,10 +129,10 @@ class Backward:
         # On the token, so that autograd lets go of the arguments when it frees the graph.
         token.repeatable = Repeatable.of(owner, call) if owner is not None else None
         if torch.is_grad_enabled():
-            made = _made(claim, token, values, *sources, *self._parameters)
+            made = _made(claim, token, values, *sources, *self._walk.parameters)
         else:  # the callable has enabled it
             with torch.enable_grad():
-                made = _made(claim, token, values, *sources, *self._parameters)
+                made = _made(claim, token, values, *sources, *self._walk.parameters)
         for each, tensor in zip(self._tracked, made, strict=True):
             copies[each.position] = tensor
         given.extend([_note(made[number]) for number in self._saved.results])
@@ -280,7 +279,7 @@ class Backward:
         if again is None or function is None:
             raise MisuseError(f"{why} (The next calls run eagerly.)")
         leaves = again.call.leaves
-        sources = [*(leaves[index] for index in self._arguments), *self._parameters]
+        sources = [*(leaves[index] for index in self._arguments), *self._walk.parameters]
         wanted = [source for source, need in zip(sources, needed, strict=True) if need]
         made = again.gradients(function, self._tracked, gradients, wanted, self._walk.results)
         if made is None:

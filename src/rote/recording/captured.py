@@ -10,6 +10,7 @@ from ..hazards import rules
 from ..hazards.rules import reason
 from ..partition.boundaries import Placement, rule_of
 from ..partition.facts import facts_of
+from ..signature.kernels import Running
 from .cursor import Mode
 from .events import Event, tensors_of
 from .overloads import Overload
@@ -27,11 +28,13 @@ class Captured(Placed):
 
     Attributes:
         profiler: What watches the callable's code, if it has to be spared the recorder's own.
+        running: The operator that runs, if its kernel may be Python code.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.profiler: Any = None
+        self.running: Running | None = None
 
     def _seen(self, call: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Run what may be code of the user's in sight of the profiler; see :mod:`..signature.executed`."""
@@ -54,6 +57,7 @@ class Captured(Placed):
         placement: Placement,
     ) -> Any:
         """Observe or record an operation."""
+        self.running = known.running
         try:
             if self.mode is not _OBSERVE and placement is not _ANYWHERE:
                 return self._recorded(event, known, args, kwargs, placement)

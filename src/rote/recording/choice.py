@@ -8,12 +8,14 @@ uses arguments in place is asked before one that copies them. What the key knows
 from __future__ import annotations
 
 import weakref
+from typing import Any
 
 import torch
 
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..signature.abandoned import abandoned
 from ..signature.key import Call
 from ..signature.snapshot import Snapshot
 from .borrow import Lease
@@ -160,6 +162,20 @@ class Choice:
         for old in (*free[most:], *bound[max(most, self._max_recordings) :]):
             self._variants.remove(old)
         return len(free) > most
+
+    def drop_abandoned(self) -> None:
+        """Release variants whose state cannot come back, since guards alone hold what was replaced in it."""
+        others = [variant for variant in self._variants if not variant.busy]
+        values, ends = list[Any](), list[int]()
+        for variant in others:
+            values += variant.guard.replaced() if variant.guard is not None else []
+            ends.append(len(values))
+        free = abandoned(values) if values else []
+        values.clear()
+        for variant, start, end in zip(others, [0, *ends], ends, strict=False):
+            if any(free[start:end]):
+                variant.release()
+                self._variants.remove(variant)
 
     def drop_dead(self, variant: Variant) -> None:
         """Before a recording: release others that were made for tensors which have died since."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 import weakref
+from contextlib import nullcontext
 from types import FrameType, FunctionType
 from typing import Any
 
 import torch
 
 from ..backends.base import Backend
+from ..base.collector import COLLECTOR
 from ..base.location import Site, user_mark, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
@@ -38,7 +40,7 @@ from .run import HostRandom, Outcome, Plan, TracedCall
 from .shortage import was_evicted
 from .states import Event, Life, State
 from .subject import Subject
-from .surroundings import uncollected, unwaited
+from .surroundings import unwaited
 from .tree import Node
 from .unseen import Unseen
 from .variant import Variant
@@ -266,10 +268,14 @@ class Entry:
         guards = found or (self._guard_reasons(site) if variant is None else [])
         if guards:
             self.last_mismatch = guards[0]
+            self.choice.drop_abandoned()
         if guards and self.life.state in (State.REPLAYING, State.RECORDING):
             self.life.happen(Event.GUARD_FAILED)
             _log.info("%s records again: %s", self.name, guards[0])
-        with uncollected():  # what a trace has made and does not keep is gone when the collector looks
+        # A collection may destroy graphs, which spoils a capture; and what a trace has made and does not keep
+        # is gone when the collector looks.
+        asked = "get_threshold" in self.executed.mentioned()
+        with nullcontext() if asked else COLLECTOR.rests():
             return self._learn(variant, call, plan, site, guards)
 
     def _learn(
@@ -278,7 +284,7 @@ class Entry:
         # A known variant's guard has just said that nothing changed, unless it ignores something.
         known = variant is not None and not plan.follow and not variant.ignores
         before = None if known else plan.before or self.walk(call)
-        plan.backend, plan.split = self.prepare(call), self.limits.split
+        plan.backend, plan.split = self.prepare(call), self.limits.split | self.executed.hiding
         seen = before.gradient_leaves() if before is not None else []
         watch = variant.watch() if before is None and variant is not None else GradientWatch(seen)
         plan.watch, dice = weakref.ref(watch), HostRandom.read()

@@ -74,6 +74,8 @@ class Follower(Cursor):
             for part, token in zip(results_of(out)[1], was.results, strict=True):
                 if isinstance(token, Token):
                     self.ledger.result(part, event.operation, event.site, number_of(token))
+        elif torch.Tag.inplace_view in func.tags:  # memory is as replayed, the tensor is not
+            out = func(*args, **kwargs)
         else:
             parts = [self._remembered(result, tensors, event) for result in was.results]
             out = assemble(was.shape, parts)

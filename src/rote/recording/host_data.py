@@ -199,7 +199,7 @@ class HostDataMode(TorchFunctionMode):
         if tensor.device.type == "meta" or blocked or is_wrapped(tensor):
             return tensor.tolist()
         event = Event(ev.LIST, "tolist", tracer.ledger.token(tensor), (), "none", user_site())
-        for why in tracer.unwritten.reasons("tolist", [tensor], event.site):
+        for why in tracer.quietly(lambda: tracer.unwritten.reasons("tolist", [tensor], event.site)):
             tracer.block(why)
         alias = tracer.quietly(lambda: tracer.aliases.keep(tensor))
 

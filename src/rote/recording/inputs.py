@@ -168,6 +168,10 @@ def _is_same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _make_group(members: list[int], call: Call) -> Group:
+    """Memory for arguments; in inference mode they may still be tensors that have a history."""
+    if torch.is_inference_mode_enabled() and not call.leaves[members[0]].is_inference():
+        with torch.inference_mode(False):
+            return _make_group(members, call)
     tensors = [call.leaves[member] for member in members]
     same_type = len({tensor.dtype for tensor in tensors}) == 1
     if len(members) == 1 or not same_type or tensors[0].device.type == "meta":

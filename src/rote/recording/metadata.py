@@ -92,6 +92,15 @@ class Metadata:
         return reason(rules.ARGUMENT_CHANGED, text, site, OUTSIDE)
 
 
+def tagged(results: list[torch.Tensor], site: Site) -> Reason | None:
+    """Why results that the call has made cannot be handed out by a replay: they have attributes."""
+    for result in results:
+        for name in vars(result):
+            text = f"the attribute {name!r} is set on a tensor of the result"
+            return reason(rules.OPAQUE_OUTPUT, text, site, "Return the value beside the tensor.")
+    return None
+
+
 def _facts_of(tensor: torch.Tensor) -> list[Any]:
     """What is compared, in the order of the rules; objects, whose identity lasts while they are kept here."""
     with plain_functions():

@@ -75,7 +75,7 @@ def _unlike(leaf: torch.Tensor, made: OutputLeaf) -> tuple[str, str] | None:
         return f"has layout {layout}", "Return it as a dense tensor (to_dense()), or its indices and values."
     if type(leaf) is not torch.Tensor:
         return f"is a {type(leaf).__name__}", "Return a plain tensor: detach().as_subclass(torch.Tensor)."
-    if leaf.requires_grad and leaf.grad_fn is None:
+    if leaf.requires_grad and leaf.grad_fn is None and not _is_view_of_leaf(leaf, made):
         return "is a leaf that requires grad", "Return it without, and call requires_grad_() on it outside."
     if leaf.is_conj() or leaf.is_neg():
         return "is a lazy conjugate or negative", "Return result.resolve_conj().resolve_neg()."
@@ -85,3 +85,9 @@ def _unlike(leaf: torch.Tensor, made: OutputLeaf) -> tuple[str, str] | None:
         what = "is a differentiable view of a tensor made outside, with another dtype"
         return what, _COPY
     return None
+
+
+def _is_view_of_leaf(leaf: torch.Tensor, made: OutputLeaf) -> bool:
+    """Whether a tensor without history is a view of a parameter, made under ``no_grad``."""
+    base = made.base
+    return made.kind == EXTERNAL_VIEW and base is not None and base.requires_grad and base.dtype == leaf.dtype

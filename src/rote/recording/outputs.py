@@ -11,6 +11,7 @@ grad, as in eager, and raises when ``backward`` is called on it again, as in eag
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -152,9 +153,11 @@ def hand_out(
             base = leaves[leaf.index]
             if base.requires_grad and not leaf.tracked:
                 base = base.detach()
-            parts.append(_input_view(leaf.token, base, starts[leaf.index]))
+            with _as_made(leaf):
+                parts.append(_input_view(leaf.token, base, starts[leaf.index]))
         elif leaf.kind == EXTERNAL_VIEW:
-            parts.append(_external_view(leaf))
+            with _as_made(leaf):
+                parts.append(_external_view(leaf))
         elif leaf.kind == VIEW:
             parts.append(view_of(leaf, template, copies))
         elif leaf.kind == META:
@@ -192,6 +195,17 @@ def _copy_leaf(leaf: OutputLeaf) -> torch.Tensor:
     return spend(copy_of(leaf.value.detach()))
 
 
+def _as_made(leaf: OutputLeaf) -> AbstractContextManager[Any]:
+    """Where the callable turned gradients on that are off around it, a view with a history gets one, too."""
+    if not leaf.tracked or torch.is_grad_enabled():
+        return nullcontext()
+    modes = ExitStack()
+    if torch.is_inference_mode_enabled():
+        modes.enter_context(torch.inference_mode(False))
+    modes.enter_context(torch.enable_grad())
+    return modes
+
+
 def _input_view(token: Token, base: torch.Tensor, start: int) -> torch.Tensor:
     """A view of an argument's memory, as it lies there: a lazy result is refused."""
     if base.is_conj():
@@ -209,8 +223,11 @@ def _external_view(leaf: OutputLeaf) -> torch.Tensor:
     The graph of the recorded view is that of the recording, and ends in leaves that are not the caller's.
     """
     view = leaf.value
-    if not leaf.tracked or leaf.base is None:
+    if leaf.base is None or not (leaf.tracked or view.requires_grad):
         return view.view_as(view)
+    if not leaf.tracked:  # made under no_grad, it requires grad as its base does, and has no history
+        with torch.no_grad():
+            return leaf.base.as_strided(view.shape, view.stride(), view.storage_offset())
     return leaf.base.as_strided(view.shape, view.stride(), view.storage_offset())
 
 

@@ -10,6 +10,7 @@ import torch
 from ..backends.compat import raw_call
 from ..partition.contents import makes_memory
 from ..partition.facts import Facts, facts_of
+from ..signature.kernels import Running
 from .compat import composite_call, replaced_kernels
 from .operands import DECOMPOSITIONS
 from .seeds import takes_seeds
@@ -34,6 +35,7 @@ class Overload(NamedTuple):
         quiet: It does nothing but make results.
         blank: Its result is memory that it has not written.
         apart: It is never captured, but runs between two segments.
+        running: What is noted while it runs, if its kernel may be Python code.
     """
 
     func: Any
@@ -47,6 +49,7 @@ class Overload(NamedTuple):
     quiet: bool
     blank: bool
     apart: bool
+    running: Running | None
 
     @classmethod
     def of(cls, func: Any, split: Collection[str] = ()) -> Overload:
@@ -55,11 +58,14 @@ class Overload(NamedTuple):
         special = func is DETACH or func is LIFT
         parts, facts, seeds = composite_call(func), facts_of(func), takes_seeds(func)
         blank = makes_memory(func)
+        running = Running(func.name(), len(func._schema.arguments)) if seen else None
         apart = not func.is_view and (facts.unsafe or is_named(func, split))
         odd = blank or apart or special or seen or seeds or func in DECOMPOSITIONS or func is LAZY_ZEROS
         repeats = facts.simple and parts is None and not odd
         quiet = not (facts.written or facts.seeded)
-        return cls(func, facts, raw_call(func), parts, seen, seeds, special, repeats, quiet, blank, apart)
+        return cls(
+            func, facts, raw_call(func), parts, seen, seeds, special, repeats, quiet, blank, apart, running
+        )
 
 
 def is_named(func: Any, names: Collection[str]) -> bool:

@@ -8,7 +8,6 @@ the capture fails and nobody can say at which operation, the rest of the call ru
 from __future__ import annotations
 
 import random
-import re
 import weakref
 from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -21,7 +20,6 @@ import torch
 
 from ..backends.aliases import OWNING, Aliases
 from ..backends.base import Backend, Session
-from ..base.errors import MisuseError
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
@@ -34,6 +32,7 @@ from .compat import unseen_function_mode
 from .counted import Counted
 from .cursor import Mode
 from .gradients import GradientWatch
+from .higher_order import as_python
 from .host_data import HostDataMode, consumed
 from .inputs import StaticInputs
 from .ledger import Ledger
@@ -42,7 +41,6 @@ from .placement import base_offset, group_members
 from .room import with_room
 from .saved import saving
 from .shortage import out_of_memory
-from .surroundings import uncollected
 from .tape import RestartError, SegmentTape
 from .template import Template
 from .tracer import Tracer
@@ -119,10 +117,6 @@ class Outcome:
     use: GradientUse
 
 
-_OVER_FUNCTIONS = re.compile(r"no rule registered for HigherOrderOperator (\w+) and mode <rote\.")
-"""What PyTorch says of torch.cond and its kin. Seen in torch 2.11 and 2.13."""
-
-
 class TracedCall:
     """Runs one call of the callable under a plan.
 
@@ -159,22 +153,13 @@ class TracedCall:
         """Run until the callable has returned.
 
         Raises:
-            MisuseError: The callable calls an operator over Python functions, which no mode can look into.
             Exception: What the callable raised, unchanged.
         """
-        with uncollected():  # a collection may destroy graphs, which spoils a capture
-            try:
-                return self._run()
-            except NotImplementedError as error:
-                if (found := _OVER_FUNCTIONS.search(str(error))) is not None:
-                    raise MisuseError(
-                        f"{found[1]} takes Python functions and cannot be called in a graphed one. Write "
-                        "the branch or the loop in Python, or call the graphed callable from inside of it."
-                    ) from error
-                raise
-            finally:
-                if self._tape is not None:
-                    self._tape.place = None  # a cycle, which would wait for the collector
+        try:
+            return self._run()
+        finally:
+            if self._tape is not None:
+                self._tape.place = None  # a cycle, which would wait for the collector
 
     def _run(self) -> Outcome:
         tracer = self._tracer(self._plan.follow, self._plan.path, None)
@@ -223,7 +208,7 @@ class TracedCall:
         else:
             args, kwargs = self._call.rebuild(list(self._leaves))
         try:
-            with self._surroundings(), self._saving(tracer, use), host, tracer:
+            with self._surroundings(tracer), self._saving(tracer, use), host, tracer:
                 return with_room(self._function, args, kwargs)
         except RestartError:
             raise
@@ -265,10 +250,10 @@ class TracedCall:
         tracer.ledger.note_readers("the result", self._site)
         tracer.complete()
         written = (tracer.written_inputs, tracer.written_externals)
-        blockers += use.changes(tracer.ledger, self._site)
-        blockers += gradient_blockers(
+        found = gradient_blockers(
             value, template, self._call, self._leaves, tracer.ledger, written, use, self._site
         )
+        blockers += found or use.changes(tracer.ledger, tensors, self._site)
         for blocker in blockers:
             tracer.block(blocker)
         node = tracer.node
@@ -337,11 +322,13 @@ class TracedCall:
     # ------------------------------------------------------------------ surroundings
 
     @contextmanager
-    def _surroundings(self) -> Generator[None]:
+    def _surroundings(self, tracer: Tracer) -> Generator[None]:
         with ExitStack() as stack:
             token = tracing.set(True)
             stack.callback(tracing.reset, token)
             stack.enter_context(unseen_function_mode())
+            stack.enter_context(as_python(tracer.meet_operator))
+            stack.enter_context(tracer.watching_for_compiler())
             # A cast cached by one call would be hidden from the next one. Within a call the cache stays on:
             # gradients of a weight used twice are summed in the type it was cast to.
             torch.clear_autocast_cache()

@@ -56,6 +56,8 @@ _READS = (Placement.READ, Placement.SHAPED)
 class Tracer(Repeated, DispatchMode):
     """Dispatch mode for one run of the callable; the arguments are those of :class:`.cursor.Cursor`."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         DispatchMode.__init__(self)
         Repeated.__init__(self, *args, **kwargs)
@@ -127,7 +129,7 @@ class Tracer(Repeated, DispatchMode):
                 self._note_writes(written_operands(facts_of(func), args, kwargs))
             return self._seen(func, *args, **kwargs)
         if known is None:
-            return self._higher_order(func, args, kwargs)
+            return self._seen(func, *args, **kwargs)  # an operator over Python functions
         if func is LAZY_ZEROS:  # forward-mode AD: no memory, so nothing that a replay would have to make
             self._lazy_zeros = True
             return self._seen(func, *args, **kwargs)
@@ -252,11 +254,10 @@ class Tracer(Repeated, DispatchMode):
         self.ledger.note_readers("aten::detach", user_site())
         return func(tensor)
 
-    def _higher_order(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """An operator over Python functions (``torch.cond``): nothing of the call is recorded."""
-        text = f"{func} takes Python functions"
-        self.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))
-        return self._seen(func, *args, **kwargs)
+    def meet_operator(self, name: str) -> None:
+        """The call comes to an operator over Python functions, which is not looked into."""
+        remedy = "Write the branch or the loop in Python, or call it outside."
+        self.block(reason(rules.UNSUPPORTED_TENSOR, f"{name} takes Python functions", user_site(), remedy))
 
     def _collective(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An operator that acts on other processes: it runs, and nothing of the call is recorded."""

@@ -19,9 +19,9 @@ from .backward import Backward
 from .contexts import Contexts
 from .gradients import Slots, slot_of
 from .inputs import StaticInputs
-from .ledger import EXTERNAL, Ledger
+from .ledger import EXTERNAL, NEW, Ledger
 from .log import BackwardLog
-from .metadata import Metadata
+from .metadata import Metadata, tagged
 from .occupancy import Occupancy
 from .placement import group_members
 from .saved import Read, Saved
@@ -76,15 +76,17 @@ class GradientUse:
             before = Metadata(tensor, "a tensor made outside", given=False)
             self._touched[id(tensor)] = before, user_site()
 
-    def changes(self, ledger: Ledger, site: Site) -> list[Reason]:
-        """What the call did to tensors that were there before, besides writing them."""
+    def changes(self, ledger: Ledger, results: list[torch.Tensor], site: Site) -> list[Reason]:
+        """What the call did to tensors that the caller has, besides writing them."""
         line = next((line for _, line in self._touched.values()), site)
         found = [each.change(line) for each in self._given]
         for metadata, line in self._touched.values():
             tensor = metadata.tensor
             if tensor is not None and has_memory(tensor) and _is_outside(tensor, ledger):
                 found.append(metadata.change(line))
-        return [why for why in found if why is not None]
+        known = [(each, ledger.origin(each)) for each in results if vars(each) and has_memory(each)]
+        made = [each for each, origin in known if origin is None or origin[0] == NEW]
+        return [why for why in (*found, tagged(made, site)) if why is not None]
 
     def look(self, tensor: torch.Tensor, ledger: Ledger) -> None:
         """Note that the gradient of a tensor is about to be asked for, or set."""
@@ -288,7 +290,7 @@ def take_over(
     kept = [number for number, result in enumerate(results) if result.untyped_storage()._cdata in needed]
     memory = needed | {tensor.untyped_storage()._cdata for tensor in (*results, *use.saved)}
     return Backward(
-        GradientWalk(results, [*placed, *others], targets, frozenset(memory), stand_ins),
+        GradientWalk(results, [*placed, *others], targets, len(placed), frozenset(memory), stand_ins),
         [members[id(node.variable)] for node in placed],
         tracked,
         Saved(_reads(use.saved, needed, ledger), arguments, kept),

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..backends.host.compat import fills_memory
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
@@ -74,7 +75,14 @@ class Unwritten:
             if not (has_memory(tensor) and tensor.is_cpu and tensor.numel()):
                 continue
             maker = self._made.get(self._ledger.origin(tensor))
-            if maker is not None:
+            if maker is not None and not (fills_memory() and _is_as_made(tensor)):
                 text = f"{reader} reads memory that {maker} made and that no operation has written"
                 return [reason(rules.HOST_DATA, text, site, REMEDY)]
         return []
+
+
+def _is_as_made(tensor: torch.Tensor) -> bool:
+    """Whether memory holds what PyTorch fills new memory with, as it may in deterministic mode."""
+    plain = tensor.detach()
+    fresh = torch.empty(plain.numel(), dtype=plain.dtype)
+    return torch.equal(plain.reshape(-1).view(torch.uint8), fresh.view(torch.uint8))

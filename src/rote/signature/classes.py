@@ -29,13 +29,13 @@ UNSET = object()
 
 DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
 MADE_WITH_A_CLASS = ("__dict__", "__weakref__", "__new__", "__class_getitem__")
-MODULE_INTERNALS = frozenset({
-    "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks", "_version",
-    "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_is_full_backward_hook",
-    "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs",
-    "call_super_init", "_compiled_call_impl", "_is_hf_initialized",
-})  # fmt: skip
-"""Attributes of modules that have no part in what a call does."""
+HOOKS_OF = {
+    "_forward_hooks_with_kwargs": "_forward_hooks",
+    "_forward_hooks_always_called": "_forward_hooks",
+    "_forward_pre_hooks_with_kwargs": "_forward_pre_hooks",
+    "_is_full_backward_hook": "_backward_hooks",
+}
+"""What modules keep to say something about hooks, and where the hooks are: without any it says nothing."""
 
 _CLOSED = Class(False, (), ())
 

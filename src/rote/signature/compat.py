@@ -88,6 +88,15 @@ fresh_scaler_state: Any = getattr(grad_scaler, "_refresh_per_optimizer_state", N
 graphed callable keeps the call eager (its table is another object after each step)."""
 
 
+_pass_number: Any = getattr(torch._C, "_current_graph_task_id", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def in_backward() -> bool:
+    """Whether this thread works on a backward pass; yes where PyTorch does not say."""
+    return _pass_number is None or _pass_number() >= 0
+
+
 plain_functions: Any = torch._C.DisableTorchFunctionSubclass
 """Context in which tensor subclasses are treated as plain tensors. Seen in torch 2.11 and 2.13; no fallback
 is needed, the class is part of the documented extension interface under this name."""

@@ -29,6 +29,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from ..base.location import TORCH_NEEDS, is_internal, is_own, user_site
+from .compat import in_backward
+from .kernels import hiding
 from .owners import is_open
 from .processes import Contact, contact, is_acting, is_reader
 
@@ -85,6 +87,7 @@ class ExecutedCode:
         resumed: The code of generators that ran in the last call, anybody's.
         holders: Slots for arguments that are compared by content.
         seeds: PyTorch's random state was set by the code.
+        hiding: Operators whose kernels read what no guard looks at.
         hooks: The code checkpointed, or set saved-tensor hooks.
         asks_groups: The code read which process groups there are.
         blind: The last call could not be watched, because another profiler was active.
@@ -99,10 +102,12 @@ class ExecutedCode:
         self.seeds = False
         self.hooks = False
         self.asks_groups = False
+        self.hiding: set[str] = set()
         self.blind = False
         self.contact: Contact | None = None
         self.followed: Followed | None = None
         self._stop: Callable[[], None] | None = None
+        self._backwards: set[CodeType] = set()
         self._beside: dict[CodeType, list[weakref.ref[Any]]] = {}  # functions, and objects whose method ran
         self._apart: dict[int, tuple[CodeType, list[weakref.ref[FunctionType]]]] = {}
         self._settled: dict[int, CodeType] = {}
@@ -181,9 +186,12 @@ class ExecutedCode:
         ):
             self.seeds = True
         if is_reader(code):
-            self.asks_groups = self.asks_groups or not _called_by_us(frame)
+            inner = frame.f_back is not None and is_reader(frame.f_back.f_code)
+            self.asks_groups = self.asks_groups or not (inner or _called_by_us(frame))
         elif self.contact is None and is_acting(code):
             self.contact = contact(code, user_site(frame))
+        if not is_internal(code.co_filename) and (operator := hiding(code, frame)) is not None:
+            self.hiding.add(operator)
         saves = id(code) in _SAVING
         if saves and not _called_by_us(frame):
             self.hooks = True
@@ -199,17 +207,19 @@ class ExecutedCode:
         # Code made by exec, of a dataclass for instance, has no file that would say whose it is.
         if package not in _OTHERS:
             self.globals[code] = frame.f_globals
-            self._note_owner(code, frame)
+            if in_backward():
+                self._note_owner(code, frame)
 
     def _note_owner(self, code: CodeType, frame: FrameType) -> None:
-        """Note the object whose method runs, weakly: PyTorch may keep it where no walk gets to."""
+        """Note what a backward runs, and the object whose method it is: PyTorch may keep it out of sight."""
+        self._backwards.add(code)
         if code.co_argcount and code.co_varnames[0] == "self":
             owner = frame.f_locals.get("self")
             if is_open(type(owner)) and type(owner).__weakrefoffset__:
                 self._beside.setdefault(code, []).append(weakref.ref(owner))
 
     def beside(self, seen: Mapping[int, Any]) -> Iterator[tuple[str, Any]]:
-        """Functions that ran, and objects whose methods did, that a walk has not met, with names.
+        """Functions that a backward ran, and owners of methods it ran, which a walk has not met, with names.
 
         PyTorch keeps some where only C++ finds them: the backward of an operator, hooks of the graph. A
         function is looked for once, by its code; those that die with the call are left out.
@@ -218,8 +228,10 @@ class ExecutedCode:
             seen: What the walk has met, by identity.
         """
         met = {value.__code__ for value in seen.values() if type(value) is FunctionType}
-        own = {inner for code in self.globals for inner in _inner(code)}
-        missing = [code for code in self.globals if code.co_freevars and code not in met and code not in own]
+        own = {inner for code in list(self.globals) for inner in _inner(code)}
+        missing = [
+            code for code in self._backwards if code.co_freevars and code not in met and code not in own
+        ]
         unknown = [code for code in missing if code not in self._beside]
         self._beside.update({code: [] for code in unknown})
         for function in gc.get_referrers(*unknown) if unknown else ():

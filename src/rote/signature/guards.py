@@ -7,9 +7,11 @@ failed identity check is looked at again before a recording is given up.
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Callable, Iterable
 from operator import eq, getitem, is_
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy
@@ -18,7 +20,7 @@ import torch
 from ..base.location import Site
 from .compat import metadata_check, plain_functions
 from .iterators import Position
-from .marks import Content, TensorMark, mark, pointer_of
+from .marks import Content, Present, TensorMark, mark, pointer_of
 from .members import has_plain_length, is_direct
 from .reads import Reads
 from .slots import Difference, now_in, read, same, show, show_tensor
@@ -278,6 +280,11 @@ class Guard:
         found = [(self._snapshot.name_of(entry), read(entry)) for entry in slots]
         return [(name, tensor) for name, tensor in found if isinstance(tensor, torch.Tensor)]
 
+    def replaced(self) -> list[Any]:
+        """The objects under guard that no longer lie where they lay, as far as they may keep others alive."""
+        slots = [entry for entry in (*self.items, *self.slow) if _keeps_others(entry.value)]
+        return [entry.value for entry in slots if read(entry) is not entry.value]
+
     def explain(self) -> list[Difference]:
         """Every slot that differs from the recording, moved tensors first."""
         with plain_functions():
@@ -311,6 +318,11 @@ class Guard:
                 was, now = show(entry.value), show(now)
                 found.append(Difference(name, was, now, moved, None, group, entry.key, scheduler))
         return sorted(found, key=lambda difference: (not difference.moved, "(" in difference.name))
+
+
+def _keeps_others(value: Any) -> bool:
+    known = (TensorMark, Content, Present, Position, type, ModuleType)
+    return gc.is_tracked(value) and not isinstance(value, known)
 
 
 class _Watched(NamedTuple):

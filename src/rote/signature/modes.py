@@ -17,14 +17,16 @@ of rote's, compiled functions are therefore told to run as written (the stance `
 forgotten afterwards. The stance is the process's: compiled functions that other threads call meanwhile run as
 written, too.
 
-What that leaves open: a callable that imports the compiler itself, in its first call. Its own compiled parts
-run below the mode of that one call, whose handler the compiler may look at; it finds plain Python there.
+A callable may bring the compiler in itself, in its first call (``torch.cond`` does). So ``torch.compile`` is
+watched while there is a mode and no compiler yet.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, cast
 
@@ -87,6 +89,31 @@ class DispatchMode(TorchDispatchMode):
             self.__class__ = cast("Any", _hidden(type(self)))
         self._as_written.append(_AS_WRITTEN.begin())
         return super().__enter__()
+
+    def _meet_compiler(self) -> None:
+        """The compiler has come while the mode is active."""
+        if "torch._dynamo" in sys.modules and self._as_written and not self._as_written[-1]:
+            self.__class__ = cast("Any", _hidden(type(self)))
+            self._as_written[-1] = _AS_WRITTEN.begin()
+
+    @contextmanager
+    def watching_for_compiler(self) -> Generator[None]:
+        """A context that notices when the compiler is brought in."""
+        if "torch._dynamo" in sys.modules:
+            yield
+            return
+        original: Any = torch.compile
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            made = original(*args, **kwargs)
+            self._meet_compiler()
+            return made
+
+        torch.compile = cast("Any", watched)
+        try:
+            yield
+        finally:
+            torch.compile = original
 
     def __exit__(self, *exception: Any) -> None:
         super().__exit__(*exception)  # pyright: ignore[reportUnknownMemberType]

@@ -81,15 +81,17 @@ def contact(code: CodeType, site: Site) -> Contact:
     return Contact(code.co_qualname, site, code.co_filename.startswith(_WRAPPERS))
 
 
-def groups() -> tuple[Any, ...] | None:
+def groups() -> Any:
     """The process groups there are, as far as a reader can tell one from another; None without any."""
-    distributed = torch.distributed
-    if not distributed.is_available() or not distributed.is_initialized():
+    module: Any = getattr(torch.distributed, "distributed_c10d", None)
+    world: Any = getattr(module, "_world", None)  # seen in torch 2.11 and 2.13
+    if world is None:
         return None
-    world: Any = getattr(distributed.distributed_c10d, "_world", None)  # seen in torch 2.11 and 2.13
-    ranks: Any = getattr(world, "pg_group_ranks", {})
-    members = tuple([tuple(found) for found in ranks.values()])
-    return distributed.get_rank(), distributed.get_world_size(), distributed.get_backend(), members
+    default: Any = world.default_pg
+    if default is None or isinstance(default, int):  # this process is in none
+        return default
+    members = tuple([tuple(found) for found in world.pg_group_ranks.values()])
+    return default.rank(), default.size(), str(world.pg_map.get(default, ("",))[0]), members
 
 
 def acting_method(value: Any, names: set[str] | frozenset[str]) -> str | None:

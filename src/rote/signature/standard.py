@@ -14,6 +14,7 @@ its threads; they change while nothing changes that a program can tell.
 from __future__ import annotations
 
 import ctypes
+import gc
 import logging
 import mmap
 import threading
@@ -24,6 +25,7 @@ from typing import Any
 import numpy
 import torch
 
+from ..base.collector import COLLECTOR
 from .origin import full_name
 from .processes import groups
 
@@ -45,6 +47,9 @@ _STATEFUL = frozenset({
 _C_DATA: Any = ctypes.Structure.__mro__[1]
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _ASKS_A_THREAD = frozenset({"is_alive", "ident", "native_id"})
+_ASKS_THE_COLLECTOR = frozenset({
+    "gc", "enable", "disable", "isenabled", "set_threshold", "get_threshold", "set_debug", "get_debug",
+})  # fmt: skip
 _ASKS_A_LOGGER = frozenset({"isEnabledFor", "getEffectiveLevel", "level", "disabled"})
 
 
@@ -67,6 +72,8 @@ def question_for(value: Any, names: frozenset[str] | set[str]) -> str | None:
     """The question that a program asks an object, by the names in its code; one of :data:`ANSWERS`."""
     if value is torch.distributed:
         return "groups"
+    if value is gc:
+        return None if _ASKS_THE_COLLECTOR.isdisjoint(names) else "settings"
     if isinstance(value, SimpleQueue):
         return "qsize()"
     if isinstance(value, logging.Logger):
@@ -95,5 +102,6 @@ ANSWERS: dict[str, Callable[[Any], Any]] = {
     "is_alive()": lambda thread: (thread.is_alive(), thread.ident),
     "locked()": lambda lock: lock.locked(),
     "value": _left,
+    "settings": lambda collector: COLLECTOR.settings(),
     "groups": lambda distributed: groups(),
 }  # fmt: skip

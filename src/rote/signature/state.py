@@ -30,9 +30,10 @@ import numpy
 import torch
 from torch.autograd.function import BackwardCFunction
 
+from ..base.collector import COLLECTOR
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
-from .classes import MODULE_INTERNALS, UNSET, Class, class_of, members_of, own
+from .classes import HOOKS_OF, UNSET, Class, class_of, members_of, own
 from .compat import class_switches, global_hooks, plain_functions, scripted_names
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
@@ -57,6 +58,7 @@ from .snapshot import (  # fmt: skip
     Snapshot,
 )
 from .standard import ANSWERS, question_for
+from .switches.compat import python_switches
 from .training import Training
 from .wrappers import WRAPPERS, stands_for, wrapped_functions
 
@@ -87,14 +89,9 @@ class StateWalk:
 
     def take(self, roots: list[tuple[str, Any]]) -> Snapshot:
         """Snapshot everything reachable from the roots and the executed code's globals."""
-        collecting = gc.isenabled()
-        gc.disable()  # a walk makes tens of thousands of tuples, no garbage; collecting would double its time
-        try:
-            with plain_functions():  # to look at a stale borrowed output is not to use it
-                self._take(roots)
-        finally:
-            if collecting:
-                gc.enable()
+        # A walk makes tens of thousands of tuples, no garbage: collecting would double its time.
+        with COLLECTOR.rests(), plain_functions():  # to look at a stale borrowed output is not to use it
+            self._take(roots)
         return self.snapshot
 
     def _take(self, roots: list[tuple[str, Any]]) -> None:
@@ -110,14 +107,14 @@ class StateWalk:
         for owner, name in class_switches():
             table = self._executed.holders.setdefault(id(owner), Holder([vars(owner)]))[0]
             self._note(ITEM, table, name, table[name], -1, f"{owner.__name__}.{name}")
-        for namespace, name in self._executed.reads():
+        for namespace, name in [*python_switches(), *self._executed.reads()]:
             label = f"{namespace.get('__name__', '')}.{name}"
             if name in namespace:
                 self._note(ITEM, namespace, name, namespace[name], -1, label)
             else:
                 self._note(DEFINED, namespace, name, Content(False), -1, f"{label} (whether it is defined)")
-        if self._executed.asks_groups:
-            self._ask(torch.distributed, self.snapshot.node(-1, "torch.distributed"))
+        for owner in [torch.distributed] * self._executed.asks_groups + [gc]:
+            self._ask(owner, self.snapshot.node(-1, owner.__name__))
         for module in self._executed.modules():
             self._descend(module, -1)
         if not READERS.isdisjoint(self._names):
@@ -303,8 +300,7 @@ class StateWalk:
         attributes = own(value, "__dict__")
         if attributes is not UNSET:
             self.snapshot.training.meet(value)
-            skipped = MODULE_INTERNALS if isinstance(value, torch.nn.Module) else frozenset[str]()
-            self._expand_attributes(attributes, node, skipped)
+            self._expand_attributes(attributes, node)
         if isinstance(value, torch.jit.ScriptModule):
             self._expand_scripted(value, node)
         for name in of_class.slots:
@@ -320,12 +316,10 @@ class StateWalk:
         for name, module in value.named_children():
             self._descend(module, self.snapshot.node(node, f".{name}"))
 
-    def _expand_attributes(
-        self, attributes: dict[str, Any], node: int, skipped: frozenset[str] = frozenset()
-    ) -> None:
+    def _expand_attributes(self, attributes: dict[str, Any], node: int) -> None:
         self._note(LENGTH, attributes, None, counted(len(attributes)), node, " (number of attributes)")
         for name in list(attributes):
-            if name in skipped:
+            if name in HOOKS_OF and not attributes.get(HOOKS_OF[name], True):
                 continue
             value = attributes[name]
             if name in ("_parameters", "_buffers", "_modules") and isinstance(value, dict):

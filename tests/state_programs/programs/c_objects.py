@@ -522,3 +522,11 @@ def key_function_of_c(wrap: Wrap, device: torch.device) -> Items:
     o = types.SimpleNamespace(sign=1)
     key: Callable[[Any], Any] = functools.cmp_to_key(lambda a, b: o.sign * (a - b))
     yield from turns(wrap(lambda x: x * sorted([1, 2, 3], key=key)[0]), device, put(o, sign=-1))
+
+
+@state("limits")
+def silent_iterator_by_computed_name(wrap: Wrap, device: torch.device) -> Items:
+    """``iter(f, end)`` under a name made at run time."""
+    ks = itertools.count(1)
+    held = types.SimpleNamespace(drawn=iter(lambda: next(ks), -1))
+    yield from turns(wrap(lambda x: x * next(getattr(held, "DRAWN".lower()))), device)

@@ -10,6 +10,7 @@ import logging
 import os
 import queue
 import random
+import socket
 import subprocess
 import sys
 import tempfile
@@ -658,3 +659,23 @@ def output_redirected_inside(wrap: Wrap, device: torch.device) -> Items:
         return x * len(out.getvalue())
 
     yield from turns(wrap(fn), device, put(o, text="abcd"), watch=lambda: sys.stdout is sys.__stdout__)
+
+
+@state("effects")
+def socket_written(wrap: Wrap, device: torch.device) -> Items:
+    """Bytes are sent through a socket."""
+    here, there = socket.socketpair()
+    there.setblocking(False)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        here.sendall(b"x")
+        return x * 2
+
+    def received() -> bytes | None:
+        try:
+            return there.recv(100)
+        except BlockingIOError:
+            return None
+
+    with here, there:
+        yield from turns(wrap(fn), device, watch=received, before=7)

@@ -590,3 +590,17 @@ def optimizer_inside(wrap: Wrap, device: torch.device) -> Items:
         return loss.detach()
 
     yield from steady(wrap(fn), device, before=12, watch=lambda: p.detach().clone())
+
+
+@replays
+def progress_bar(wrap: Wrap, device: torch.device) -> Items:
+    """A loop with a progress bar on the error stream."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        for k in range(3):
+            sys.stderr.write(f"\r{k}")
+            sys.stderr.flush()
+            x = x * 0.5 + k
+        return x
+
+    yield from steady(wrap(fn), device, before=12)

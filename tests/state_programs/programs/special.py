@@ -359,3 +359,45 @@ def scripted_function(wrap: Wrap, device: torch.device) -> Items:
 
     m = torch.jit.script(Net())
     yield from turns(wrap(lambda x: m(x)), device, put(m, k=2.5))
+
+
+@state("classes")
+def operator_with_an_integer_result(wrap: Wrap, device: torch.device) -> Items:
+    """A custom operator that returns a tensor and an integer, and one that returns a flag."""
+    cfg = {"k": 1}
+    with torch.library._scoped_library("state_programs_b", "FRAGMENT") as library:
+        library.define("counted(Tensor x) -> (Tensor, int)")
+        library.define("asked(Tensor x) -> bool")
+        library.impl("counted", lambda x: (x * 2, cfg["k"]), "CompositeExplicitAutograd")
+        library.impl("asked", lambda x: cfg["k"] > 2, "CompositeExplicitAutograd")
+        ops = torch.ops.state_programs_b
+
+        def fn(x: torch.Tensor) -> torch.Tensor:
+            y, k = ops.counted(x)
+            return y * k if ops.asked(x) else y + k
+
+        yield from turns(wrap(fn), device, item(cfg, "k", 2), item(cfg, "k", 5))
+
+
+@state("classes")
+def custom_operator_counts(wrap: Wrap, device: torch.device) -> Items:
+    """A custom operator whose Python counts its calls."""
+    seen: list[int] = []
+    with torch.library._scoped_library("state_programs_c", "FRAGMENT") as library:
+        library.define("noted(Tensor x) -> Tensor")
+        library.impl("noted", lambda x: (seen.append(1), x * 2)[1], "CompositeExplicitAutograd")
+        g = wrap(lambda x: torch.ops.state_programs_c.noted(x))
+        yield from turns(g, device, seen.clear, watch=lambda: len(seen))
+
+
+@state("classes")
+def registered_backward_reads_a_closure(wrap: Wrap, device: torch.device) -> Items:
+    """The backward that ``register_autograd`` was given reads a variable around it."""
+    o = types.SimpleNamespace(k=1.5)
+    with torch.library._scoped_library("state_programs_d", "FRAGMENT") as library:
+        library.define("doubled(Tensor x) -> Tensor")
+        library.impl("doubled", lambda x: x * 2, "CompositeExplicitAutograd")
+        torch.library.register_autograd(
+            "state_programs_d::doubled", lambda ctx, grad: grad * o.k, lib=library
+        )
+        yield from walked(wrap(lambda x: torch.ops.state_programs_d.doubled(x)), device, put(o, k=2.5))

@@ -69,6 +69,8 @@ HOST_DATA = Rule(
     Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``torch.from_numpy(array)``, ``torch.as_tensor(array)``, ``torch.frombuffer(...)`` of data made inside.
+    Also host memory that no operation wrote before it is read, since C++ code filled it: ``F.ctc_loss``
+    with lengths as Python numbers.
 
     Why: Its bytes are copied to the device, which stops a capture unless they are pinned; a graph that holds
     the copy reads the old bytes, or freed memory.

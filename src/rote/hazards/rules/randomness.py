@@ -63,15 +63,16 @@ GENERATOR_INSIDE = Rule(
     "Make the generator once, outside, and pass it in or keep it in an attribute.",
     Severity.STOPS,
     Group.RANDOM,
-    Finder.SCAN,
+    Finder.SCAN | Finder.RUNTIME,
     """
     ``torch.Generator(device)`` inside the call.
 
     Why: A graph knows the generators that were registered with it. A new one raises "Attempt to increase
-    offset for a CUDA generator not in capture mode"; on the host every replay would draw the same numbers
-    without ever having seeded.
+    offset for a CUDA generator not in capture mode". rote runs such calls eagerly. A generator of the CPU is
+    replayed: the recording has one of its own, and seeds it as the call did.
 
-    Limits: A generator made in a function of another file is not seen.
+    Limits: The scan does not see a generator made in a function of another file, and does not know its
+    device.
 
     Bad::
 

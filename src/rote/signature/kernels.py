@@ -1,0 +1,66 @@
+"""Python functions that are kernels of operators, and what they read that no guard looks at.
+
+An operator is called by its name, so nothing that the callable reaches leads to the function behind it. The
+globals that it names are found when it runs. What it has besides its operands is not: values in its closure,
+an instance whose method it is, operands that ``functools.partial`` adds. An operator with such a kernel is
+not captured: its Python code runs at every replay.
+"""
+
+from __future__ import annotations
+
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+from ..base.location import is_internal, is_own
+
+RUNS = "_seen"
+"""Name of the function of ours that runs an operator whose kernel may be Python code."""
+
+
+class Running(NamedTuple):
+    """An operator that is being run.
+
+    Attributes:
+        name: With its overload.
+        operands: How many its schema has.
+    """
+
+    name: str
+    operands: int
+
+
+def hiding(code: CodeType, frame: FrameType) -> str | None:
+    """The operator whose kernel a function is, if that reads what no guard looks at; None for others."""
+    running = _operator_of(frame)
+    if running is None:
+        return None
+    given = code.co_argcount + code.co_kwonlyargcount
+    if given > running.operands:
+        return running.name
+    values = frame.f_locals
+    if all(_is_plain(values.get(name), set()) for name in code.co_freevars):
+        return None
+    return running.name
+
+
+def _operator_of(frame: FrameType) -> Running | None:
+    """The operator that called a function, if nothing but PyTorch stands between both."""
+    above = frame.f_back
+    while above is not None and is_internal(above.f_code.co_filename):
+        if above.f_code.co_name == RUNS and is_own(above.f_code.co_filename):
+            return getattr(above.f_locals.get("self"), "running", None)
+        above = above.f_back
+    return None
+
+
+def _is_plain(value: Any, seen: set[int]) -> bool:
+    """Whether a value in a closure is code alone, as what a decorator wraps is."""
+    if isinstance(value, (type, ModuleType, BuiltinFunctionType)) or id(value) in seen:
+        return True
+    if not isinstance(value, FunctionType) or value.__defaults__ or value.__kwdefaults__:
+        return False
+    seen.add(id(value))
+    try:
+        return all(_is_plain(cell.cell_contents, seen) for cell in value.__closure__ or ())
+    except ValueError:  # a cell that is empty still
+        return False
