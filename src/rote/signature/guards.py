@@ -20,7 +20,7 @@ import torch
 from ..base.location import Site
 from .compat import metadata_check, plain_functions
 from .iterators import Position
-from .marks import Content, Present, TensorMark, mark, pointer_of
+from .marks import Content, TensorMark, mark, pointer_of
 from .members import has_plain_length, is_direct
 from .reads import Reads
 from .slots import Difference, now_in, read, same, show, show_tensor
@@ -321,7 +321,7 @@ class Guard:
 
 
 def _keeps_others(value: Any) -> bool:
-    known = (TensorMark, Content, Present, Position, type, ModuleType)
+    known = (TensorMark, Content, Position, type, ModuleType)
     return gc.is_tracked(value) and not isinstance(value, known)
 
 
