@@ -6,6 +6,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import torch
+import torch.autograd.function
+
 from ..signature.classes import UNSET
 from ..signature.marks import Content
 from ..signature.snapshot import CACHED, ORDER, REFERENT, VARIABLE
@@ -27,6 +30,8 @@ from .containers import (
 )
 from .kinds import FUNCTION, METHOD
 from .trace import Trace
+
+_FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
 
 Handler = Callable[[Trace, Any, tuple[Any, ...], dict[str, Any]], None]
 
@@ -240,6 +245,23 @@ def _descriptor(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict
     attribute(trace, descriptor.__name__, value)
 
 
+def follow_function(trace: Trace, kind: type) -> None:
+    """An operation with a backward of its own: C calls its methods, later as well."""
+    for name in ("forward", "setup_context", "backward", "jvp", "vjp", "vmap"):
+        if lookup.find(kind, name).owner not in _FUNCTION_BASES:
+            trace.runs(trace.class_slot(kind, name))
+    for name in ("apply", "apply_jvp", "_get_user_fn", "_get_compiled_autograd_symints"):
+        trace.runs(lookup.find(torch.autograd.function.BackwardCFunction, name).value)
+
+
+def _function(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    kind = function.__self__
+    if issubclass(type(kind), type):
+        follow_function(trace, kind)
+    for each in (*args, *kwargs.values()):
+        content(trace, each)
+
+
 def _sys_frame(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     _globals(trace, function, args, kwargs)
     trace.refuse("sys._getframe", "looks at the frames around it")
@@ -312,6 +334,7 @@ HANDLERS: dict[str, Handler] = {
     "operator.methodcaller()": _methodcaller,
     "builtins.member_descriptor.__get__": _descriptor,
     "builtins.getset_descriptor.__get__": _descriptor,
+    "torch._C._FunctionBase.apply": _function,
     "sys._getframe": _sys_frame,
 }
 """By the full name of the callable; for calls of an instance by that of its class and ``()``."""

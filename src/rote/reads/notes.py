@@ -74,13 +74,12 @@ class Notes:
         missing = {row.note for row in NOTED.values()} - set(vars(self))
         assert not missing, missing
 
-    def begin(self, trace: Trace) -> None:
-        """Notes of this thread go to a trace from now on."""
-        self._traces[get_ident()] = trace
-
-    def end(self) -> None:
-        """Notes of this thread go nowhere from now on."""
-        self._traces.pop(get_ident(), None)
+    def send_to(self, trace: Trace | None) -> Trace | None:
+        """Notes of this thread go to a trace from now on, or nowhere; returns where they went before."""
+        before = self._traces.pop(get_ident(), None)
+        if trace is not None:
+            self._traces[get_ident()] = trace
+        return before
 
     def _sender(self, function: Callable[..., None]) -> Callable[..., None]:
         traces = self._traces

@@ -86,6 +86,7 @@ class Trace:
         outside: Objects that were there before the call, by identity.
         kinds: The class of thing by type.
         arguments: Names of tensors that are arguments, by identity.
+        around: The trace of a call around this one, on the same thread.
     """
 
     def __init__(self, swaps: Swaps, rows: Rows) -> None:
@@ -104,6 +105,7 @@ class Trace:
         self._late: dict[int, CodeType] = {}
         self._compared: dict[type, bool] = {}
         self.arguments: dict[int, str] = {}
+        self.around: Trace | None = None
 
     # ------------------------------------------------------------------ what is outside
 

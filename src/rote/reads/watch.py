@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .calls import called
-from .handlers import HANDLERS
+from .handlers import HANDLERS, follow_function
 from .noted import Noted
 from .notes import Notes
 from .swaps import Swaps
@@ -43,6 +43,8 @@ class Watch:
             trace.find(value, None, name)
             if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
                 trace.arguments[id(value)] = name
+            elif isinstance(value, type) and issubclass(value, torch.autograd.Function):
+                follow_function(trace, value)
         if isinstance(function, MethodType):
             trace.find(function.__self__, None, "self")
             trace.find(function.__func__, None, "")
@@ -57,12 +59,12 @@ class Watch:
         except BaseException:
             self._swaps.end()
             raise
-        self._notes.begin(trace)
+        trace.around = self._notes.send_to(trace)
         return trace
 
     def end(self, trace: Trace) -> Noted:
         """The call is over."""
-        self._notes.end()
+        self._notes.send_to(trace.around)
         self._swaps.end()
         return trace.finish()
 

@@ -22,9 +22,11 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Protocol
 
+import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
@@ -60,6 +62,9 @@ _FRAMES = frozenset({"f_globals", "__globals__"})
 """By which code gets at other namespaces."""
 
 _OTHERS = sys.stdlib_module_names | frozenset(TORCH_NEEDS) | {__name__.partition(".")[0]}
+
+_TORCHS_OWN = f"{Path(torch.__file__).parent}/_"
+"""What PyTorch keeps to itself: the dispatcher calls it, and it looks at no object of the user's."""
 
 _SAVING = {
     id(code): code for code in (saved_tensors_hooks.__enter__.__code__, inspect.unwrap(checkpoint).__code__)
@@ -351,7 +356,7 @@ def _runs_apart(frame: FrameType, followed: Followed) -> bool:
     at: FrameType | None = frame
     while at is not None:
         code = at.f_code
-        if is_own(code.co_filename):
+        if is_own(code.co_filename) or code.co_filename.startswith(_TORCHS_OWN):
             return True
         made = code.co_filename.startswith("<")  # from text, as the methods of named tuples are
         if followed.original(code) is not code or not (made or is_internal(code.co_filename)):
