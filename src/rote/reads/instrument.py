@@ -20,8 +20,9 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-from bytecode import Bytecode, Instr, Label, TryBegin, TryEnd
+from bytecode import Bytecode, ConcreteInstr, Instr, Label, TryBegin, TryEnd
 
+from .lines import line_table
 from .opcodes import NOTED, OPAQUE, SILENT, Noted
 
 _LOADS_CLOSURE = frozenset({"cell", "store_cell", "delete_cell"})
@@ -82,7 +83,13 @@ def instrument(code: CodeType, notes: Any) -> CodeType:
         stack.pass_instruction(each)
         before = name
     given[:] = made
-    return given.to_code(stacksize=code.co_stacksize + _MORE_STACK + stack.most_copied)
+    concrete = given.to_concrete_bytecode()
+    assembled = concrete.to_code(stacksize=code.co_stacksize + _MORE_STACK + stack.most_copied)
+    return assembled.replace(co_linetable=line_table(assembled, [each for each in concrete if _is_placed(each)]))
+
+
+def _is_placed(each: Any) -> bool:
+    return isinstance(each, ConcreteInstr) and each.name not in ("EXTENDED_ARG", "CACHE")
 
 
 def _replaced(each: Instr) -> Iterator[Any]:
