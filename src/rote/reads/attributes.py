@@ -6,7 +6,8 @@ from types import GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from ..signature.classes import UNSET
-from ..signature.snapshot import ATTRIBUTE, ITEM, KIND
+from ..signature.marks import Content
+from ..signature.snapshot import ATTRIBUTE, ITEM, KIND, ORDER
 from . import lookup
 from .kinds import CLASS, MODULE, PLAIN, TENSOR, is_in_c
 from .trace import Trace
@@ -178,7 +179,7 @@ def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
     """A descriptor that goes before the instance gives the attribute."""
     if issubclass(type(descriptor), property):
         trace.find(descriptor.fget, descriptor, "")
-        trace.runs(descriptor.fget)
+        trace.call((), descriptor.fget, value)
     elif issubclass(type(descriptor), (MemberDescriptorType, GetSetDescriptorType)):
         _of_c(trace, name, value)
     else:
@@ -201,6 +202,27 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
     except AttributeError:
         found = UNSET
     trace.read(ATTRIBUTE, value, name, found, f".{name}")
+
+
+def everything(trace: Trace, value: Any) -> None:
+    """All attributes of an object are about to be read by C."""
+    kind = type(value)
+    table = lookup.attributes_of(value)
+    for name in [*(table or ()), *(name for each in lookup.bases(kind) for name in _slots(each))]:
+        if issubclass(type(name), str):
+            plain_attribute(trace, name, value)
+    if table is not None and trace.has(value):
+        table_of(trace, value, table)
+        trace.read(ORDER, table, None, Content(tuple(table)), " (its attributes)", value)
+    for name in ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__", "__copy__"):
+        found = lookup.find(kind, name).value
+        if found is not _MISSING and not is_in_c(found):
+            trace.runs(trace.class_slot(kind, name))
+
+
+def _slots(kind: type) -> list[str]:
+    members = lookup.namespace(kind).items()
+    return [name for name, value in members if isinstance(value, MemberDescriptorType)]
 
 
 def store_attribute(trace: Trace, name: str, new: Any, value: Any) -> None:

@@ -6,16 +6,27 @@ from types import MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from ..signature.classes import UNSET
+from ..signature.made_in_c import is_python
 from ..signature.marks import Content
 from ..signature.snapshot import ATTRIBUTE, KIND, SUBCLASS
 from . import lookup
 from .attributes import attribute
 from .containers import change, content, special, whole
-from .kinds import CLASS, FUNCTION, IN_C, METHOD, is_in_c
+from .kinds import CLASS, FUNCTION, IN_C, METHOD, OTHER, is_in_c
 from .table import REFUSED, UNKNOWN, is_nobody
 from .trace import Trace
 
 _BUILTIN = ("builtins", "torch")
+_HARMLESS = frozenset({
+    *(f"builtins.{name}" for name in (
+        "len", "bool", "str", "repr", "min", "max", "sum", "any", "all", "list", "tuple", "set", "frozenset", "dict",
+        "zip", "map", "filter", "enumerate", "reversed", "sorted", "iter", "hash", "isinstance", "issubclass",
+        "object.__init__",
+    )),
+    *("builtins.dict.get", "builtins.dict.__getitem__", "builtins.dict.__contains__", "builtins.list.__getitem__"),
+    "operator.itemgetter()", "operator.itemgetter",
+})  # fmt: skip
+"""Callables that look into what they are given and no further, which counts as read when C is given it."""
 
 
 def called(trace: Trace, names: tuple[str, ...], function: Any, *args: Any) -> None:
@@ -97,9 +108,27 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     if owner is not None and trace.has(function):
         trace.find(owner, function, ".__self__")
     for each in given:
-        if trace.kinds[type(each)] in (FUNCTION, METHOD):
-            trace.runs(each)
+        handed_on(trace, each)
     _by_row(trace, row.name, row.row, function, owner, given)
+
+
+def handed_on(trace: Trace, value: Any) -> None:
+    """C is given a value, and may call it: with what it is called is not seen."""
+    what = trace.kinds[type(value)]
+    if what in (FUNCTION, METHOD):
+        trace.runs(value)
+        return
+    if what == IN_C or (what == CLASS and not is_python(value)):
+        row = trace.rows.of(value)
+    elif what == OTHER and lookup.find(type(value), "__call__").owner is not None:
+        if not is_in_c(lookup.find(type(value), "__call__").value):
+            special(trace, value, "__call__")
+            return
+        row = trace.rows.of_instances(type(value))
+    else:
+        return
+    if row.name not in _HARMLESS and (row.handler is not None or row.row not in ("pure", "none", "fixed")):
+        trace.refuse(row.name, f"has {row.name} called by a function in C, with what it does not say")
 
 
 def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given: tuple[Any, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from decimal import Decimal, getcontext
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType, MethodType, SimpleNamespace
 from typing import Any
 
 from ..base.location import is_internal
@@ -13,7 +13,7 @@ from ..signature.made_in_c import is_python
 from ..signature.marks import Content
 from ..signature.snapshot import BULK, ITEM, KIND, LENGTH, ORDER
 from . import lookup
-from .attributes import bind
+from .attributes import bind, everything
 from .kinds import CONTAINER, CONTAINERS, FIXED, FUNCTION, PLAIN, PLAIN_TYPES, TENSOR, is_in_c, is_readable
 from .table import name_of, row_of
 from .trace import Trace
@@ -147,6 +147,8 @@ def _object(trace: Trace, value: Any) -> None:
         viewed = gc.get_referents(value)[0]
         trace.find(viewed, value, "")
         whole(trace, viewed)
+    elif kind is SimpleNamespace:
+        everything(trace, value)
     elif kind is Decimal:
         trace.ask(getcontext, (), "decimal.getcontext()")
     elif not (issubclass(kind, FIXED) or trace.by_content(kind) or is_python(kind)):
@@ -205,8 +207,10 @@ def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> boo
         bind(trace, found)
     if found is lookup.MISSING or found is None:
         return False
-    if not is_in_c(found):
+    if type(found) in (FunctionType, MethodType, staticmethod, classmethod):
         trace.runs(found)
+    elif not is_in_c(found):
+        trace.call((), found, value)
     elif outside and writes:
         change(trace, value) if is_readable(value) else _object(trace, value)
     elif outside:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from string import Formatter
+from types import FunctionType
 from typing import Any
 
 import torch
 import torch.autograd.function
 
+from ..base.location import is_internal
 from ..signature.classes import UNSET
 from ..signature.marks import Content
 from ..signature.snapshot import CACHED, ORDER, REFERENT, VARIABLE
 from . import lookup
-from .attributes import attribute, delete_attribute, plain_attribute, plain_store, store_attribute
-from .calls import called, instance_of, subclass_of
+from .attributes import attribute, delete_attribute, everything, plain_attribute, plain_store, store_attribute
+from .calls import called, handed_on, instance_of, subclass_of
 from .containers import (
     advance,
     contains,
@@ -28,7 +31,6 @@ from .containers import (
     truth,
     whole,
 )
-from .kinds import FUNCTION, METHOD
 from .trace import Trace
 
 _FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
@@ -222,22 +224,55 @@ def _itemgetter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict
 
 def _methodcaller(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     made, given = function.__reduce__()[:2]
-    name = given[0] if made is type(function) else made.args[0]
+    name, *rest = given if made is type(function) else (*made.args, *given)
+    named = {} if made is type(function) else made.keywords
     for each in args[:1]:
         attribute(trace, name, each)
-        trace.runs(lookup.find(type(each), name).value)
+        found = lookup.find(type(each), name).value
+        if found is not lookup.MISSING:
+            called(trace, tuple(named), found, each, *rest, *named.values())
+
+
+def _json_encoder(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args:
+        target = getattr(each, "__func__", each)
+        if type(target) is FunctionType and not is_internal(target.__code__.co_filename):
+            trace.refuse("json.dumps", "has what a function of its own returns looked into by json")
+        elif target is not each or type(each) is not FunctionType:
+            handed_on(trace, each)
 
 
 def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Iteration over several, with or without a function for the items."""
     for each in (*args, *kwargs.values()):
-        if trace.kinds[type(each)] in (FUNCTION, METHOD):
-            trace.runs(each)
-        elif callable(each) and not issubclass(type(each), type):
-            special(trace, each, "__call__")
-        else:
-            iterate(trace, each)
-            content(trace, each)
+        handed_on(trace, each)
+        iterate(trace, each)
+        content(trace, each)
+
+
+def _format(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Fields of a format read items and attributes."""
+    text = function.__self__ if type(function.__self__) is str else args[0] if args else ""
+    for each in (*args, *kwargs.values()):
+        content(trace, each)
+    for _, field, spec, _ in Formatter().parse(text) if type(text) is str else ():
+        if field and ("." in field or "[" in field):
+            trace.refuse("builtins.str.format", f"reads {{{field}}} by a format; write it as an expression")
+        if spec and "{" in spec:
+            trace.refuse("builtins.str.format", "has a format within a format")
+
+
+def _format_map(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    _format(trace, function, args, kwargs)
+    for each in args[:1]:
+        special(trace, each, "__getitem__")
+        special(trace, each, "__missing__")
+        whole(trace, each)
+
+
+def _all_of_it(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in _bound(function, args, 1):
+        everything(trace, each)
 
 
 def _descriptor(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -332,6 +367,18 @@ HANDLERS: dict[str, Handler] = {
     "operator.attrgetter()": _attrgetter,
     "operator.itemgetter()": _itemgetter,
     "operator.methodcaller()": _methodcaller,
+    "_json.Encoder": _json_encoder,
+    "builtins.str.format": _format,
+    "builtins.str.format_map": _format_map,
+    "builtins.object.__reduce_ex__": _all_of_it,
+    "builtins.object.__reduce__": _all_of_it,
+    "builtins.object.__getstate__": _all_of_it,
+    "itertools.starmap": _of_pairs,
+    "itertools.accumulate": _of_pairs,
+    "itertools.groupby": _of_pairs,
+    "itertools.takewhile": _of_pairs,
+    "itertools.dropwhile": _of_pairs,
+    "itertools.filterfalse": _of_pairs,
     "builtins.member_descriptor.__get__": _descriptor,
     "builtins.getset_descriptor.__get__": _descriptor,
     "torch._C._FunctionBase.apply": _function,

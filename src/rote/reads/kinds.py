@@ -24,7 +24,6 @@ from types import (
     MethodType,
     MethodWrapperType,
     ModuleType,
-    SimpleNamespace,
     TracebackType,
     UnionType,
     WrapperDescriptorType,
@@ -77,7 +76,7 @@ FIXED = (
     weakref.ref, partial, lru_cache(len).__class__, itemgetter, attrgetter, methodcaller, numpy.generic, numpy.dtype,
     numpy.ufunc, torch.Generator, torch.finfo, torch.iinfo, ContextVar, super,
     torch.Stream, torch.Event, GetSetDescriptorType, MemberDescriptorType, TracebackType, struct.Struct,
-    TypeVar, zoneinfo.ZoneInfo, SimpleNamespace,
+    TypeVar, zoneinfo.ZoneInfo,
 )  # fmt: skip
 """Types whose instances do not change, or of which what changes is known by other means."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import BuiltinFunctionType, MethodWrapperType, ModuleType
 from typing import Any, NamedTuple
@@ -86,11 +86,17 @@ class Rows:
 
     Args:
         handlers: By the full name of the callable; for calls of an instance by that of its class and ``()``.
+        called: Notes that something is about to be called.
     """
 
-    def __init__(self, handlers: Mapping[str, Callable[..., None]]) -> None:
+    def __init__(self, handlers: Mapping[str, Callable[..., None]], called: Callable[..., None]) -> None:
         self._handlers = handlers
+        self._called = called
         self._of: dict[Any, Row] = {}
+
+    def called(self, trace: Any) -> Callable[..., None]:
+        """What notes, in a trace, that something is about to be called."""
+        return partial(self._called, trace)
 
     def of(self, function: Any) -> Row:
         """The row of a C callable."""

@@ -21,7 +21,7 @@ import random
 import sys
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from mmap import mmap
 from types import BuiltinMethodType, CodeType, FrameType, FunctionType, MethodWrapperType
 from typing import Any, NamedTuple
@@ -86,6 +86,7 @@ class Trace:
         outside: Objects that were there before the call, by identity.
         kinds: The class of thing by type.
         arguments: Names of tensors that are arguments, by identity.
+        call: Notes that something is about to be called: the names of the last arguments, it, and its arguments.
         around: The trace of a call around this one, on the same thread.
     """
 
@@ -105,6 +106,7 @@ class Trace:
         self._late: dict[int, CodeType] = {}
         self._compared: dict[type, bool] = {}
         self.arguments: dict[int, str] = {}
+        self.call: Callable[..., None] = rows.called(self)
         self.around: Trace | None = None
 
     # ------------------------------------------------------------------ what is outside

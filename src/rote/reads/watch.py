@@ -26,7 +26,7 @@ class Watch:
     def __init__(self) -> None:
         self._notes = Notes()
         self._swaps = Swaps(self._notes)
-        self._rows = Rows(HANDLERS)
+        self._rows = Rows(HANDLERS, called)
 
     def begin(
         self, function: Any, roots: Iterable[tuple[str, Any]] = (), functions: Iterable[FunctionType] = ()
