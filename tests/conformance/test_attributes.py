@@ -13,8 +13,6 @@ import torch
 from torch import nn
 
 import rote
-from rote.backends.host.session import HostSession
-from rote.signature.executed import ExecutedCode
 
 from .reading import READS, WRITES, Policy
 
@@ -420,37 +418,6 @@ def test_it_says_what_reads_the_object(device):
         assert torch.equal(g(x), x * 2)
     assert "reads all attributes of this object" in g.explain()
 
-
-def test_what_is_read_only_while_recording_counts_from_then_on(monkeypatch):
-    """Code of PyTorch's that captures names attributes that no call before has named."""
-
-    class Robot:
-        def __init__(self):
-            self.n, self.shade = 0, "grey"
-
-        def act(self, x):
-            return x * 2
-
-    recording, names = [], {"shade"}  # named here, since what the next functions name is read by every call
-
-    def begins(session, *args, real=HostSession.begin):
-        recording.append(session)
-        return real(session, *args)
-
-    def leaves(executed, *error, real=ExecutedCode.__exit__):
-        if recording:
-            recording.clear()
-            executed.attributes.names.update(names)
-        return real(executed, *error)
-
-    monkeypatch.setattr(HostSession, "begin", begins)
-    monkeypatch.setattr(ExecutedCode, "__exit__", leaves)
-    robot, x = Robot(), torch.randn(3)
-    g = rote.graph(robot.act)
-    for _ in range(12):
-        robot.n += 1
-        assert torch.equal(g(x), x * 2)
-    assert g.report().replayed >= 7
 
 
 @pytest.mark.parametrize("name", ["steps", "index", "count", "total", "n", "kind", "template", "storage"])

@@ -7,7 +7,8 @@ from typing import Any
 
 from ..signature.classes import UNSET
 from ..signature.marks import Content
-from ..signature.snapshot import ATTRIBUTE, ITEM, KIND, ORDER
+from ..signature.slots import answer
+from ..signature.snapshot import ATTRIBUTE, ITEM, KIND, ORDER, SAID
 from . import lookup
 from .kinds import CLASS, MODULE, PLAIN, TENSOR, is_in_c
 from .trace import Trace
@@ -201,7 +202,16 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
         found = getattr(value, name)
     except AttributeError:
         found = UNSET
-    trace.read(ATTRIBUTE, value, name, found, f".{name}")
+    if type(found) in (tuple, list, dict, set) and getattr(value, name) is not found:  # made when asked for
+        trace.read(SAID, value, name, answer(found), f".{name}")
+    else:
+        trace.read(ATTRIBUTE, value, name, found, f".{name}")
+
+
+def _is_torchs(kind: type) -> bool:
+    """Whether a class is one of PyTorch's in C, whose attributes are known by other means."""
+    module = kind.__module__
+    return isinstance(module, str) and module.startswith("torch._C")
 
 
 def everything(trace: Trace, value: Any) -> None:

@@ -31,6 +31,10 @@ _HARMLESS = frozenset({
 
 def called(trace: Trace, names: tuple[str, ...], function: Any, *args: Any) -> None:
     """Something is about to be called; the last arguments are named."""
+    if trace.rows.is_pure(function):
+        for each in args:
+            content(trace, each)
+        return
     what = trace.kinds[type(function)]
     if what == FUNCTION:
         trace.runs(function)
@@ -108,7 +112,9 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     if owner is not None and trace.has(function):
         trace.find(owner, function, ".__self__")
     for each in given:
-        handed_on(trace, each)
+        what = trace.kinds[type(each)]
+        if what in (FUNCTION, METHOD) or (what == IN_C and row.row == "pure" and not row.name.startswith("torch")):
+            handed_on(trace, each)
     _by_row(trace, row.name, row.row, function, owner, given)
 
 

@@ -8,15 +8,14 @@ from typing import Any
 
 from ..signature.slots import MISSING
 from ..signature.snapshot import CELL, ITEM
-from .trace import Trace
+from .trace import Trace, is_compilers
 
 
 def name(trace: Trace, name: str, frame: FrameType) -> None:
     """A global, or else a builtin, is about to be looked up."""
     table, builtins = frame.f_globals, frame.f_builtins
     trace.seen.add((id(table), name, "global"))
-    if _is_surrounding(table):
-        trace.find(table.get(name), None, name)
+    if is_compilers(table.get("__name__")):
         return
     trace.find(table, None, "")
     if name in table:
@@ -28,14 +27,10 @@ def name(trace: Trace, name: str, frame: FrameType) -> None:
         trace.read(ITEM, builtins, name, builtins[name], name)
 
 
-def _is_surrounding(table: dict[str, Any]) -> bool:
-    """Whether globals are those of a compiler, which is told to stand aside while a call is traced."""
-    name = table.get("__name__")
-    return isinstance(name, str) and name.startswith("torch._dynamo.")
-
-
 def store_name(trace: Trace, name: str, frame: FrameType) -> None:
     """A global is about to be set or deleted."""
+    if is_compilers(frame.f_globals.get("__name__")):
+        return
     trace.find(frame.f_globals, None, "")
     trace.write(ITEM, frame.f_globals, name, frame.f_globals)
 

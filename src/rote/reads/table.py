@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
-from types import BuiltinFunctionType, MethodWrapperType, ModuleType
+from types import BuiltinFunctionType, ClassMethodDescriptorType, FunctionType, MethodWrapperType, ModuleType
 from typing import Any, NamedTuple
 
 UNKNOWN = "unknown"
@@ -58,7 +59,10 @@ def name_of(function: Any) -> str:
     bound = getattr(function, "__self__", None)
     if owner is None and bound is not None and not is_nobody(type(bound)):
         kind: Any = bound if isinstance(bound, type) else type(bound)
-        owner = next((cls for cls in kind.__mro__ if name in vars(cls)), kind)
+        having = [cls for cls in kind.__mro__ if name in vars(cls)]
+        owner = next((cls for cls in having if type(vars(cls)[name]) is not FunctionType), kind)
+        if isinstance(bound, type):  # a method of the class in C, behind those that are Python code
+            owner = next((cls for cls in having if isinstance(vars(cls)[name], ClassMethodDescriptorType)), owner)
     if owner is not None:
         return f"{_text(owner.__module__)}.{owner.__qualname__}.{name}"
     module = getattr(function, "__module__", None) or getattr(bound, "__name__", "")
@@ -92,7 +96,27 @@ class Rows:
     def __init__(self, handlers: Mapping[str, Callable[..., None]], called: Callable[..., None]) -> None:
         self._handlers = handlers
         self._called = called
+        self._pure: dict[int, Any] = {}
         self._of: dict[Any, Row] = {}
+
+    def declare(self, things: Iterable[Any]) -> None:
+        """Functions, classes and modules give the same for the same arguments, and do nothing else."""
+        for each in things:
+            self._pure[id(each)] = each
+
+    def is_pure(self, function: Any) -> bool:
+        """Whether somebody has said so of a callable, or of what it belongs to."""
+        if not self._pure:
+            return False
+        if id(function) in self._pure or id(getattr(function, "__func__", None)) in self._pure:
+            return True
+        if any(each == function for each in self._pure.values() if type(each) is BuiltinFunctionType):
+            return True
+        owner = getattr(function, "__self__", None)
+        kind = owner if isinstance(owner, type) else type(owner)
+        home = getattr(function, "__module__", None) or getattr(type(function), "__module__", None)
+        module = sys.modules.get(home) if isinstance(home, str) else None
+        return any(id(each) in self._pure for each in (*kind.__mro__, type(function), module))
 
     def called(self, trace: Any) -> Callable[..., None]:
         """What notes, in a trace, that something is about to be called."""

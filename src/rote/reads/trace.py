@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from ..base.location import Site, is_own, user_site
 from ..signature import members
@@ -44,6 +45,8 @@ from .swaps import Swaps
 from .table import Rows
 
 _DEPTH = 40
+_COUNTERS = frozenset({"next_id"})
+"""What PyTorch's handles of hooks are numbered by: which number it is makes no difference."""
 _BY_CONTENT = (
     torch.Tensor, numpy.ndarray, set, frozenset, bytearray, array, random.Random, numpy.random.RandomState,
     numpy.random.Generator, numpy.random.BitGenerator, memoryview, mmap, BuiltinMethodType, MethodWrapperType,
@@ -157,6 +160,8 @@ class Trace:
             owner: The object by whose name the container is known; the container itself if None.
         """
         address = (kind, id(container), key)
+        if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
+            return
         if address in self._reads or address in self._written or id(container) in self._changed:
             return
         whose = container if owner is None else owner
@@ -193,6 +198,8 @@ class Trace:
     def class_slot(self, kind: type, name: str, after: type | None = None) -> Any:
         """Note what a class has under a name, itself or from a base; returns it, or MISSING."""
         found = lookup.find(kind, name, after)
+        if found.owner is not None and is_compilers(found.owner.__module__):
+            return found.value
         for passed in found.passed:
             if lookup.can_change(passed):
                 self.absent(self.namespace(passed), name, f".{name}", passed)
@@ -223,8 +230,12 @@ class Trace:
         """A slot is about to be written."""
         if id(owner) not in self.outside and id(container) not in self.outside:
             return
+        if isinstance(owner, type) and is_compilers(owner.__module__):
+            return
         address = (kind, id(container), key)
         if address in self._written or id(container) in self._changed:
+            return
+        if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
         was = _look(kind, container, key)
         self._written[address] = _Written(kind, container, key, was, id(owner), self._site())
@@ -264,7 +275,7 @@ class Trace:
     def _follow(self, function: FunctionType) -> None:
         code = function.__code__
         known = self.swaps.is_instrumented(code)
-        if not known and is_own(code.co_filename):
+        if not known and (is_own(code.co_filename) or self.rows.is_pure(function)):
             return
         if id(function) in self.outside and (id(function), "()") not in self.seen:
             self.seen.add((id(function), "()"))
@@ -327,6 +338,11 @@ class Trace:
             now = contents(each.container)
             if not _same_members(each.was, now):
                 yield Effect(self._path(each.owner, ""), _text(each.was), _text(now), each.site)
+
+
+def is_compilers(module: Any) -> bool:
+    """Whether a module is PyTorch's compiler's or dispatcher's: they are told to stand aside during a trace."""
+    return isinstance(module, str) and module.startswith(("torch._dynamo", "torch._ops"))
 
 
 def contents(value: Any) -> Any:

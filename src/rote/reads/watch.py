@@ -68,6 +68,10 @@ class Watch:
         self._swaps.end()
         return trace.finish()
 
+    def declare(self, things: Iterable[Any]) -> None:
+        """What is declared gives the same for the same arguments, and does nothing else."""
+        self._rows.declare(things)
+
     def is_followed(self, code: CodeType) -> bool:
         """Whether code tells what it reads."""
         return self._swaps.is_instrumented(code)

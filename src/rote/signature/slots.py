@@ -32,6 +32,7 @@ from .snapshot import (
     MEMBERS,
     ORDER,
     REFERENT,
+    SAID,
     SCRIPTED,
     SUBCLASS,
     VARIABLE,
@@ -269,6 +270,7 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     ASKED: lambda entry: answer(
         entry.container(*entry.key) if type(entry.key) is tuple else getattr(entry.container, entry.key)()
     ),
+    SAID: lambda entry: answer(getattr(entry.container, entry.key)),
     CACHED: lambda entry: Content(_filled(entry.container)),
 }
 
