@@ -237,6 +237,7 @@ def _slots(kind: type) -> list[str]:
 
 def store_attribute(trace: Trace, name: str, new: Any, value: Any) -> None:
     """``value.name = new`` is about to happen."""
+    trace.runs(new)  # what is kept somewhere may be called by C
     _store(trace, "__setattr__", name, value)
 
 

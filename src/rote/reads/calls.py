@@ -6,6 +6,7 @@ from types import MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from ..signature.classes import UNSET
+from ..base.location import is_own
 from ..signature.made_in_c import is_python
 from ..signature.marks import Content
 from ..signature.snapshot import ATTRIBUTE, KIND, SUBCLASS
@@ -38,6 +39,9 @@ def called(trace: Trace, names: tuple[str, ...], function: Any, *args: Any) -> N
     what = trace.kinds[type(function)]
     if what == FUNCTION:
         trace.runs(function)
+        if is_own(function.__code__.co_filename):  # it is not followed, and may call what it is given
+            for each in args:
+                trace.runs(each)
     elif what == METHOD:
         called(trace, names, function.__func__, function.__self__, *args)
     elif what == IN_C:

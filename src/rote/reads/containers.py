@@ -160,6 +160,7 @@ def _object(trace: Trace, value: Any) -> None:
 
 def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
     """``value[key] = new`` is about to happen."""
+    trace.runs(new)  # what is kept somewhere may be called by C
     what = trace.kinds[type(value)]
     if what == TENSOR:
         return

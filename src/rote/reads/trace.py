@@ -30,9 +30,10 @@ import numpy
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from ..base.location import Site, is_own, user_site
+from ..base.location import Site, is_internal, is_own, user_site
 from ..signature import members
 from ..signature.classes import UNSET
+from ..signature.executed import TORCHS_OWN
 from ..signature.iterators import Position
 from ..signature.marks import Content, mark
 from ..signature.reads import Read
@@ -255,7 +256,7 @@ class Trace:
 
     def refuse(self, name: str, text: str) -> None:
         """Something is not known of the call."""
-        if name not in self._unseen:
+        if name not in self._unseen and not _is_torchs_own(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
             self._unseen[name] = Unseen(name, text, self._site())
 
     def ran_apart(self, code: CodeType) -> None:
@@ -338,6 +339,18 @@ class Trace:
             now = contents(each.container)
             if not _same_members(each.was, now):
                 yield Effect(self._path(each.owner, ""), _text(each.was), _text(now), each.site)
+
+
+def _is_torchs_own(frame: FrameType | None) -> bool:
+    """Whether what is done is done for what PyTorch keeps to itself."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(TORCHS_OWN):
+            return True
+        if not is_internal(file):
+            return False
+        frame = frame.f_back
+    return False
 
 
 def is_compilers(module: Any) -> bool:

@@ -63,7 +63,7 @@ _FRAMES = frozenset({"f_globals", "__globals__"})
 
 _OTHERS = sys.stdlib_module_names | frozenset(TORCH_NEEDS) | {__name__.partition(".")[0]}
 
-_TORCHS_OWN = f"{Path(torch.__file__).parent}/_"
+TORCHS_OWN = f"{Path(torch.__file__).parent}/_"
 """What PyTorch keeps to itself: the dispatcher calls it, and it looks at no object of the user's."""
 
 _SAVING = {
@@ -115,6 +115,7 @@ class ExecutedCode:
         self._backwards: set[CodeType] = set()
         self._beside: dict[CodeType, list[weakref.ref[Any]]] = {}  # functions, and objects whose method ran
         self._apart: dict[int, tuple[CodeType, list[weakref.ref[FunctionType]]]] = {}
+        self._found_in: dict[int, dict[str, Any]] = {}  # globals of such code, in the last call
         self._settled: dict[int, CodeType] = {}
 
     def __enter__(self) -> ExecutedCode:
@@ -182,6 +183,7 @@ class ExecutedCode:
         code = entered if followed is None else followed.original(entered)
         if code is entered and followed is not None and not _runs_apart(frame, followed):
             followed.ran_apart(code)
+            self._found_in[id(code)] = frame.f_globals
         if code.co_flags & inspect.CO_GENERATOR:
             self.resumed.add(code)
         if (
@@ -255,6 +257,16 @@ class ExecutedCode:
         for function in gc.get_referrers(*unknown.values()) if unknown else ():
             if type(function) is FunctionType and id(function.__code__) in unknown:
                 self._apart[id(function.__code__)][1].append(weakref.ref(function))
+        for code in unknown.values():  # the collector does not tell of what it was told to leave alone
+            function = _by_name(code, self._found_in.get(id(code), {}))
+            if function is not None and not self._apart[id(code)][1]:
+                self._apart[id(code)][1].append(weakref.ref(function))
+        self._found_in.clear()
+
+    def owners(self) -> list[tuple[str, Any]]:
+        """Objects whose methods ran in earlier calls, with names: C may hold them where nobody else does."""
+        held = [reference() for references in self._beside.values() for reference in references]
+        return [(type(value).__qualname__, value) for value in held if value is not None]
 
     def apart(self) -> list[FunctionType]:
         """The functions that C called in earlier calls."""
@@ -351,12 +363,22 @@ def our_profiler() -> Any:
     return profiler if getattr(profiler, "__func__", None) is _PROFILE else None
 
 
+def _by_name(code: CodeType, namespace: dict[str, Any]) -> FunctionType | None:
+    """The function with this code, if it lies where its name says."""
+    found: Any = None
+    for part in code.co_qualname.split("."):
+        found = namespace.get(part)
+        namespace = dict(vars(found)) if isinstance(found, type) else {}
+    function = getattr(found, "__func__", found)
+    return function if type(function) is FunctionType and function.__code__ is code else None
+
+
 def _runs_apart(frame: FrameType, followed: Followed) -> bool:
     """Whether library code, or our own, runs for code of ours and not for code that is followed."""
     at: FrameType | None = frame
     while at is not None:
         code = at.f_code
-        if is_own(code.co_filename) or code.co_filename.startswith(_TORCHS_OWN):
+        if is_own(code.co_filename) or code.co_filename.startswith(TORCHS_OWN):
             return True
         made = code.co_filename.startswith("<")  # from text, as the methods of named tuples are
         if followed.original(code) is not code or not (made or is_internal(code.co_filename)):

@@ -43,6 +43,7 @@ class Snapshot:
         arrays: Address ranges of the numpy arrays found.
         training: The optimizers and schedulers found.
         added: Slots that the walk has not found, and that were read.
+        always: Identities of containers that C reads, past all code that is followed.
         reads: What traced calls read, if that is known: nothing else of what was found is under guard.
         acting: Methods named by the code that act on other processes past the dispatcher.
         parents: The tree of names: the parent of each place, or -1.
@@ -55,6 +56,7 @@ class Snapshot:
         self.arrays: list[tuple[int, int]] = []
         self.training = training
         self.added: set[tuple[str, int, Any]] = set()
+        self.always: set[int] = set()
         self.reads: Reads | None = None
         self.acting: list[str] = []
         self.parents: list[int] = []
@@ -85,6 +87,8 @@ class Snapshot:
     def counts(self, entry: Entry) -> bool:
         """Whether a slot has a part in what traced calls did."""
         if self.reads is None or entry.kind in _ALWAYS or type(entry.container) is Holder:
+            return True
+        if id(entry.container) in self.always:
             return True
         if entry.kind in (LENGTH, ORDER, BULK, MEMBERS):
             return (entry.kind, id(entry.container), entry.key) in self.reads.slots

@@ -158,6 +158,7 @@ class StateWalk:
                 self._expand_attributes(vars(value), node)
             for name, hooks in hooks_of(value):
                 if any(map(self._executed.ran, hooks.values())):
+                    self.snapshot.always.add(id(hooks))  # autograd reads them
                     self._descend(hooks, self.snapshot.node(node, f".{name}"))
         elif isinstance(value, numpy.ndarray):
             for item in value.flat if isinstance(entry.value, Content) and value.dtype.hasobject else ():
