@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
-from ..signature.classes import UNSET
 from ..base.location import is_own
+from ..signature.classes import UNSET
 from ..signature.made_in_c import is_python
 from ..signature.marks import Content
 from ..signature.snapshot import ATTRIBUTE, KIND, SUBCLASS
@@ -95,6 +95,8 @@ def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any
         row.handler(trace, function, *_split(names, args))
     elif special(trace, function, "__call__"):
         found = lookup.find(type(function), "__call__").value
+        if isinstance(found, (staticmethod, classmethod)):
+            called(trace, names, found.__func__, *args)
         if is_in_c(found):
             c_call(trace, found, (function, *_split(names, args)[0]), _split(names, args)[1])
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gc
+import random
 from decimal import Decimal, getcontext
 from types import FunctionType, MappingProxyType, MethodType, SimpleNamespace
 from typing import Any
+
+import numpy
+import numpy.random
 
 from ..base.location import is_internal
 from ..signature import members
@@ -21,6 +25,10 @@ from .trace import Trace
 _MANY = 4096
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _DEPTH = 6
+_inst: Any = getattr(random, "_inst", None)
+_rand: Any = getattr(numpy.random.mtrand, "_rand", None)
+_GLOBAL_GENERATORS = (_inst, _rand)
+"""What the functions of ``random`` and ``numpy.random`` draw from; that a call draws from them is seen anyway."""
 
 
 def item(trace: Trace, value: Any, key: Any) -> None:
@@ -188,8 +196,12 @@ def delete_item(trace: Trace, value: Any, key: Any) -> None:
 
 def change(trace: Trace, value: Any) -> None:
     """A container is about to be changed, in a way that may depend on all that it holds."""
-    if trace.has(value) and is_readable(value):
+    if not trace.has(value):
+        return
+    if is_readable(value):
         whole(trace, value)
+        trace.change(value)
+    elif trace.by_content(type(value)) and not any(value is each for each in _GLOBAL_GENERATORS):
         trace.change(value)
 
 
@@ -213,7 +225,8 @@ def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> boo
     elif not is_in_c(found):
         trace.call((), found, value)
     elif outside and writes:
-        change(trace, value) if is_readable(value) else _object(trace, value)
+        change(trace, value)
+        _object(trace, value)
     elif outside:
         _object(trace, value)
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from string import Formatter
@@ -35,6 +36,7 @@ from .trace import Trace
 
 _FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
 
+_MOST_CACHED = 20_000
 Handler = Callable[[Trace, Any, tuple[Any, ...], dict[str, Any]], None]
 
 
@@ -192,9 +194,24 @@ def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str
     if trace.has(function):
         info = function.cache_info()
         trace.read(CACHED, function, None, Content((info.misses, info.currsize)), " (its cache)")
+        _find_cached(trace, function, function, 3)
     trace.runs(function.__wrapped__)
     for each in (*args, *kwargs.values()):
         content(trace, each)
+
+
+def _find_cached(trace: Trace, function: Any, holder: Any, depth: int) -> None:
+    """What a cache answers with was there before the call."""
+    found = gc.get_referents(holder)
+    if len(found) > _MOST_CACHED:
+        trace.refuse(trace.name(function), f"answers from a cache of more than {_MOST_CACHED} results")
+        return
+    for each in found:
+        if type(each) is dict or type(each).__name__ == "_lru_list_elem":
+            if depth:
+                _find_cached(trace, function, each, depth - 1)
+        else:
+            trace.find(each, function, " (its cache)")
 
 
 def _partial(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Protocol
 
+import numpy
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
@@ -63,7 +64,7 @@ _FRAMES = frozenset({"f_globals", "__globals__"})
 
 _OTHERS = sys.stdlib_module_names | frozenset(TORCH_NEEDS) | {__name__.partition(".")[0]}
 
-TORCHS_OWN = f"{Path(torch.__file__).parent}/_"
+TORCHS_OWN = (f"{Path(torch.__file__).parent}/_", f"{Path(numpy.__file__).parent}/")
 """What PyTorch keeps to itself: the dispatcher calls it, and it looks at no object of the user's."""
 
 _SAVING = {
