@@ -383,7 +383,7 @@ def test_a_scheduler_whose_index_is_read(device):
     assert g.report().replayed == 6
 
 
-def test_it_says_what_reads_all_attributes(device):
+def test_a_name_that_is_computed(device):
     class Reader:
         def __init__(self):
             self.n, self.scale = 0, 2.0
@@ -397,13 +397,10 @@ def test_it_says_what_reads_all_attributes(device):
     for _ in range(4):
         reader.n += 1
         assert torch.equal(g(x), x * 2)
-    text = g.explain()
-    assert "Reader.act.n was" in text and "test_attributes.py:" in text
-    told = ("uses getattr on what is no plain parameter", "reads all attributes of this object")
-    assert any(each in text for each in told)  # the latter from Python 3.12 on, which knows the object
+    assert g.report().replayed == 2
 
 
-def test_it_says_what_reads_the_object(device):
+def test_an_item_of_the_namespace(device):
     class Reader:
         def __init__(self):
             self.n, self.scale = 0, 2.0
@@ -416,8 +413,7 @@ def test_it_says_what_reads_the_object(device):
     for _ in range(4):
         reader.n += 1
         assert torch.equal(g(x), x * 2)
-    assert "reads all attributes of this object" in g.explain()
-
+    assert g.report().replayed == 2
 
 
 @pytest.mark.parametrize("name", ["steps", "index", "count", "total", "n", "kind", "template", "storage"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from _string import formatter_field_name_split  # pyright: ignore
 from collections.abc import Callable
 from string import Formatter
 from types import FunctionType
@@ -274,9 +275,25 @@ def _format(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str
         content(trace, each)
     for _, field, spec, _ in Formatter().parse(text) if type(text) is str else ():
         if field and ("." in field or "[" in field):
-            trace.refuse("builtins.str.format", f"reads {{{field}}} by a format; write it as an expression")
+            _format_field(trace, field, args if function.__self__ is text else args[1:], kwargs)
         if spec and "{" in spec:
             trace.refuse("builtins.str.format", "has a format within a format")
+
+
+def _format_field(trace: Trace, field: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    first, rest = formatter_field_name_split(field)
+    known = kwargs.get(first) if isinstance(first, str) else dict(enumerate(args)).get(first)
+    for is_attribute, name in rest:
+        if is_attribute:
+            attribute(trace, name, known)
+            table = lookup.attributes_of(known) or {}
+        else:
+            item(trace, known, name)
+            table = known if type(known) is dict else dict(enumerate(known)) if type(known) in (list, tuple) else {}
+        if name not in table:
+            trace.refuse("builtins.str.format", f"reads {{{field}}} by a format; write it as an expression")
+            return
+        known = table[name]
 
 
 def _format_map(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

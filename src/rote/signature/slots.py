@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from operator import is_
 from typing import Any
 
 import numpy
@@ -188,7 +189,7 @@ def same(was: Any, now: Any) -> bool:
     if isinstance(was, Position):
         return was.agrees(now)
     if isinstance(was, Content):
-        return isinstance(now, Content) and was.value == now.value and _kinds(was.value) == _kinds(now.value)
+        return isinstance(now, Content) and _alike(was.value, now.value)
     if type(was) is not type(now):
         return False
     if isinstance(was, float):
@@ -200,6 +201,12 @@ def same(was: Any, now: Any) -> bool:
     if is_bound_method(was) and is_bound_method(now):  # made anew at each access
         return was.__func__ is now.__func__ and was.__self__ is now.__self__
     return False
+
+
+def _alike(was: Any, now: Any) -> bool:
+    if type(was) is tuple and type(now) is tuple and any(isinstance(each, torch.Tensor) for each in was + now):
+        return len(was) == len(now) and all(map(is_, was, now))
+    return bool(was == now) and _kinds(was) == _kinds(now)
 
 
 def _kinds(value: Any) -> Any:
