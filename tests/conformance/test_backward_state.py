@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from unittest import mock
 
 import pytest
 import torch
@@ -233,3 +234,12 @@ def test_a_hook_that_a_call_does_not_run_may_count(device):
     calls: list = []
     assert list(observe(rote.graph)) == list(observe(lambda function: function))
     assert calls[0].report().replayed == CALLS - 2
+
+
+def test_a_hook_that_has_every_attribute(device):
+    layer, hook = nn.Linear(3, 3).to(device), mock.Mock(return_value=None)
+    layer.weight.register_hook(hook)
+    call = rote.graph(lambda x: layer(x).sum().backward())
+    for number in range(CALLS):
+        call(torch.ones(2, 3, device=device))
+        assert hook.call_count == number + 1

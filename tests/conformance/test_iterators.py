@@ -9,6 +9,7 @@ import itertools
 import operator
 import os
 import queue
+from unittest import mock
 
 import pytest
 import torch
@@ -319,3 +320,19 @@ def test_another_iterator_in_its_place(device):
         holder.factors = iter(ITEMS[:n])
         counts.append(g(torch.ones(1, device=device)).item())
     assert counts == list(map(float, range(CALLS)))
+
+
+def test_a_mock_makes_no_more_mocks_when_it_is_looked_at(device):
+    """A ``MagicMock`` has ``__next__`` by a descriptor that makes it, and a mock for it."""
+    called, seen, made = mock.MagicMock(), mock.MagicMock(), []
+
+    def call(x):
+        called.step(3)
+        return x * (2 if seen.fast else 3)
+
+    g = rote.graph(call)
+    for number in range(CALLS):
+        assert g(torch.ones(1, device=device)).item() == 2
+        assert called.step.call_count == number + 1
+        made.append(len(seen._mock_children))
+    assert len(set(made)) == 1 and g.report().replayed == 0

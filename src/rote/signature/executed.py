@@ -15,15 +15,15 @@ not recorded.
 from __future__ import annotations
 
 import dis
+import functools
 import gc
 import inspect
 import re
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, Protocol
 
 import numpy
@@ -276,8 +276,8 @@ class ExecutedCode:
 
     def ran(self, function: Any) -> bool:
         """Whether the code of a function ran, or of a callable object that stands for one."""
-        while (inner := getattr(function, "func", None) or getattr(function, "__func__", None)) is not None:
-            function = inner
+        while isinstance(function, (functools.partial, MethodType)):
+            function = function.func if isinstance(function, functools.partial) else function.__func__
         code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
         return code in self.globals
 
@@ -393,7 +393,7 @@ def _called_by_us(frame: FrameType) -> bool:
     return frame.f_back is not None and is_own(frame.f_back.f_code.co_filename)
 
 
-@lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096)
 def _globals_of(code: CodeType) -> frozenset[str]:
     """The names that code, and what is defined in it, looks up among globals.
 
@@ -403,7 +403,7 @@ def _globals_of(code: CodeType) -> frozenset[str]:
     return frozenset(found.union(*map(_globals_of, _inner(code))))
 
 
-@lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096)
 def mentions_of(code: CodeType) -> frozenset[str]:
     """Every name and every string in code and in what is defined in it."""
     return frozenset(_strings(code.co_consts)).union(code.co_names, *map(mentions_of, _inner(code)))

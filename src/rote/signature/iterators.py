@@ -109,10 +109,18 @@ def position(value: Any) -> Position | None:
 
 def is_iterator(value: Any) -> bool:
     """Whether a value is an iterator that has no attributes to tell how far it is, or a generator."""
-    step = getattr(type(value), "__next__", None)
-    if step is None or not hasattr(type(value), "__iter__"):
+    step = _member(type(value), "__next__")
+    if step is None or _member(type(value), "__iter__") is None:
         return False
     return not isinstance(step, FunctionType) or not is_open(type(value))
+
+
+def _member(kind: type, name: str) -> Any:
+    """What lies under a name in a class or its bases; no descriptor runs (those of mocks make more mocks)."""
+    for cls in kind.__mro__:
+        if name in cls.__dict__:
+            return cls.__dict__[name]
+    return None
 
 
 def _owner(value: Any) -> Any:
@@ -137,7 +145,7 @@ class _Look:
             return self._generator(iterator, depth)
         if isinstance(iterator, io.IOBase):
             return self._file(iterator)
-        if isinstance(getattr(kind, "__next__", None), FunctionType):
+        if isinstance(_member(kind, "__next__"), FunctionType):
             self._all(vars(iterator).values() if hasattr(iterator, "__dict__") else (), depth)
             return f"a {name}"
         if said_module(kind) not in _TOLD or name in _SILENT:
