@@ -7,6 +7,7 @@ from typing import Any
 
 from ..signature.classes import UNSET
 from ..signature.marks import Content
+from ..signature.origin import said_module
 from ..signature.slots import answer
 from ..signature.snapshot import ATTRIBUTE, ITEM, KIND, ORDER, SAID
 from . import lookup
@@ -15,8 +16,7 @@ from .trace import Trace
 
 _MISSING = lookup.MISSING
 _IDENTIFYING = frozenset({
-    "data_ptr", "storage_offset", "_version", "_base", "_backward_hooks", "_post_accumulate_grad_hooks", "storage",
-    "untyped_storage", "_typed_storage", "_cdata", "_is_view", "retains_grad", "names", "_python_dispatch",
+    "data_ptr", "storage_offset", "_version", "_base", "_backward_hooks", "_post_accumulate_grad_hooks", "_cdata", "_is_view", "retains_grad", "names", "_python_dispatch",
     "__cuda_array_interface__", "__array_interface__",
 })  # fmt: skip
 """What says of a tensor where it lies, what it is a view of, or who watches it."""
@@ -210,8 +210,7 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
 
 def _is_torchs(kind: type) -> bool:
     """Whether a class is one of PyTorch's in C, whose attributes are known by other means."""
-    module = kind.__module__
-    return isinstance(module, str) and module.startswith("torch._C")
+    return said_module(kind).startswith("torch._C")
 
 
 def everything(trace: Trace, value: Any) -> None:

@@ -9,6 +9,7 @@ from ..base.location import is_own
 from ..signature.classes import UNSET
 from ..signature.made_in_c import is_python
 from ..signature.marks import Content
+from ..signature.origin import said_module, said_name
 from ..signature.snapshot import ATTRIBUTE, KIND, SUBCLASS
 from . import lookup
 from .attributes import attribute
@@ -84,7 +85,7 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
     if issubclass(kind, BaseException):
         for each in args:
             content(trace, each, 0)
-    elif in_c or kind.__module__ in _BUILTIN:
+    elif in_c or said_module(kind) in _BUILTIN:
         c_call(trace, kind, *_split(names, args))
 
 
@@ -195,7 +196,7 @@ def subclass_of(trace: Trace, kind: Any, kinds: Any) -> None:
         trace.namespace(kinds)
         trace.hold(kind)
         said = Content(issubclass(kind, kinds))
-        trace.read(SUBCLASS, kinds, kind, said, f" (whether {kind.__qualname__} is one)")
+        trace.read(SUBCLASS, kinds, kind, said, f" (whether {said_name(kind)} is one)")
 
 
 def match_class(trace: Trace, count: int, value: Any, kind: Any, names: tuple[str, ...]) -> None:

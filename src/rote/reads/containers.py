@@ -151,6 +151,8 @@ def _object(trace: Trace, value: Any) -> None:
     kind = type(value)
     if is_readable(value):
         whole(trace, value)
+    elif lookup.find(kind, "__next__").owner is not None:
+        trace.change(value)
     elif kind in _VIEWS:
         viewed = gc.get_referents(value)[0]
         trace.find(viewed, value, "")

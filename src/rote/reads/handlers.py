@@ -218,6 +218,8 @@ def _find_cached(trace: Trace, function: Any, holder: Any, depth: int) -> None:
 def _partial(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for name in ("func", "args", "keywords"):
         attribute(trace, name, function)
+    for part in (function.args, function.keywords):
+        whole(trace, part)
     named = {**function.keywords, **kwargs}
     called(trace, tuple(named), function.func, *function.args, *args, *named.values())
 
@@ -249,6 +251,13 @@ def _methodcaller(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
         found = lookup.find(type(each), name).value
         if found is not lookup.MISSING:
             called(trace, tuple(named), found, each, *rest, *named.values())
+
+
+def _length_hint(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        if trace.has(each) and lookup.find(type(each), "__next__").owner is not None:
+            trace.refuse("operator.length_hint", "asks how far an iterator is that was made outside of it")
+        length(trace, each)
 
 
 def _json_encoder(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -401,6 +410,7 @@ HANDLERS: dict[str, Handler] = {
     "operator.attrgetter()": _attrgetter,
     "operator.itemgetter()": _itemgetter,
     "operator.methodcaller()": _methodcaller,
+    "_operator.length_hint": _length_hint,
     "_json.Encoder": _json_encoder,
     "builtins.str.format": _format,
     "builtins.str.format_map": _format_map,

@@ -15,7 +15,7 @@ def name(trace: Trace, name: str, frame: FrameType) -> None:
     """A global, or else a builtin, is about to be looked up."""
     table, builtins = frame.f_globals, frame.f_builtins
     trace.seen.add((id(table), name, "global"))
-    if is_compilers(table.get("__name__")):
+    if _is_left_out(table, name):
         return
     trace.find(table, None, "")
     if name in table:
@@ -27,9 +27,15 @@ def name(trace: Trace, name: str, frame: FrameType) -> None:
         trace.read(ITEM, builtins, name, builtins[name], name)
 
 
+def _is_left_out(table: dict[str, Any], name: str) -> bool:
+    """Whether a global is no condition: a compiler's, or what PyTorch makes anew around each use of it."""
+    module = table.get("__name__")
+    return is_compilers(module) or (module == "torch.nn.utils.parametrize" and name == "_cache")
+
+
 def store_name(trace: Trace, name: str, frame: FrameType) -> None:
     """A global is about to be set or deleted."""
-    if is_compilers(frame.f_globals.get("__name__")):
+    if _is_left_out(frame.f_globals, name):
         return
     trace.find(frame.f_globals, None, "")
     trace.write(ITEM, frame.f_globals, name, frame.f_globals)

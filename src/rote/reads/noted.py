@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import CodeType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..base.location import Site
 from ..signature.reads import Read
@@ -18,12 +18,14 @@ class Effect(NamedTuple):
         was: Text of what was there.
         now: Text of what is there.
         site: The line that wrote it.
+        address: Kind of the slot, identity of its container, key.
     """
 
     name: str
     was: str
     now: str
     site: Site
+    address: tuple[str, int, Any]
 
     def __str__(self) -> str:
         return f"{self.name} was {self.was} and is {self.now}"

@@ -11,6 +11,9 @@ from pathlib import Path
 from types import BuiltinFunctionType, ClassMethodDescriptorType, FunctionType, MethodWrapperType, ModuleType
 from typing import Any, NamedTuple
 
+from ..signature.origin import module_of, said_name
+
+_IMMUTABLE = 1 << 8
 UNKNOWN = "unknown"
 """What a callable does that is in no row."""
 
@@ -18,6 +21,7 @@ REFUSED = {
     "clock": "reads the clock",
     "environment": "reads the environment of the process",
     "thread": "hands work to other threads",
+    "address": "says where a tensor lies, or how much memory is around it",
     "io": "reads or writes what is outside of the program",
 }
 """Rows whose callables make a call eager, with what they do."""
@@ -53,7 +57,7 @@ def row_of(name: str) -> str:
 def name_of(function: Any) -> str:
     """The full name of a C callable: its module, or its class, and its own name."""
     if isinstance(function, type):
-        return f"{_text(function.__module__)}.{function.__qualname__}"
+        return _name_of_class(function)
     owner = getattr(function, "__objclass__", None)
     name = getattr(function, "__name__", "")
     bound = getattr(function, "__self__", None)
@@ -64,7 +68,7 @@ def name_of(function: Any) -> str:
         if isinstance(bound, type):  # a method of the class in C, behind those that are Python code
             owner = next((cls for cls in having if isinstance(vars(cls)[name], ClassMethodDescriptorType)), owner)
     if owner is not None:
-        return f"{_text(owner.__module__)}.{owner.__qualname__}.{name}"
+        return f"{_name_of_class(owner)}.{name}"
     module = getattr(function, "__module__", None) or getattr(bound, "__name__", "")
     return f"{_text(module)}.{getattr(function, '__qualname__', name)}"
 
@@ -126,10 +130,14 @@ class Rows:
         """The row of a C callable."""
         bound = getattr(function, "__self__", None)
         # A bound method is made anew at each access; a function of a module is one object.
-        free = bound is None or is_nobody(type(bound)) or type(function) is not BuiltinFunctionType
-        key = id(function) if free and type(function) is not MethodWrapperType else (type(bound), function.__name__)
+        kept = bound is None or is_nobody(type(bound))
+        free = kept or type(function) not in (BuiltinFunctionType, MethodWrapperType)
+        key = id(function) if free else (type(bound), function.__name__)
         found = self._of.get(key)
         if found is None or (free and found.function is not function):
+            if isinstance(function, type) and not _is_fixed(function):
+                name = name_of(function)  # a class of the user's is not held
+                return Row(name, row_of(name), self._handlers.get(name), None)
             name = name_of(function)
             found = self._of[key] = Row(name, row_of(name), self._handlers.get(name), function if free else None)
         return found
@@ -139,8 +147,20 @@ class Rows:
         found = self._of.get(kind)
         if found is None:
             name = f"{name_of(kind)}()"
-            found = self._of[kind] = Row(name, "", self._handlers.get(name), kind)
+            found = Row(name, "", self._handlers.get(name), kind)
+            if _is_fixed(kind):
+                self._of[kind] = found
         return found
+
+
+def _name_of_class(kind: type) -> str:
+    """The name of a class with its module, as far as what it says of that is believed."""
+    return f"{module_of(kind) or '?'}.{said_name(kind)}"
+
+
+def _is_fixed(kind: type) -> bool:
+    """Whether a class lives as long as the process: Python's own, and most of C extensions."""
+    return bool(type.__dict__["__flags__"].__get__(kind) & _IMMUTABLE)
 
 
 def is_nobody(kind: type) -> bool:

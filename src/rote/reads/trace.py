@@ -35,10 +35,12 @@ from ..signature import members
 from ..signature.classes import UNSET
 from ..signature.executed import TORCHS_OWN
 from ..signature.iterators import Position
-from ..signature.marks import Content, mark
+from ..signature.marks import Content, TensorMark, mark
+from ..signature.origin import said_module, said_name
 from ..signature.reads import Read
-from ..signature.slots import MISSING, answer
+from ..signature.slots import MISSING, answer, same, show
 from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, ITEM
+from ..signature.training import is_empty_stage_table
 from . import lookup
 from .kinds import PLAIN, PLAIN_TYPES, TENSOR, table
 from .noted import Effect, Noted, Unseen
@@ -119,6 +121,8 @@ class Trace:
         """Something was found in an object that is outside; ``owner`` is that object, or None for a root."""
         if id(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
             return
+        if is_empty_stage_table(value):  # a scaler fills it, and leaves a new one that is empty
+            return
         self.outside[id(value)] = value
         self._origins[id(value)] = (id(owner) if owner is not None else 0, suffix)
 
@@ -190,8 +194,8 @@ class Trace:
         found = self._namespaces.get(kind)
         if found is None:
             found = self._namespaces[kind] = gc.get_referents(lookup.namespace(kind))[0]
-            name = kind.__qualname__
-            self.find(kind, None, name if issubclass(type(name), str) else "?")
+            name = said_name(kind)
+            self.find(kind, None, name)
             if lookup.can_change(kind):
                 self.read(ATTRIBUTE, kind, "__mro__", lookup.bases(kind), ".__mro__")
         return found
@@ -199,7 +203,7 @@ class Trace:
     def class_slot(self, kind: type, name: str, after: type | None = None) -> Any:
         """Note what a class has under a name, itself or from a base; returns it, or MISSING."""
         found = lookup.find(kind, name, after)
-        if found.owner is not None and is_compilers(found.owner.__module__):
+        if found.owner is not None and is_compilers(said_module(found.owner)):
             return found.value
         for passed in found.passed:
             if lookup.can_change(passed):
@@ -231,14 +235,14 @@ class Trace:
         """A slot is about to be written."""
         if id(owner) not in self.outside and id(container) not in self.outside:
             return
-        if isinstance(owner, type) and is_compilers(owner.__module__):
+        if is_compilers(said_module(owner if issubclass(type(owner), type) else type(owner))):
             return
         address = (kind, id(container), key)
         if address in self._written or id(container) in self._changed:
             return
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
-        was = _look(kind, container, key)
+        was = self._form(_look(kind, container, key))
         self._written[address] = _Written(kind, container, key, was, id(owner), self._site())
         self._held.append(container)
 
@@ -326,19 +330,20 @@ class Trace:
 
     def _effects(self) -> Iterable[Effect]:
         for each in self._written.values():
-            now = _look(each.kind, each.container, each.key)
+            now = self._form(_look(each.kind, each.container, each.key))
             if _same(each.was, now):  # a replay leaves it as the call does, if it is so before
                 address = (each.kind, id(each.container), each.key)
                 suffix = _suffix(each.kind, each.key)
-                slot = _Slot(each.kind, each.container, each.key, self._form(now), each.owner, suffix)
+                slot = _Slot(each.kind, each.container, each.key, now, each.owner, suffix)
                 self._reads.setdefault(address, slot)
             else:
                 name = self._path(each.owner, _suffix(each.kind, each.key))
-                yield Effect(name, _text(each.was), _text(now), each.site)
+                address = (each.kind, id(each.container), each.key)
+                yield Effect(name, _text(each.was), _text(now), each.site, address)
         for each in self._changed.values():
             now = contents(each.container)
             if not _same_members(each.was, now):
-                yield Effect(self._path(each.owner, ""), _text(each.was), _text(now), each.site)
+                yield Effect(self._path(each.owner, ""), _text(each.was), _text(now), each.site, ("", id(each.container), None))
 
 
 def _is_torchs_own(frame: FrameType | None) -> bool:
@@ -379,6 +384,8 @@ def _look(kind: str, container: Any, key: Any) -> Any:
 def _same(was: Any, now: Any) -> bool:
     if was is now:
         return True
+    if type(was) in (Content, TensorMark, Position):
+        return same(was, now)
     if type(was) is not type(now) or type(was) not in PLAIN_TYPES:
         return False
     return was == now or (was != was and now != now)
@@ -407,6 +414,6 @@ def _text(value: Any) -> str:
     if type(value) in PLAIN_TYPES:
         text = repr(value)
         return text if len(text) <= 60 else f"{text[:57]}..."
-    if type(value) is Position:
-        return value.text
+    if type(value) in (Position, TensorMark, Content):
+        return show(value)
     return f"{len(value)} long" if type(value) is tuple else f"a {type(value).__name__}"

@@ -43,6 +43,7 @@ class Snapshot:
         arrays: Address ranges of the numpy arrays found.
         training: The optimizers and schedulers found.
         added: Slots that the walk has not found, and that were read.
+        written: Slots that the traced call has written, and left in another state.
         always: Identities of containers that C reads, past all code that is followed.
         reads: What traced calls read, if that is known: nothing else of what was found is under guard.
         acting: Methods named by the code that act on other processes past the dispatcher.
@@ -57,6 +58,7 @@ class Snapshot:
         self.training = training
         self.added: set[tuple[str, int, Any]] = set()
         self.always: set[int] = set()
+        self.written: set[tuple[str, int, Any]] = set()
         self.reads: Reads | None = None
         self.acting: list[str] = []
         self.parents: list[int] = []
