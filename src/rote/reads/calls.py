@@ -11,6 +11,7 @@ from ..signature.made_in_c import is_python
 from ..signature.marks import Content
 from ..signature.origin import said_module, said_name
 from ..signature.snapshot import ATTRIBUTE, KIND, SUBCLASS
+from ..signature.wrappers import is_graphed
 from . import lookup
 from .attributes import attribute
 from .containers import change, content, special, whole
@@ -40,9 +41,8 @@ def called(trace: Trace, names: tuple[str, ...], function: Any, *args: Any) -> N
     what = trace.kinds[type(function)]
     if what == FUNCTION:
         trace.runs(function)
-        if is_own(function.__code__.co_filename):  # it is not followed, and may call what it is given
-            for each in args:
-                trace.runs(each)
+        if is_own(function.__code__.co_filename):
+            _own(trace, names, function, args)
     elif what == METHOD:
         called(trace, names, function.__func__, function.__self__, *args)
     elif what == IN_C:
@@ -51,6 +51,21 @@ def called(trace: Trace, names: tuple[str, ...], function: Any, *args: Any) -> N
         _construct(trace, function, names, args)
     else:
         _object(trace, function, names, args)
+
+
+def _own(trace: Trace, names: tuple[str, ...], function: Any, args: tuple[Any, ...]) -> None:
+    """A function of ours is not followed: it may call what it is given, or what it stands for."""
+    for each in args:
+        trace.runs(each)
+    if not args or not is_graphed(args[0]):
+        return
+    wrapped = args[0].__wrapped__
+    trace.find(wrapped, args[0], "")
+    method = lookup.find(type(wrapped), function.__name__).value
+    if function.__name__ == "__call__" or method is lookup.MISSING:
+        called(trace, names, wrapped, *args[1:])
+    else:
+        called(trace, names, method, wrapped, *args[1:])
 
 
 def called_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 import numpy.random
 
-from ..base.location import is_internal
+from ..base.location import is_internal, is_own
 from ..signature import members
 from ..signature.made_in_c import is_python
 from ..signature.marks import Content
@@ -222,7 +222,9 @@ def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> boo
         bind(trace, found)
     if found is lookup.MISSING or found is None:
         return False
-    if type(found) in (FunctionType, MethodType, staticmethod, classmethod):
+    if type(found) is FunctionType and is_own(found.__code__.co_filename):
+        trace.call((), found, value)
+    elif type(found) in (FunctionType, MethodType, staticmethod, classmethod):
         trace.runs(found)
     elif not is_in_c(found):
         trace.call((), found, value)

@@ -242,7 +242,8 @@ class Trace:
             return
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
-        was = self._form(_look(kind, container, key))
+        read = self._reads.get(address)  # as it was then: what lies there may have been filled since
+        was = read.value if read is not None else self._form(_look(kind, container, key))
         self._written[address] = _Written(kind, container, key, was, id(owner), self._site())
         self._held.append(container)
 
