@@ -139,7 +139,13 @@ def stars(n: int) -> Any:
 
     given, named = (n, n + 1, n + 2), {"c": 3, "e": 5}
     first, *others = given
-    return take(*given, **named), take(1, c=3), take(1, *others, c=n, **{"z": 1}), [*given, *others], {**named}
+    return (
+        take(*given, **named),
+        take(1, c=3),
+        take(1, *others, c=n, **{"z": 1}),
+        [*given, *others],
+        {**named},
+    )
 
 
 def texts(n: int) -> str:

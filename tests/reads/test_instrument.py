@@ -58,7 +58,11 @@ def instrumented(code: CodeType) -> CodeType:
 
 def copy_of(function: FunctionType) -> FunctionType:
     return FunctionType(
-        instrumented(function.__code__), function.__globals__, None, function.__defaults__, function.__closure__
+        instrumented(function.__code__),
+        function.__globals__,
+        None,
+        function.__defaults__,
+        function.__closure__,
     )
 
 
@@ -118,7 +122,9 @@ def functions_of(module):
     for value in vars(module).values():
         members = [value, *vars(value).values()] if isinstance(value, type) else [value]
         for each in members:
-            function = inspect.unwrap(getattr(each, "__func__", getattr(each, "fget", each) or each), stop=None)
+            function = inspect.unwrap(
+                getattr(each, "__func__", getattr(each, "fget", each) or each), stop=None
+            )
             if isinstance(function, FunctionType):
                 found.update((id(code), code) for code in codes_of(function.__code__))
     return list(found.values())

@@ -47,7 +47,8 @@ UNNAMED = (
     "builtins.weakproxy", "builtins.weakcallableproxy", "builtins.AccumulateGrad", "torch._C._TensorBase",
     "torch._C._VariableFunctionsClass", "pybind11_builtins", "_thread.RLock", "_contextvars", "_contextvars.Context",
     "_contextvars.ContextVar", "_functools._lru_cache_wrapper", "_collections._tuplegetter", "_cython_", "optree",
-    "torch._C.Event", "torch._C.Stream", "builtins.weakref", "_json.Encoder",
+    "torch._C.Event", "torch._C.Stream", "builtins.weakref", "builtins.member_descriptor",
+    "builtins.getset_descriptor", "builtins.wrapper_descriptor", "builtins.method-wrapper", "_json.Encoder",
 )  # fmt: skip
 """Types and modules that cannot be reached by their names."""
 

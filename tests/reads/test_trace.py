@@ -60,7 +60,9 @@ def noted(function, *args):
 
 def values(found):
     """What was read, by name."""
-    return {read.name: read.value.value if isinstance(read.value, Content) else read.value for read in found.reads}
+    return {
+        read.name: read.value.value if isinstance(read.value, Content) else read.value for read in found.reads
+    }
 
 
 def effects(found):
@@ -223,7 +225,7 @@ def test_what_the_call_made_is_no_read():
 
     found = noted(function)
     assert not found.effects and not found.unseen
-    assert not [read for read in found.reads if read.key in ("a", "k", "x", 0)  and read.kind != "defined"]
+    assert not [read for read in found.reads if read.key in ("a", "k", "x", 0) and read.kind != "defined"]
 
 
 def test_what_is_found_in_what_the_call_made_counts():

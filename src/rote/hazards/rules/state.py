@@ -256,8 +256,8 @@ UNKNOWN_CODE = Rule(
     Why: A recording is valid as long as everything that the call read is as it was. What such code reads is
     not seen, so the call runs eagerly.
 
-    Limits: The table believes the functions of Python, NumPy and PyTorch that it names, and ``rote.pure`` believes
-    you.
+    Limits: The table believes the functions of Python, NumPy and PyTorch that it names, and ``rote.pure``
+    believes you.
 
     Unchecked: The check does not follow what a call reads.
 
