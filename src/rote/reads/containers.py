@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+from collections import defaultdict
 from decimal import Decimal, getcontext
 from types import FunctionType, MappingProxyType, MethodType, SimpleNamespace
 from typing import Any
@@ -49,6 +50,8 @@ def item(trace: Trace, value: Any, key: Any) -> None:
     special(trace, value, "__getitem__")
     if issubclass(type(value), dict):
         trace.runs(trace.class_slot(kind, "__missing__"))
+        if issubclass(kind, defaultdict) and not dict.__contains__(value, key):
+            change(trace, value)  # which C does
 
 
 def member(trace: Trace, value: Any, key: Any) -> None:
