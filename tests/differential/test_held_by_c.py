@@ -178,3 +178,26 @@ def test_read_in_another_thread():
         yield from drive(g)
 
     check(scenario)
+
+
+@pytest.mark.parametrize("make", [threading.Lock, threading.RLock, threading.Semaphore])
+def test_a_lock_that_is_taken_if_it_is_free(make: Callable[[], Any]):
+    def scenario(wrap):
+        lock = make()
+
+        def fn(x):
+            free = lock.acquire(False)
+            if free:
+                lock.release()
+            return x * 2 if free else x
+
+        def take():
+            taker = threading.Thread(target=lock.acquire)
+            taker.start()
+            taker.join()
+
+        g = wrap(fn)
+        yield from drive(g, change=take)
+        assert make is threading.RLock or not isinstance(g, rote.Graphed) or g.report().replayed >= 4
+
+    check(scenario)
