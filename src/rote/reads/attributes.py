@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from types import GetSetDescriptorType, MemberDescriptorType, ModuleType
+from threading import local
+from types import GenericAlias, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 from ..signature.classes import UNSET
@@ -21,6 +22,8 @@ _IDENTIFYING = frozenset({
 })  # fmt: skip
 """What says of a tensor where it lies, what it is a view of, or who watches it."""
 _GETATTRIBUTE = object.__dict__["__getattribute__"]
+_HANDS_ON = {MethodType: "__func__", GenericAlias: "__origin__"}
+"""Types whose instances answer with the attributes of another object, which they have under this name."""
 _OF_CLASSES = frozenset({"_is_param", "_is_buffer"})
 """By which tensors of classes of one's own say that they are parameters; asked by isinstance."""
 
@@ -129,6 +132,15 @@ def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
     if asks is not _GETATTRIBUTE and not is_in_c(asks):
         trace.runs(trace.class_slot(kind, "__getattribute__"))
         return
+    behind = _HANDS_ON.get(kind)
+    if behind is not None and lookup.find(kind, name).owner in (None, object):
+        target = object.__getattribute__(value, behind)
+        if trace.has(value):
+            trace.find(target, value, f".{behind}")
+        attribute(trace, name, target)
+        return
+    if issubclass(kind, local):
+        trace.runs(trace.class_slot(kind, "__init__"))  # which C calls, once in each thread
     plain_attribute(trace, name, value)
 
 
@@ -160,7 +172,8 @@ def table_of(trace: Trace, value: Any, table: dict[str, Any]) -> None:
     """The dict with the attributes of an object outside is looked into."""
     if not trace.has(table):
         trace.find(table, value, "")
-        trace.read(KIND, value, "__dict__", table, " (its attributes)")
+        how = ATTRIBUTE if issubclass(type(value), local) else KIND  # threads have one each
+        trace.read(how, value, "__dict__", table, " (its attributes)")
 
 
 def bind(trace: Trace, found: Any) -> None:

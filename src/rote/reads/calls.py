@@ -109,6 +109,8 @@ def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any
     row = trace.rows.of_instances(type(function))
     if row.handler is not None:
         row.handler(trace, function, *_split(names, args))
+    elif type(function).__name__ == "instancemethod":  # as pybind11 has them in classes
+        called(trace, names, function.__func__, *args)
     elif special(trace, function, "__call__"):
         found = lookup.find(type(function), "__call__").value
         if isinstance(found, (staticmethod, classmethod)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+from collections import defaultdict
 from decimal import Decimal, getcontext
 from types import FunctionType, MappingProxyType, MethodType, SimpleNamespace
 from typing import Any
@@ -18,7 +19,19 @@ from ..signature.marks import Content
 from ..signature.snapshot import BULK, ITEM, KIND, LENGTH, ORDER
 from . import lookup
 from .attributes import bind, everything
-from .kinds import CONTAINER, CONTAINERS, FIXED, FUNCTION, PLAIN, PLAIN_TYPES, TENSOR, is_in_c, is_readable
+from .kinds import (
+    CLASS,
+    CONTAINER,
+    CONTAINERS,
+    FIXED,
+    FUNCTION,
+    MODULE,
+    PLAIN,
+    PLAIN_TYPES,
+    TENSOR,
+    is_in_c,
+    is_readable,
+)
 from .table import name_of, row_of
 from .trace import Trace
 
@@ -49,6 +62,8 @@ def item(trace: Trace, value: Any, key: Any) -> None:
     special(trace, value, "__getitem__")
     if issubclass(type(value), dict):
         trace.runs(trace.class_slot(kind, "__missing__"))
+        if issubclass(kind, defaultdict) and not dict.__contains__(value, key):
+            change(trace, value)  # which C does
 
 
 def member(trace: Trace, value: Any, key: Any) -> None:
@@ -159,6 +174,8 @@ def _object(trace: Trace, value: Any) -> None:
         whole(trace, viewed)
     elif kind is SimpleNamespace:
         everything(trace, value)
+    elif issubclass(kind, numpy.ndarray) and value.dtype.hasobject:
+        _find_held(trace, value, 2)
     elif kind is Decimal:
         trace.ask(getcontext, (), "decimal.getcontext()")
     elif not (issubclass(kind, FIXED) or trace.by_content(kind) or is_python(kind)):
@@ -255,6 +272,17 @@ def advance(trace: Trace, value: Any) -> None:
         special(trace, value, "__next__")
     elif trace.has(value):
         trace.change(value)
+        _find_held(trace, value, 3)
+
+
+def _find_held(trace: Trace, value: Any, depth: int) -> None:
+    """What an object of C outside holds is outside, too: it hands it out."""
+    found = value.ravel().tolist() if issubclass(type(value), numpy.ndarray) else gc.get_referents(value)
+    for each in found:
+        if trace.kinds[type(each)] not in (PLAIN, TENSOR, CLASS, MODULE, FUNCTION) and not trace.has(each):
+            trace.find(each, value, "[...]")
+            if depth and (is_readable(each) or trace.by_content(type(each))):
+                _find_held(trace, each, depth - 1)
 
 
 def length(trace: Trace, value: Any) -> None:

@@ -345,7 +345,29 @@ def _sys_frame(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[
     trace.refuse("sys._getframe", "looks at the frames around it")
 
 
+def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Whether a lock is free is asked, unless the call waits until it is, or has it already."""
+    lock, given = _bound(function, args, 1)[0], args if hasattr(function, "__self__") else args[1:]
+    if not given and not kwargs:
+        trace.seen.add((id(lock), "held"))
+    elif not trace.has(lock) or (id(lock), "held") in trace.seen:
+        return
+    elif hasattr(lock, "locked"):
+        trace.ask(lock, "locked", ".locked()")
+    else:
+        trace.refuse(trace.name(lock), f"asks whether {trace.name(lock)} is free, which cannot be asked again")
+
+
+def _release(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    trace.seen.discard((id(_bound(function, args, 1)[0]), "held"))
+
+
 HANDLERS: dict[str, Handler] = {
+    "_thread.lock.acquire": _acquire,
+    "_thread.RLock.acquire": _acquire,
+    "_thread.lock.__enter__": _acquire,
+    "_thread.lock.__exit__": _release,
+    "_thread.lock.release": _release,
     "builtins.getattr": _getattr,
     "builtins.hasattr": _getattr,
     "builtins.setattr": _setattr,

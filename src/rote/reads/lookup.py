@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import local
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
@@ -99,7 +100,8 @@ def attributes_of(value: Any) -> dict[str, Any] | None:
     if issubclass(type(value), ModuleType):
         return ModuleType.__dict__["__dict__"].__get__(value)
     try:
-        found = object.__getattribute__(value, "__dict__")
+        asks = local if issubclass(type(value), local) else object
+        found = asks.__getattribute__(value, "__dict__")
     except AttributeError:
         return None
     return found if issubclass(type(found), dict) else None

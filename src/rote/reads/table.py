@@ -8,9 +8,18 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
-from types import BuiltinFunctionType, ClassMethodDescriptorType, FunctionType, MethodWrapperType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodWrapperType,
+    ModuleType,
+)
 from typing import Any, NamedTuple
 
+from ..base.location import is_own
 from ..signature.origin import module_of, said_name
 
 _IMMUTABLE = 1 << 8
@@ -101,12 +110,32 @@ class Rows:
         self._handlers = handlers
         self._called = called
         self._pure: dict[int, Any] = {}
+        self._codes: set[CodeType] = set()
         self._of: dict[Any, Row] = {}
 
     def declare(self, things: Iterable[Any]) -> None:
         """Functions, classes and modules give the same for the same arguments, and do nothing else."""
         for each in things:
             self._pure[id(each)] = each
+            parts = vars(each).values() if isinstance(each, type) else (each,)
+            for part in parts:
+                target = getattr(part, "__func__", part)
+                if type(target) is FunctionType:
+                    self._codes.add(target.__code__)
+
+    def is_in_pure(self, frame: FrameType | None, original: Callable[[CodeType], CodeType]) -> bool:
+        """Whether a frame runs for something of which somebody has said so, within one call.
+
+        Args:
+            frame: The innermost frame that is the user's.
+            original: What code was before it was made to tell what it reads.
+        """
+        while frame is not None and self._pure and not is_own(frame.f_code.co_filename):
+            module = sys.modules.get(_text(frame.f_globals.get("__name__")))
+            if id(module) in self._pure or original(frame.f_code) in self._codes:
+                return True
+            frame = frame.f_back
+        return False
 
     def is_pure(self, function: Any) -> bool:
         """Whether somebody has said so of a callable, or of what it belongs to."""

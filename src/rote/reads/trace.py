@@ -261,12 +261,17 @@ class Trace:
 
     def refuse(self, name: str, text: str) -> None:
         """Something is not known of the call."""
-        if name not in self._unseen and not _is_torchs_own(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+        if name in self._unseen or _is_torchs_own(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+            return
+        if not self.rows.is_in_pure(self.frame(), self.original):
             self._unseen[name] = Unseen(name, text, self._site())
 
-    def ran_apart(self, code: CodeType) -> None:
-        """Python code was entered that is not followed."""
-        self._late[id(code)] = code
+    def ran_apart(self, code: CodeType, frame: FrameType) -> bool:
+        """Python code was entered that is not followed; whether that counts."""
+        counts = not self.rows.is_in_pure(frame, self.original)
+        if counts:
+            self._late[id(code)] = code
+        return counts
 
     def original(self, code: CodeType) -> CodeType:
         """What code was before it was made to tell what it reads."""

@@ -80,8 +80,8 @@ class Followed(Protocol):
         """What code was before it was made to tell what it reads."""
         ...
 
-    def ran_apart(self, code: CodeType) -> None:
-        """Code was entered that does not tell what it reads."""
+    def ran_apart(self, code: CodeType, frame: FrameType) -> bool:
+        """Code was entered that does not tell what it reads; whether that counts."""
         ...
 
 
@@ -158,8 +158,9 @@ class ExecutedCode:
 
         def entered(code: CodeType, offset: int) -> Any:
             frame = sys._getframe(1)
-            self._note(code, frame)
-            return None if id(code) in _SAVING and _called_by_us(frame) else monitoring.DISABLE
+            counts = self._note(code, frame)
+            again = not counts or (id(code) in _SAVING and _called_by_us(frame))
+            return None if again else monitoring.DISABLE
 
         def thrown(code: CodeType, offset: int, error: BaseException) -> None:
             self._note(code, sys._getframe(1))
@@ -179,11 +180,12 @@ class ExecutedCode:
         monitoring.restart_events()
         return stop
 
-    def _note(self, entered: CodeType, frame: FrameType) -> None:
-        followed = self.followed
+    def _note(self, entered: CodeType, frame: FrameType) -> bool:
+        """Note that code was entered; False if it may count when it is entered from elsewhere."""
+        followed, counts = self.followed, True
         code = entered if followed is None else followed.original(entered)
         if code is entered and followed is not None and not _runs_apart(frame, followed):
-            followed.ran_apart(code)
+            counts = followed.ran_apart(code, frame)
             self._found_in[id(code)] = frame.f_globals
         if code.co_flags & inspect.CO_GENERATOR:
             self.resumed.add(code)
@@ -198,6 +200,7 @@ class ExecutedCode:
             self.asks_groups = self.asks_groups or not (inner or _called_by_us(frame))
         elif self.contact is None and is_acting(code):
             self.contact = contact(code, user_site(frame))
+        return counts
         if not is_internal(code.co_filename) and (operator := hiding(code, frame)) is not None:
             self.hiding.add(operator)
         saves = id(code) in _SAVING
