@@ -16,6 +16,7 @@ import argparse
 import ast
 import json
 import multiprocessing
+import os
 import sys
 import traceback
 import warnings
@@ -141,7 +142,7 @@ def waits(case: Case) -> tuple[tuple[str, str, str], ...]:
         fn(*args)
     torch.cuda.synchronize()
     found: dict[tuple[str, str, str], None] = {}
-    own = (str(Path(torch.__file__).parent), warnings.__file__, __file__)
+    own = (f"{Path(torch.__file__).parent}{os.sep}", warnings.__file__, __file__)
 
     def met(message: Warning | str, *args: Any, **kwargs: Any) -> None:
         if WAITS not in str(message):

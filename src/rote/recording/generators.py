@@ -5,12 +5,13 @@ One that lives outside is known by its identity: replays draw from it. One that 
 is drawn from first, or first after it was seeded. For each such state the recording has a generator of its
 own, which it sets to that before it draws.
 
-Which of both a generator is shows when the call has ended: one that is still alive then lives outside.
+Which of both a generator is shows when the call has ended: one that somebody else still has then lives
+outside. References are counted, because generators can be referred to weakly in some versions of PyTorch only.
 """
 
 from __future__ import annotations
 
-import weakref
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -69,20 +70,31 @@ class Reseed:
         del inputs, outputs
 
 
+class _Owner:
+    """A generator of Python's, and the only reference to it that the generators of a call have."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self.generator = generator
+
+    def references(self) -> int:
+        """How many there are."""
+        return sys.getrefcount(self.generator)
+
+
+_ALONE = _Owner(torch.Generator()).references()
+"""References to a generator that nobody else has."""
+
+
 class _Met:
     """A generator of the call: what it was when it was drawn from last, and how operations have it."""
 
-    def __init__(self, owner: torch.Generator | None, *, known: bool = False) -> None:
-        self.owner = weakref.ref(owner) if owner is not None else None
+    def __init__(self, owner: _Owner | None, *, known: bool = False) -> None:
+        self.owner = owner
         self.order, self.known = 0, known
-        self.state = _state_of(owner) if known and owner is not None else None
+        self.state = _state_of(owner.generator) if known and owner is not None else None
         self.drawn: list[Drawn] = []
         self.device = ""
         self.site: Site | None = None
-
-    def is_of(self, owner: torch.Generator | None) -> bool:
-        """Whether it is a generator of Python's; the memory of another one may have been the same."""
-        return self.owner() is owner if self.owner is not None else owner is None
 
 
 class Generators:
@@ -102,27 +114,27 @@ class Generators:
         self._all: list[_Met] = []
         self._count = 0
         self._met: dict[int, _Met] = {}
-        self._known = {_address(each): _Met(each, known=True) for each in known}
-        self._owners = {_address(each): weakref.ref(each) for each in known}
+        self._owners = {_address(each): _Owner(each) for each in known}
+        self._known = {address: _Met(owner, known=True) for address, owner in self._owners.items()}
         self._stands: dict[int, torch.Generator] = {}
         self._reseeded: Reason | None = None
         self.outside: dict[int, torch.Generator] = {}
 
     def meet(self, generator: torch.Generator) -> None:
         """Python hands a generator to a function of PyTorch."""
-        known = self._known.get(_address(generator))
-        if known is None or known.owner is None or known.owner() is None:
-            self._owners[_address(generator)] = weakref.ref(generator)
+        address = _address(generator)
+        owner = self._owners.get(address)
+        if owner is None or (address not in self._known and owner.generator is not generator):
+            self._owners[address] = _Owner(generator)
 
     def drawn(self, generator: torch.Generator, site: Site) -> Drawn:
         """How an operation has a generator that it is about to draw from."""
         address = _address(generator)
-        reference = self._owners.get(address)
-        owner = reference() if reference is not None else None
+        owner = self._owners.get(address)
         met = self._met.get(address)
-        if met is None or not met.is_of(owner):
+        if met is None or met.owner is not owner:
             met = self._known.get(address)
-            if met is None or not met.is_of(owner):
+            if met is None or met.owner is not owner:
                 met = _Met(owner)
             self._met[address] = met
             self._all.append(met)
@@ -183,11 +195,11 @@ class Generators:
         """
         found = [self._reseeded] if self._reseeded is not None else []
         for met in self._all:
-            owner = met.owner() if met.owner is not None else None
-            if owner is not None:
-                self.outside[_address(owner)] = owner
+            if met.owner is not None and met.owner.references() > _ALONE:
+                address = _address(met.owner.generator)
+                self.outside[address] = met.owner.generator
                 for each in met.drawn:
-                    each.identity = _address(owner)
+                    each.identity = address
             elif met.owner is None or met.device != "cpu":
                 text = f"the call draws from a generator on {met.device} that it makes itself"
                 found.append(reason(rules.GENERATOR_INSIDE, text, met.site))

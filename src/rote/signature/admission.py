@@ -32,7 +32,7 @@ from .compat import (
     tells_modes,
 )
 from .key import OPAQUE, PARAMETER, PLAIN, TENSOR, Call, describe, describe_tensor, is_plain, sharing
-from .leaves import Spec
+from .leaves import Spec, keys_of
 from .source import Source
 from .switches import SWITCHES
 from .switches.compat import STATE_SWITCHES, state_check
@@ -125,7 +125,8 @@ class Admission:
             source.refuse(f"len({name}) != {len(children)}")
             members = name
         else:
-            source.refuse(f"tuple({name}) != {source.constant(names)}")
+            keys = f"tuple({name})" if type(names) is tuple else f"{source.constant(keys_of)}({name})"
+            source.refuse(f"{keys} != {source.constant(names)}")
             members = f"{name}.values()"
         variables = [self._variable(child) for child in children]
         if variables:

@@ -18,13 +18,17 @@ Spec = Any
 """``None`` for a leaf, else ``(kind, type, names, children)``."""
 
 
-class _Keys(tuple[Any, ...]):
+class MixedKeys(tuple[Any, ...]):
     """Keys of a dict that are not all text: 1, 1.0 and True are equal, and three different keys."""
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is _Keys and tuple.__eq__(self, other) and [*map(type, self)] == [*map(type, other)]
+        return (
+            type(other) is MixedKeys
+            and tuple.__eq__(self, other)
+            and [*map(type, self)] == [*map(type, other)]
+        )
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -32,8 +36,9 @@ class _Keys(tuple[Any, ...]):
     __hash__ = tuple[Any, ...].__hash__
 
 
-def _keys(value: dict[Any, Any]) -> tuple[Any, ...]:
-    return tuple(value) if all([type(key) is str for key in value]) else _Keys(value)
+def keys_of(value: dict[Any, Any]) -> tuple[Any, ...]:
+    """The keys of a dict, in a form whose equality tells 1 from True."""
+    return tuple(value) if all([type(key) is str for key in value]) else MixedKeys(value)
 
 
 def flatten(value: Any, leaves: list[Any]) -> Spec:
@@ -42,10 +47,10 @@ def flatten(value: Any, leaves: list[Any]) -> Spec:
     if kind is tuple or kind is list:
         return (kind.__name__, kind, len(value), tuple([flatten(item, leaves) for item in value]))
     if kind is dict or kind is OrderedDict:
-        return ("dict", kind, _keys(value), tuple([flatten(item, leaves) for item in value.values()]))
+        return ("dict", kind, keys_of(value), tuple([flatten(item, leaves) for item in value.values()]))
     if kind is defaultdict:
         children = tuple([flatten(item, leaves) for item in value.values()])
-        return ("defaultdict", value.default_factory, _keys(value), children)
+        return ("defaultdict", value.default_factory, keys_of(value), children)
     if dataclasses.is_dataclass(kind):
         return _flatten_dataclass(value, kind, leaves)
     if isinstance(value, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):

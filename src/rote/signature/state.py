@@ -64,7 +64,6 @@ from .wrappers import WRAPPERS, stands_for, wrapped_functions
 
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
 BULK_LENGTH = 4096
-ORDERED_LENGTH = 64
 
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)
@@ -259,10 +258,14 @@ class StateWalk:
                 self._descend(key, node)
 
     def _note_order(self, value: Mapping[Any, Any], node: int) -> None:
-        if 1 < members.length(value) <= ORDERED_LENGTH:
-            keys = members.keys(value)
-            if all([type(key) in _PLAIN_TYPES for key in keys]):
-                self._note(ORDER, value, None, Content(keys), node, " (order)")
+        if not 0 < members.length(value) <= BULK_LENGTH:
+            return
+        keys = members.keys(value)
+        kinds = set(map(type, keys))
+        if kinds <= _PLAIN_TYPES and (
+            len(keys) > 1 or kinds != {str}
+        ):  # 1 and True are one key, and not the same
+            self._note(ORDER, value, None, Content(keys), node, " (order)")
 
     def _expand_sequence(self, value: Any, node: int) -> None:
         found = members.keys(value)
