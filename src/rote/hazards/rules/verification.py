@@ -125,8 +125,7 @@ NOT_REPEATABLE = Rule(
 
     Bad::
 
-        hand_over(1)  # another thread adds to total
-        wait()
+        pool.submit(lambda: total.data.add_(1)).result()
         return x * 2 + total
 
     Good::
@@ -153,8 +152,7 @@ HIDDEN_WRITE = Rule(
 
     Bad::
 
-        hand_over(1)  # another thread adds to total
-        wait()
+        pool.submit(lambda: total.add_(1)).result()
         return x * 2 + total
 
     Good::
