@@ -112,9 +112,7 @@ def describe(leaf: Any) -> tuple[str, Any]:
         return PLAIN, (complex, leaf.real.hex(), leaf.imag.hex())
     if kind is slice:
         return PLAIN, (slice, leaf.start, leaf.stop, leaf.step)
-    if (
-        kind is range
-    ):  # two that give the same numbers are equal, and may differ in what they say of themselves
+    if kind is range:  # two that give the same numbers are equal, and may differ in their ends
         return PLAIN, (range, leaf.start, leaf.stop, leaf.step)
     if isinstance(leaf, _VALUES):
         return PLAIN, (kind, leaf)
