@@ -92,12 +92,19 @@ class Graphed:
         self._backwards = BackwardLog(self._tally, self._strict, checks)
         counts = options.warmup, options.max_recordings, options.max_paths
         limits = Limits(
-            *counts, options.outputs == "borrow", self._account, chain=options.chain, guess=not self._strict,
+            *counts,
+            options.outputs == "borrow",
+            self._account,
+            chain=options.chain,
+            guess=not self._strict,
             keep=options.keep or self._strict or bool(options.verify or options.buckets),
             split=frozenset(options.split_ops),
-        )  # fmt: skip
+        )
         self._subject = Subject(
-            *(function, self._name, self._executed, limits),
+            function,
+            self._name,
+            self._executed,
+            limits,
             functools.partial(PROCESS.choose, options.backend),  # not a method: that would be a cycle
             self._backwards,
             ((self._name, function),),

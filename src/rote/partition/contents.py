@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..backends.host.operations import MAKES_MEMORY
+from ..backends.host.operations import MAKES_MEMORY, tensors_in
 from .facts import Facts, written_operands
 
 _WRITES_ONLY = frozenset({
@@ -72,15 +72,11 @@ def read_operands(
     unread = written_operands(facts, args, kwargs) if facts.mutable and _writes_only(func) else []
     if _name(func) in _SCALED and kwargs.get("beta", 1) == 0:
         unread.append(args[0])
-    return [tensor for tensor in _tensors(args, kwargs) if not any(tensor is other for other in unread)]
-
-
-def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    for value in (*args, *kwargs.values()):
-        items = value if isinstance(value, (list, tuple)) else (value,)
-        found.extend(item for item in items if isinstance(item, torch.Tensor))
-    return found
+    return [
+        tensor
+        for tensor in tensors_in((*args, *kwargs.values()), [])
+        if not any(tensor is other for other in unread)
+    ]
 
 
 def _name(func: Any) -> str:

@@ -19,13 +19,14 @@ when a path is followed they would run a second time.
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
 
 import torch
 
+from ..backends.host.operations import tensors_in
 from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import reason
@@ -267,7 +268,7 @@ class Tracer(Repeated, DispatchMode):
         self.block(reason(rules.COLLECTIVE, text, user_site()))
         if self.tape is not None:
             self.tape.close()  # what it reads has to be there
-        self._note_writes(list(_tensors_in((args, kwargs))))  # schemas do not say it
+        self._note_writes(tensors_in((*args, *kwargs.values()), []))  # schemas do not say it
         return self._seen(func, *args, **kwargs)
 
     def _note_writes(self, written: list[torch.Tensor], *, counted: bool = True) -> None:
@@ -382,13 +383,3 @@ class Tracer(Repeated, DispatchMode):
                 self.block(why)
         elif self.node.excess is None:
             self.node.excess = rate_read_reason(running, site)
-
-
-def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors among operands, in lists of lists too."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple, dict)):
-        parts: Any = value.values() if isinstance(value, dict) else value
-        for part in parts:
-            yield from _tensors_in(part)

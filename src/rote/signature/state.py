@@ -130,8 +130,9 @@ class StateWalk:
                 self._note(ITEM, namespace, name, namespace[name], -1, label)
             else:
                 self._note(DEFINED, namespace, name, Content(False), -1, f"{label} (whether it is defined)")
-        for owner in [torch.distributed] * self._executed.asks_groups + [gc]:
-            self._ask(owner, self.snapshot.node(-1, owner.__name__))
+        if self._executed.asks_groups:
+            self._ask(torch.distributed, self.snapshot.node(-1, "torch.distributed"))
+        self._ask(gc, self.snapshot.node(-1, "gc"))
         for module in self._executed.modules():
             self._descend(module, -1)
         if not READERS.isdisjoint(self._names):
@@ -195,9 +196,10 @@ class StateWalk:
         return position._replace(known=known, asked=asked)
 
     def _descend(self, value: Any, node: int) -> None:
-        if not (id(value) in self._seen or type(value) in _PLAIN_TYPES or isinstance(value, torch.Tensor)):
-            self._seen[id(value)] = value
-            self._queue.append((value, node))
+        if id(value) in self._seen or type(value) in _PLAIN_TYPES or isinstance(value, torch.Tensor):
+            return
+        self._seen[id(value)] = value
+        self._queue.append((value, node))
 
     def _expand(self, value: Any, node: int) -> None:
         kind = type(value)
@@ -302,9 +304,8 @@ class StateWalk:
             return
         keys = members.keys(value)
         kinds = set(map(type, keys))
-        if kinds <= _PLAIN_TYPES and (
-            len(keys) > 1 or kinds != {str}
-        ):  # 1 and True are one key, and not the same
+        says_something = len(keys) > 1 or kinds != {str}  # 1 and True are one key, and not the same
+        if says_something and kinds <= _PLAIN_TYPES:
             self._note(ORDER, value, None, Content(keys), node, " (order)")
 
     def _expand_sequence(self, value: Any, node: int) -> None:
