@@ -6,8 +6,8 @@ that keeps the memory. Containers know no weak references, so the garbage collec
 object, and who refers to that. Where more references are counted than were found, somebody holds it in C, or
 in a local variable.
 
-That looks at every object of the process, once for each level of references. It is asked where a call has to be
-traced because an object was replaced.
+That looks at every object of the process, once for each level of references. It is asked where a call has to
+be traced because an object was replaced.
 """
 
 from __future__ import annotations
