@@ -13,6 +13,7 @@ import torch
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..reads import Effect, Noted
 from ..signature.ambient import explain_ambient, read_ambient
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call
@@ -37,6 +38,9 @@ FREEZE_OUTSIDE = (
     "back in the call what it sets."
 )
 """What to do about a call that freezes what it finds unfrozen, as one of two that take turns."""
+
+SHOWN = 3
+"""Reasons of one kind that are given."""
 
 _TENSOR = "a tensor at "
 
@@ -78,6 +82,27 @@ def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> 
         remedy = f"Write into it in place ({difference.name}.copy_(...)), or pass it in and return it."
     line = line_that_changes(difference.name, codes) or site
     return reason(rules.STATE_CHANGES, str(difference), line, remedy)
+
+
+def unknown_reasons(noted: Noted, *, recorded: bool) -> list[Reason]:
+    """What the call did of which nobody knows what it depends on.
+
+    Args:
+        noted: What was noted of the call.
+        recorded: It was to be recorded, so code that was not followed counts.
+    """
+    found = [reason(rules.UNKNOWN_CODE, f"the call {each.text}", each.site) for each in noted.unseen]
+    for code in noted.late if recorded else ():
+        where = Site(code.co_filename, code.co_firstlineno, code.co_name)
+        text = f"{code.co_qualname} ran without being followed; the next call follows it"
+        found.append(reason(rules.UNKNOWN_CODE, text, where))
+    return found[:SHOWN]
+
+
+def effect_reasons(effects: Iterable[Effect], site: Site) -> list[Reason]:
+    """What the call left behind outside of itself."""
+    found = [reason(rules.STATE_CHANGES, str(each), each.site if each.site.line else site) for each in effects]
+    return found[:SHOWN]
 
 
 def freezing_reasons(tensors: list[torch.Tensor], state: Snapshot, site: Site) -> list[Reason]:

@@ -37,14 +37,14 @@ from .layout import find_layout
 from .marks import Content, TensorMark
 from .sets import Sets
 from .slots import now_in, read, same
-from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, PRESENT, VARIABLE, Entry
+from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, VARIABLE, Entry
 from .source import Source
 from .switches import Switches
 from .words import EVERYTHING, FEW, NEVER, NOTHING, Stage, Words, is_readable, joined
 
 _data_ptr = torch.Tensor.data_ptr
 
-_OF_KEYS = (BULK, DEFINED, LENGTH, ORDER, PRESENT)
+_OF_KEYS = (BULK, DEFINED, LENGTH, ORDER)
 """Kinds of slots that say what a container has, and nothing of what is in its members."""
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from operator import is_
 from typing import Any
 
 import numpy
@@ -12,23 +13,29 @@ import torch
 
 from ..base.location import Site
 from . import members
-from .classes import UNSET
+from .classes import UNSET, own
 from .compat import has_memory
 from .iterators import Position
-from .marks import Content, Present, TensorMark, mark, pointer_of
+from .marks import Content, TensorMark, mark, pointer_of
+from .reads import Reads
 from .scripted import scripted
 from .snapshot import (
     ANSWER,
+    ASKED,
     ATTRIBUTE,
     BULK,
+    CACHED,
     CELL,
     DEFINED,
     ITEM,
+    KIND,
     LENGTH,
     MEMBERS,
     ORDER,
-    PRESENT,
+    REFERENT,
+    SAID,
     SCRIPTED,
+    SUBCLASS,
     VARIABLE,
     Entry,
     Snapshot,
@@ -36,9 +43,6 @@ from .snapshot import (
 from .standard import ANSWERS
 from .training import Group
 from .wrappers import is_bound_method
-
-_OF_TORCH = frozenset({"_modules", "param_groups", "optimizer"})
-"""Attributes by which a module, an optimizer and a schedule are known."""
 
 MISSING: Any = object()
 """What is read from a slot that is gone."""
@@ -59,8 +63,6 @@ class Difference:
         scheduler: Class of the learning-rate scheduler whose attribute the slot is.
         advanced: The slot holds an iterator, which was moved.
         derived: A hook of ``torch.nn.utils`` makes the tensor in the slot before each forward.
-        attribute: Name of the slot, if it is an attribute that PyTorch does not read by itself.
-        reflected: Code that reads all attributes of the object whose attribute it is.
     """
 
     name: str
@@ -73,8 +75,6 @@ class Difference:
     scheduler: str | None = None
     advanced: bool = False
     derived: bool = False
-    attribute: str | None = None
-    reflected: Site | None = None
 
     def __str__(self) -> str:
         now = "another one at the same address" if self.moved and self.was == self.now else self.now
@@ -101,10 +101,12 @@ def differences(
         written: Addresses of numpy arrays that are not looked at.
     """
     found: list[Difference] = []
-    fresh = len(after.entries)
+    fresh = len(after.entries) - len(after.added)
     for address, entry in before.entries.items():
         later = after.entries.get(address)
         fresh -= later is not None
+        if not (after.counts(entry) or address in after.written):
+            continue
         if later is None:
             now = read(entry)
             if now is MISSING or (entry.kind == DEFINED and not same(entry.value, now)):
@@ -129,7 +131,7 @@ def differences(
         if len(found) >= limit:
             return found
     for address, entry in after.entries.items() if fresh else ():
-        if address in before.entries or entry.kind == PRESENT:
+        if address in before.entries or address in after.added or not (after.counts(entry) or address in after.written):
             continue
         if (LENGTH, address[1], None) in before.entries:
             found.append(Difference(after.name_of(entry), "absent", show(entry.value)))
@@ -138,23 +140,33 @@ def differences(
     return sorted(found, key=lambda difference: "(" in difference.name)
 
 
+def add_reads(snapshot: Snapshot, reads: Reads) -> list[Difference]:
+    """Let only what was read count, and add what the walk has not found of it.
+
+    Returns:
+        What is not any more as it was when it was read.
+    """
+    snapshot.restrict(reads)
+    found: list[Difference] = []
+    for address, noted in reads.slots.items():
+        entry = snapshot.entries.get(address)
+        if entry is None:
+            entry = Entry(noted.kind, noted.container, noted.key, noted.value, snapshot.node(-1, noted.name))
+            value = read(entry)
+            if isinstance(value, torch.Tensor):
+                snapshot.note_tensor(entry, value)
+            entry = entry._replace(value=now_in(entry))
+            snapshot.entries[address] = entry
+            snapshot.added.add(address)
+        if not same(noted.value, entry.value) and not isinstance(entry.value, (Position, TensorMark)):
+            found.append(Difference(snapshot.name_of(entry), show(noted.value), show(entry.value)))
+    return found
+
+
 def _is_at(entry: Entry, addresses: Collection[int]) -> bool:
     """Whether a numpy array at one of some addresses lies in the slot."""
     now = read(entry) if addresses and isinstance(entry.value, Content) else None
     return isinstance(now, numpy.ndarray) and pointer_of(now) in addresses
-
-
-def attribute_of(entry: Entry, name: str) -> str | None:
-    """The attribute that a slot is; None for one of a module, optimizer or schedule, which PyTorch reads.
-
-    Args:
-        entry: The slot.
-        name: Its name, which tells attributes from entries of a dict.
-    """
-    container = entry.container
-    if entry.kind != ITEM or type(container) is not dict or not name.endswith(f".{entry.key}"):
-        return None
-    return entry.key if _OF_TORCH.isdisjoint(container) else None
 
 
 def now_in(entry: Entry) -> Any:
@@ -177,9 +189,7 @@ def same(was: Any, now: Any) -> bool:
     if isinstance(was, Position):
         return was.agrees(now)
     if isinstance(was, Content):
-        return isinstance(now, Content) and was.value == now.value and _kinds(was.value) == _kinds(now.value)
-    if isinstance(was, Present):
-        return isinstance(now, Present) and was.here == now.here
+        return isinstance(now, Content) and _alike(was.value, now.value)
     if type(was) is not type(now):
         return False
     if isinstance(was, float):
@@ -191,6 +201,12 @@ def same(was: Any, now: Any) -> bool:
     if is_bound_method(was) and is_bound_method(now):  # made anew at each access
         return was.__func__ is now.__func__ and was.__self__ is now.__self__
     return False
+
+
+def _alike(was: Any, now: Any) -> bool:
+    if type(was) is tuple and type(now) is tuple and any(isinstance(each, torch.Tensor) for each in was + now):
+        return len(was) == len(now) and all(map(is_, was, now))
+    return bool(was == now) and _kinds(was) == _kinds(now)
 
 
 def _kinds(value: Any) -> Any:
@@ -210,8 +226,6 @@ def show(value: Any) -> str:
         return f"a tensor at {value.address:#x}"
     if isinstance(value, Position):
         return value.text if len(value.text) <= 100 else value.text[:97] + "..."
-    if isinstance(value, Present):
-        value = len(value.here)
     if isinstance(value, Content):
         value = value.value
     if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):
@@ -255,7 +269,30 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     BULK: lambda entry: Content(_bulk(entry.container)),
     ORDER: lambda entry: Content(members.keys(entry.container)),
     VARIABLE: lambda entry: entry.container.get(UNSET),
-    PRESENT: lambda entry: entry.value.now(entry.container),
     ANSWER: lambda entry: Content(ANSWERS[entry.key](entry.container)),
     SCRIPTED: lambda entry: scripted(entry.container, entry.key),
+    KIND: lambda entry: own(entry.container, "__dict__") if entry.key else type(entry.container),
+    SUBCLASS: lambda entry: Content(issubclass(entry.key, entry.container)),
+    REFERENT: lambda entry: entry.container(),
+    ASKED: lambda entry: answer(
+        entry.container(*entry.key) if type(entry.key) is tuple else getattr(entry.container, entry.key)()
+    ),
+    SAID: lambda entry: answer(getattr(entry.container, entry.key)),
+    CACHED: lambda entry: Content(_filled(entry.container)),
 }
+
+
+def answer(said: Any) -> Content:
+    """What a function of C said, in a form that can be compared."""
+    if isinstance(said, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)):
+        return Content(said)
+    if isinstance(said, (list, tuple)):
+        return Content(tuple(said))
+    return Content(repr(said))
+
+
+def _filled(cached: Any) -> tuple[int, int]:
+    """How often the function of a cache ran, and for how many arguments it remembers the result."""
+    info = cached.cache_info()
+    return info.misses, info.currsize
+

@@ -205,7 +205,7 @@ def random_choice_of_a_branch(wrap: Wrap, device: torch.device) -> Items:
 @case(Kind.WRONG, replays=False)
 def clock(wrap: Wrap, device: torch.device) -> Items:
     """A time stamp is put into the result: it has to be later than that of the call before."""
-    g = wrap(lambda x: x.double() * 0 + time.perf_counter())  # RT202 wrong
+    g = wrap(lambda x: x.double() * 0 + time.perf_counter())  # RT218 wrong
     last = 0.0
     for _ in range(10):
         stamp = g(full(0, device))[0].item()

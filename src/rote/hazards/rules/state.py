@@ -241,3 +241,32 @@ BLIND = Rule(
         sys.setprofile(None)
     """,
 )
+UNKNOWN_CODE = Rule(
+    "RT218",
+    "code of which it is not known what it reads",
+    "Call it outside, and pass in what it gives; or, if it gives the same for the same arguments: "
+    "rote.pure(...).",
+    Severity.SPEED,
+    Group.STATE,
+    Finder.RUNTIME,
+    """
+    The callable calls a function in C of which rote's table does not say what it reads or which reads what is
+    outside of the program, hands work to other threads, or runs Python code that cannot be followed.
+
+    Why: A recording is valid as long as everything that the call read is as it was. What such code reads is
+    not seen, so the call runs eagerly.
+
+    Limits: The table believes the functions of Python, NumPy and PyTorch that it names, and ``rote.pure``
+    believes you.
+
+    Unchecked: The check does not follow what a call reads.
+
+    Bad::
+
+        return x * float(select.select([], [], [], 0)[0] == [])
+
+    Good::
+
+        return x * ready
+    """,
+)

@@ -1,0 +1,425 @@
+"""The trace of one call: what lies outside of it, what it read there and what it wrote.
+
+An object is *outside* if it was found in something outside: roots are the callable, its arguments, globals and
+builtins. Whatever else there is was made by the call, given that all its code is followed and all C callables
+are known; so an object that was never found outside needs no condition. What is outside is held until the call
+is over, so an identity stands for one object. Tensors are not held, since their lifetimes are part of what a
+recording is, and they are known by other means.
+
+A slot that the call has written itself is no condition when it is read afterwards. What it held when it was
+first written is kept, and compared with what it holds in the end: an *effect* if they differ.
+
+Nothing here runs code of the user's: containers are asked through the methods of the builtin class, classes
+through their namespaces.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import random
+import sys
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from mmap import mmap
+from types import BuiltinMethodType, CodeType, FrameType, FunctionType, MethodWrapperType
+from typing import Any, NamedTuple
+
+import numpy
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from ..base.location import Site, is_internal, is_own, user_site
+from ..signature import members
+from ..signature.classes import UNSET
+from ..signature.executed import TORCHS_OWN
+from ..signature.iterators import Position
+from ..signature.marks import Content, TensorMark, mark
+from ..signature.origin import said_module, said_name
+from ..signature.reads import Read
+from ..signature.slots import MISSING, answer, same, show
+from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, ITEM
+from ..signature.training import is_empty_stage_table
+from . import lookup
+from .kinds import PLAIN, PLAIN_TYPES, TENSOR, table
+from .noted import Effect, Noted, Unseen
+from .swaps import Swaps
+from .table import Rows
+
+_DEPTH = 40
+_COUNTERS = frozenset({"next_id"})
+"""What PyTorch's handles of hooks are numbered by: which number it is makes no difference."""
+_BY_CONTENT = (
+    torch.Tensor, numpy.ndarray, set, frozenset, bytearray, array, random.Random, numpy.random.RandomState,
+    numpy.random.Generator, numpy.random.BitGenerator, memoryview, mmap, BuiltinMethodType, MethodWrapperType,
+    ctypes.Structure.__mro__[1], defaultdict,
+)  # fmt: skip
+"""Types that :func:`rote.signature.marks.mark` compares by what they hold; iterators are such, too."""
+
+
+class _Slot(NamedTuple):
+    """One thing that was read, before it has a name."""
+
+    kind: str
+    container: Any
+    key: Any
+    value: Any
+    owner: int
+    suffix: str
+
+
+class _Written(NamedTuple):
+    """One slot, or all of a container, before it was first written."""
+
+    kind: str
+    container: Any
+    key: Any
+    was: Any
+    owner: int
+    site: Site
+
+
+class Trace:
+    """What one call reads and writes.
+
+    Args:
+        swaps: What replaces the code of functions.
+        rows: What C callables do.
+
+    Attributes:
+        seen: What was noted already, so that it is not looked at again; keys are the notes' own.
+        outside: Objects that were there before the call, by identity.
+        kinds: The class of thing by type.
+        arguments: Names of tensors that are arguments, by identity.
+        call: Notes that something is about to be called: the names of the last arguments, it, and its arguments.
+        around: The trace of a call around this one, on the same thread.
+    """
+
+    def __init__(self, swaps: Swaps, rows: Rows) -> None:
+        self.swaps = swaps
+        self.rows = rows
+        self.seen: set[Any] = set()
+        self.outside: dict[int, Any] = {}
+        self.kinds = table()
+        self._origins: dict[int, tuple[int, str]] = {}
+        self._reads: dict[tuple[str, int, Any], _Slot] = {}
+        self._written: dict[tuple[str, int, Any], _Written] = {}
+        self._changed: dict[int, _Written] = {}
+        self._held: list[Any] = []  # whose identity is in a key
+        self._namespaces: dict[type, dict[str, Any]] = {}
+        self._unseen: dict[str, Unseen] = {}
+        self._late: dict[int, CodeType] = {}
+        self._compared: dict[type, bool] = {}
+        self.arguments: dict[int, str] = {}
+        self.call: Callable[..., None] = rows.called(self)
+        self.around: Trace | None = None
+
+    # ------------------------------------------------------------------ what is outside
+
+    def find(self, value: Any, owner: Any, suffix: str) -> None:
+        """Something was found in an object that is outside; ``owner`` is that object, or None for a root."""
+        if id(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
+            return
+        if is_empty_stage_table(value):  # a scaler fills it, and leaves a new one that is empty
+            return
+        self.outside[id(value)] = value
+        self._origins[id(value)] = (id(owner) if owner is not None else 0, suffix)
+
+    def find_table(self, table: dict[str, Any], value: Any) -> None:
+        """The attributes of a tensor are written: of tensors it is not known which are outside."""
+        self.find(table, None, self.arguments.get(id(value), "a tensor"))
+
+    def has(self, value: Any) -> bool:
+        """Whether an object was there before the call."""
+        return id(value) in self.outside
+
+    def hold(self, value: Any) -> None:
+        """Keep the identity of an object its own until the call is over."""
+        self._held.append(value)
+
+    def name(self, value: Any, suffix: str = "") -> str:
+        """The name of an object, as the user would write it."""
+        return self._path(id(value), suffix)
+
+    def _path(self, owner: int, suffix: str) -> str:
+        parts = [suffix]
+        while owner and len(parts) < _DEPTH:
+            owner, part = self._origins.get(owner, (0, ""))
+            parts.append(part)
+        return "".join(reversed(parts)).removeprefix(".")
+
+    # ------------------------------------------------------------------ reads
+
+    def read(
+        self, kind: str, container: Any, key: Any, value: Any, suffix: str, owner: Any = None
+    ) -> None:
+        """Note one read of something outside, unless the call has written it.
+
+        Args:
+            kind: How it is read again.
+            container: The object.
+            key: Under what it lies there.
+            value: What lies there.
+            suffix: What the user writes behind the name of the owner.
+            owner: The object by whose name the container is known; the container itself if None.
+        """
+        address = (kind, id(container), key)
+        if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
+            return
+        if address in self._reads or address in self._written or id(container) in self._changed:
+            return
+        whose = container if owner is None else owner
+        self._reads[address] = _Slot(kind, container, key, self._form(value), id(whose), suffix)
+        self._held.append(container)
+        self.find(value, whose, suffix)
+
+    def _form(self, value: Any) -> Any:
+        """The form in which a value is compared: of most objects it is their identity."""
+        return mark(value) if self.by_content(type(value)) else value
+
+    def by_content(self, kind: type) -> bool:
+        """Whether instances of a type are compared by what they hold."""
+        compared = self._compared.get(kind)
+        if compared is None:
+            compared = self._compared[kind] = issubclass(kind, _BY_CONTENT) or hasattr(kind, "__next__")
+        return compared
+
+    def absent(self, container: Any, key: Any, suffix: str, owner: Any = None) -> None:
+        """Note that something is not there."""
+        self.read(DEFINED, container, key, Content(False), suffix, owner)
+
+    def namespace(self, kind: type) -> dict[str, Any]:
+        """The dict behind the namespace of a class, which is outside: views of it are new each time."""
+        found = self._namespaces.get(kind)
+        if found is None:
+            found = self._namespaces[kind] = gc.get_referents(lookup.namespace(kind))[0]
+            name = said_name(kind)
+            self.find(kind, None, name)
+            if lookup.can_change(kind):
+                self.read(ATTRIBUTE, kind, "__mro__", lookup.bases(kind), ".__mro__")
+        return found
+
+    def class_slot(self, kind: type, name: str, after: type | None = None) -> Any:
+        """Note what a class has under a name, itself or from a base; returns it, or MISSING."""
+        found = lookup.find(kind, name, after)
+        if found.owner is not None and is_compilers(said_module(found.owner)):
+            return found.value
+        for passed in found.passed:
+            if lookup.can_change(passed):
+                self.absent(self.namespace(passed), name, f".{name}", passed)
+        owner = found.owner
+        if owner is not None:
+            table = self.namespace(owner)
+            if lookup.can_change(owner):
+                self.read(ITEM, table, name, found.value, f".{name}", owner)
+            else:
+                self.find(found.value, owner, f".{name}")
+        return found.value
+
+    # ------------------------------------------------------------------ writes
+
+    def ask(self, function: Any, key: Any, suffix: str) -> None:
+        """Note what a function of C says, which takes no arguments that change; it is asked again later.
+
+        Args:
+            function: The function, or the object whose method it is.
+            key: Its arguments, or the name of the method.
+            suffix: What the user writes behind the name of the object.
+        """
+        self.hold(function)
+        said = function(*key) if type(key) is tuple else getattr(function, key)()
+        self.read(ASKED, function, key, answer(said), suffix)
+
+    def write(self, kind: str, container: Any, key: Any, owner: Any) -> None:
+        """A slot is about to be written."""
+        if id(owner) not in self.outside and id(container) not in self.outside:
+            return
+        if is_compilers(said_module(owner if issubclass(type(owner), type) else type(owner))):
+            return
+        address = (kind, id(container), key)
+        if address in self._written or id(container) in self._changed:
+            return
+        if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
+            return
+        read = self._reads.get(address)  # as it was then: what lies there may have been filled since
+        was = read.value if read is not None else self._form(_look(kind, container, key))
+        self._written[address] = _Written(kind, container, key, was, id(owner), self._site())
+        self._held.append(container)
+
+    def wrote(self, kind: str, container: Any, key: Any) -> bool:
+        """Whether the call has written a slot."""
+        return (kind, id(container), key) in self._written
+
+    def change(self, container: Any) -> None:
+        """Any member of a container that is outside is about to be written."""
+        if id(container) in self.outside and id(container) not in self._changed:
+            was = contents(container)
+            self._changed[id(container)] = _Written("", container, None, was, id(container), self._site())
+
+    # ------------------------------------------------------------------ what is not known
+
+    def refuse(self, name: str, text: str) -> None:
+        """Something is not known of the call."""
+        if name in self._unseen or _is_torchs_own(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+            return
+        if not self.rows.is_in_pure(self.frame(), self.original):
+            self._unseen[name] = Unseen(name, text, self._site())
+
+    def ran_apart(self, code: CodeType, frame: FrameType) -> bool:
+        """Python code was entered that is not followed; whether that counts."""
+        counts = not self.rows.is_in_pure(frame, self.original)
+        if counts:
+            self._late[id(code)] = code
+        return counts
+
+    def original(self, code: CodeType) -> CodeType:
+        """What code was before it was made to tell what it reads."""
+        return self.swaps.original(code)
+
+    def runs(self, function: Any) -> None:
+        """Something is about to be called: if it is Python code, it is followed."""
+        target = getattr(function, "__func__", function) if type(function) is not FunctionType else function
+        if type(target) is FunctionType:
+            self._follow(target)
+
+    def _follow(self, function: FunctionType) -> None:
+        code = function.__code__
+        known = self.swaps.is_instrumented(code)
+        if not known and (is_own(code.co_filename) or self.rows.is_pure(function)):
+            return
+        if id(function) in self.outside and (id(function), "()") not in self.seen:
+            self.seen.add((id(function), "()"))
+            self._read_function(function)
+        if not known:
+            why = self.swaps.replace(function)
+            if why is not None:
+                name = f"{function.__module__}.{function.__qualname__}"
+                self.refuse(name, f"runs {name}, which cannot be followed: {why}")
+
+    def _read_function(self, function: FunctionType) -> None:
+        """What is read of a function when it is called."""
+        self.read(ATTRIBUTE, function, "__code__", self.swaps.original(function.__code__), ".__code__")
+        self.read(ATTRIBUTE, function, "__defaults__", function.__defaults__, ".__defaults__")
+        for index, value in enumerate(function.__defaults__ or ()):
+            self.find(value, function, f".__defaults__[{index}]")
+        self.read(ATTRIBUTE, function, "__kwdefaults__", function.__kwdefaults__, ".__kwdefaults__")
+        for key, value in (function.__kwdefaults__ or {}).items():
+            self.read(ITEM, function.__kwdefaults__, key, value, f"[{key!r}]")
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+            self.find(cell, function, f".{name}")
+
+    def frame(self) -> FrameType | None:
+        """The innermost frame of code that is followed."""
+        at: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        while at is not None and not self.swaps.is_instrumented(at.f_code):
+            at = at.f_back
+        return at
+
+    def _site(self) -> Site:
+        return user_site(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+
+    # ------------------------------------------------------------------ the end
+
+    def finish(self) -> Noted:
+        """All that was noted; nothing is held any more."""
+        effects = tuple(self._effects())
+        reads = tuple(
+            Read(slot.kind, slot.container, slot.key, slot.value, self._path(slot.owner, slot.suffix))
+            for slot in self._reads.values()
+        )
+        noted = Noted(reads, effects, tuple(self._unseen.values()), tuple(self._late.values()))
+        for held in (self.outside, self._origins, self._reads, self._written, self._changed, self._namespaces):
+            held.clear()
+        self._held.clear()
+        return noted
+
+    def _effects(self) -> Iterable[Effect]:
+        for each in self._written.values():
+            now = self._form(_look(each.kind, each.container, each.key))
+            if _same(each.was, now):  # a replay leaves it as the call does, if it is so before
+                address = (each.kind, id(each.container), each.key)
+                suffix = _suffix(each.kind, each.key)
+                slot = _Slot(each.kind, each.container, each.key, now, each.owner, suffix)
+                self._reads.setdefault(address, slot)
+            else:
+                name = self._path(each.owner, _suffix(each.kind, each.key))
+                address = (each.kind, id(each.container), each.key)
+                yield Effect(name, _text(each.was), _text(now), each.site, address)
+        for each in self._changed.values():
+            now = contents(each.container)
+            if not _same_members(each.was, now):
+                yield Effect(self._path(each.owner, ""), _text(each.was), _text(now), each.site, ("", id(each.container), None))
+
+
+def _is_torchs_own(frame: FrameType | None) -> bool:
+    """Whether what is done is done for what PyTorch keeps to itself."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(TORCHS_OWN):
+            return True
+        if not is_internal(file):
+            return False
+        frame = frame.f_back
+    return False
+
+
+def is_compilers(module: Any) -> bool:
+    """Whether a module is PyTorch's compiler's or dispatcher's: they are told to stand aside during a trace."""
+    return isinstance(module, str) and module.startswith(("torch._dynamo", "torch._ops"))
+
+
+def contents(value: Any) -> Any:
+    """What a container holds, in a form that can be compared."""
+    if issubclass(type(value), dict):
+        return members.items(value)
+    if issubclass(type(value), (list, tuple, set, frozenset)) or type(value).__name__ == "deque":
+        return members.keys(value)
+    return mark(value)
+
+
+def _look(kind: str, container: Any, key: Any) -> Any:
+    try:
+        if kind == ITEM:
+            return members.member(container, key)
+        return container.cell_contents if kind == CELL else getattr(container, key)
+    except (KeyError, IndexError, ValueError, AttributeError):
+        return MISSING
+
+
+def _same(was: Any, now: Any) -> bool:
+    if was is now:
+        return True
+    if type(was) in (Content, TensorMark, Position):
+        return same(was, now)
+    if type(was) is not type(now) or type(was) not in PLAIN_TYPES:
+        return False
+    return was == now or (was != was and now != now)
+
+
+def _same_members(was: Any, now: Any) -> bool:
+    if type(was) is Position:
+        return was.agrees(now)
+    if type(was) is not tuple or type(now) is not tuple:
+        return bool(was == now)
+    if len(was) != len(now):
+        return False
+    pairs = zip(was, now, strict=True)
+    return all(_same_members(a, b) if type(a) is tuple and type(b) is tuple else _same(a, b) for a, b in pairs)
+
+
+def _suffix(kind: str, key: Any) -> str:
+    if kind == CELL:
+        return ""
+    return f".{key}" if kind == ATTRIBUTE or issubclass(type(key), str) else f"[{key!r}]"
+
+
+def _text(value: Any) -> str:
+    if value is MISSING or value is UNSET:
+        return "not there"
+    if type(value) in PLAIN_TYPES:
+        text = repr(value)
+        return text if len(text) <= 60 else f"{text[:57]}..."
+    if type(value) in (Position, TensorMark, Content):
+        return show(value)
+    return f"{len(value)} long" if type(value) is tuple else f"a {type(value).__name__}"
