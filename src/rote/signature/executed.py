@@ -200,7 +200,6 @@ class ExecutedCode:
             self.asks_groups = self.asks_groups or not (inner or _called_by_us(frame))
         elif self.contact is None and is_acting(code):
             self.contact = contact(code, user_site(frame))
-        return counts
         if not is_internal(code.co_filename) and (operator := hiding(code, frame)) is not None:
             self.hiding.add(operator)
         saves = id(code) in _SAVING
@@ -209,17 +208,18 @@ class ExecutedCode:
         if code.co_name == "<module>" or is_internal(code.co_filename) or code in self.globals:
             if not saves:  # to note it again in this call would say nothing new
                 self._settled[id(entered)] = entered
-            return
+            return counts
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if package.startswith("namedtuple_") or any(
             getattr(callback, "__code__", None) is code for callback in gc.callbacks
         ):
-            return
+            return counts
         # Code made by exec, of a dataclass for instance, has no file that would say whose it is.
         if package not in _OTHERS:
             self.globals[code] = frame.f_globals
             if in_backward():
                 self._note_owner(code, frame)
+        return counts
 
     def _note_owner(self, code: CodeType, frame: FrameType) -> None:
         """Note what a backward runs, and the object whose method it is: PyTorch may keep it out of sight."""
