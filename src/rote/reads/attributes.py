@@ -8,11 +8,10 @@ from typing import Any
 
 from ..signature.classes import UNSET
 from ..signature.marks import Content
-from ..signature.origin import said_module
 from ..signature.slots import answer
 from ..signature.snapshot import ATTRIBUTE, ITEM, KIND, ORDER, SAID
 from . import lookup
-from .kinds import CLASS, MODULE, PLAIN, TENSOR, is_in_c
+from .kinds import C_FUNCTIONS, CLASS, MODULE, PLAIN, TENSOR, is_in_c
 from .trace import Trace
 
 _MISSING = lookup.MISSING
@@ -22,6 +21,10 @@ _IDENTIFYING = frozenset({
 })  # fmt: skip
 """What says of a tensor where it lies, what it is a view of, or who watches it."""
 _GETATTRIBUTE = object.__dict__["__getattribute__"]
+_IN_NAMESPACE = frozenset({"__abstractmethods__", "__module__", "__annotations__", "__type_params__"})
+"""What C says of a class from its namespace."""
+_FIXED_IN_C = (*C_FUNCTIONS, MemberDescriptorType, GetSetDescriptorType)
+"""Types whose instances say the same for ever."""
 _HANDS_ON = {MethodType: "__func__", GenericAlias: "__origin__"}
 """Types whose instances answer with the attributes of another object, which they have under this name."""
 _OF_CLASSES = frozenset({"_is_param", "_is_buffer"})
@@ -127,7 +130,7 @@ def _added(trace: Trace, name: str, value: Any, argument: str | None) -> None:
 
 def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
     if trace.has(value):
-        trace.read(KIND, value, None, kind, " (its class)")
+        trace.kind(value)
     asks = lookup.find(kind, "__getattribute__").value
     if asks is not _GETATTRIBUTE and not is_in_c(asks):
         trace.runs(trace.class_slot(kind, "__getattribute__"))
@@ -211,6 +214,12 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
         elif table is not None:
             table_of(trace, value, table)
         return
+    if issubclass(type(value), type) and (name in _IN_NAMESPACE or not lookup.can_change(value)):
+        if lookup.can_change(value):
+            of_namespace(trace, name, value)
+        return
+    if issubclass(type(value), _FIXED_IN_C):
+        return
     try:
         found = getattr(value, name)
     except AttributeError:
@@ -221,9 +230,13 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
         trace.read(ATTRIBUTE, value, name, found, f".{name}")
 
 
-def _is_torchs(kind: type) -> bool:
-    """Whether a class is one of PyTorch's in C, whose attributes are known by other means."""
-    return said_module(kind).startswith("torch._C")
+def of_namespace(trace: Trace, name: str, value: type) -> None:
+    """What a class says of itself, and keeps in its namespace."""
+    table = trace.namespace(value)
+    if name in table:
+        trace.read(ITEM, table, name, table[name], f".{name}", value)
+    else:
+        trace.absent(table, name, f".{name}", value)
 
 
 def everything(trace: Trace, value: Any) -> None:

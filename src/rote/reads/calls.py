@@ -6,14 +6,13 @@ from types import MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from ..base.location import is_own
-from ..signature.classes import UNSET
 from ..signature.made_in_c import is_python
 from ..signature.marks import Content
 from ..signature.origin import said_module, said_name
-from ..signature.snapshot import ATTRIBUTE, KIND, SUBCLASS
+from ..signature.snapshot import SUBCLASS
 from ..signature.wrappers import is_graphed
 from . import lookup
-from .attributes import attribute
+from .attributes import attribute, of_namespace
 from .containers import change, content, special, whole
 from .kinds import CLASS, FUNCTION, IN_C, METHOD, OTHER, is_in_c
 from .table import REFUSED, UNKNOWN, is_nobody
@@ -88,9 +87,8 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
     meta = type(kind)
     if meta is not type:
         trace.runs(trace.class_slot(meta, "__call__"))
-    if lookup.find(kind, "__abstractmethods__").owner is not None:
-        trace.namespace(kind)
-        trace.read(ATTRIBUTE, kind, "__abstractmethods__", getattr(kind, "__abstractmethods__", UNSET), ".__abstractmethods__")
+    if lookup.can_change(kind):
+        of_namespace(trace, "__abstractmethods__", kind)
     in_c = True
     for name in ("__new__", "__init__"):
         found = lookup.find(kind, name).value
@@ -198,7 +196,7 @@ def instance_of(trace: Trace, value: Any, kinds: Any) -> None:
             instance_of(trace, value, each)
         return
     if trace.has(value) and not issubclass(type(value), type):
-        trace.read(KIND, value, None, type(value), " (its class)")
+        trace.kind(value)
     meta = type(kinds)
     if meta is not type and issubclass(type(kinds), type):
         for name in ("__instancecheck__", "__subclasscheck__"):

@@ -16,7 +16,7 @@ from ..base.location import is_internal, is_own
 from ..signature import members
 from ..signature.made_in_c import is_python
 from ..signature.marks import Content
-from ..signature.snapshot import BULK, ITEM, KIND, LENGTH, ORDER
+from ..signature.snapshot import BULK, ITEM, LENGTH, ORDER
 from . import lookup
 from .attributes import bind, everything
 from .kinds import (
@@ -229,7 +229,7 @@ def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> boo
     kind = type(value)
     outside = trace.has(value)
     if outside and not issubclass(type(value), type):
-        trace.read(KIND, value, None, kind, " (its class)")
+        trace.kind(value)
     if (kind, name, "()") in trace.seen:
         found = lookup.find(kind, name).value
     else:
@@ -366,7 +366,7 @@ def enter(trace: Trace, value: Any) -> None:
 def match_kind(trace: Trace, value: Any) -> None:
     """Whether a value is a mapping or a sequence is about to be asked."""
     if trace.has(value):
-        trace.read(KIND, value, None, type(value), " (its class)")
+        trace.kind(value)
 
 
 def match_keys(trace: Trace, value: Any, keys: Any) -> None:

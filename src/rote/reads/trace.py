@@ -23,7 +23,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from mmap import mmap
-from types import BuiltinMethodType, CodeType, FrameType, FunctionType, MethodWrapperType
+from types import BuiltinMethodType, CodeType, FrameType, FunctionType, MethodWrapperType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy
@@ -39,7 +39,7 @@ from ..signature.marks import Content, TensorMark, mark
 from ..signature.origin import said_module, said_name
 from ..signature.reads import Read
 from ..signature.slots import MISSING, answer, same, show
-from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, ITEM
+from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, ITEM, KIND
 from ..signature.training import is_empty_stage_table
 from . import lookup
 from .kinds import PLAIN, PLAIN_TYPES, TENSOR, table
@@ -199,6 +199,12 @@ class Trace:
             if lookup.can_change(kind):
                 self.read(ATTRIBUTE, kind, "__mro__", lookup.bases(kind), ".__mro__")
         return found
+
+    def kind(self, value: Any) -> None:
+        """Note the class of an object that is outside, if it can become another one."""
+        kind = type(value)
+        if lookup.can_change(kind) or issubclass(kind, ModuleType):
+            self.read(KIND, value, None, kind, " (its class)")
 
     def class_slot(self, kind: type, name: str, after: type | None = None) -> Any:
         """Note what a class has under a name, itself or from a base; returns it, or MISSING."""

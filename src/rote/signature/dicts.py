@@ -29,6 +29,7 @@ from .compat import dict_version
 from .epoch import EPOCH
 from .guards import Guard
 from .layout import find_lengths, find_version, state_of
+from .snapshot import DEFINED, Entry
 from .words import NEVER, Stage, joined, places, stage, words_at
 
 _EMPTY_TESTED = (dict, OrderedDict, defaultdict, list, set)
@@ -83,7 +84,7 @@ class Dicts:
         readable = find_lengths()
         self._found, self._tables, self.empties = [], [], []
         self._filling, self._lengths = [], []  # places of words; the plain guard keeps the containers alive
-        for entry in guard.lengths:
+        for entry in (*guard.lengths, *_missing(guard.slow)):
             kind = type(entry.container)
             if not entry.value.value and kind in _EMPTY_TESTED and id(entry.container) not in covered:
                 covered.add(id(entry.container))
@@ -194,6 +195,11 @@ class Dicts:
         if self._version_of is not None:
             for container in (*self._found, *self._tables):
                 self._version_of(container)
+
+
+def _missing(slow: list[Entry]) -> list[Entry]:
+    """Slots that are not there, in dicts that have no members at all."""
+    return [entry for entry in slow if entry.kind == DEFINED and not entry.container]
 
 
 def _behind(container: Any) -> Any:

@@ -37,7 +37,7 @@ from .layout import find_layout
 from .marks import Content, TensorMark
 from .sets import Sets
 from .slots import now_in, read, same
-from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, VARIABLE, Entry
+from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, KIND, LENGTH, ORDER, VARIABLE, Entry
 from .source import Source
 from .switches import Switches
 from .words import EVERYTHING, FEW, NEVER, NOTHING, Stage, Words, is_readable, joined
@@ -145,6 +145,10 @@ class QuickGuard:
             if not self._held.take_cell(entry.container, id(value)):
                 self._cells.append(entry.container)
                 self._cell_values.append(value)
+        elif plain and entry.kind == KIND:
+            held = self._held
+            if not (held.take_table(entry.container, value) if entry.key else held.take_kind(entry.container)):
+                self._slow.append(entry)
         elif plain and entry.kind == ATTRIBUTE and value is not UNSET:
             if self._held.take_attribute(entry.container, entry.key, value):
                 return
