@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import local
-from types import GenericAlias, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
+from types import CodeType, GenericAlias, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 from ..signature.classes import UNSET
@@ -23,7 +23,7 @@ _IDENTIFYING = frozenset({
 _GETATTRIBUTE = object.__dict__["__getattribute__"]
 _IN_NAMESPACE = frozenset({"__abstractmethods__", "__module__", "__annotations__", "__type_params__"})
 """What C says of a class from its namespace."""
-_FIXED_IN_C = (*C_FUNCTIONS, MemberDescriptorType, GetSetDescriptorType)
+_FIXED_IN_C = (*C_FUNCTIONS, MemberDescriptorType, GetSetDescriptorType, CodeType)
 """Types whose instances say the same for ever."""
 _HANDS_ON = {MethodType: "__func__", GenericAlias: "__origin__"}
 """Types whose instances answer with the attributes of another object, which they have under this name."""
@@ -218,12 +218,13 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
         if lookup.can_change(value):
             of_namespace(trace, name, value)
         return
-    if issubclass(type(value), _FIXED_IN_C):
-        return
     try:
         found = getattr(value, name)
     except AttributeError:
         found = UNSET
+    if issubclass(type(value), _FIXED_IN_C):
+        trace.find(found, value, f".{name}")
+        return
     if type(found) in (tuple, list, dict, set) and getattr(value, name) is not found:  # made when asked for
         trace.read(SAID, value, name, answer(found), f".{name}")
     else:

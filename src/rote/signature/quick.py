@@ -135,7 +135,7 @@ class QuickGuard:
         plain = not isinstance(value, (Content, TensorMark)) and read(entry) is value
         if covers and (entry.kind in _OF_KEYS or (entry.kind == ITEM and plain)):
             return
-        if covers and self._sets.take(entry):
+        if (covers or entry.kind == BULK) and self._sets.take(entry):
             return
         if entry.kind == CELL and isinstance(value, TensorMark) and self._is_watched(value):
             if not self._held.take_cell(entry.container, value.identity):
