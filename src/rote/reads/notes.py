@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from . import attributes, calls, containers, names
+from ..signature.workers import is_worker
 from .kinds import PLAIN_TYPES
 from .opcodes import NOTED
 from .trace import Trace
@@ -58,6 +59,7 @@ class Notes:
 
     def __init__(self) -> None:
         self._traces: dict[int, Trace] = {}
+        self._calls: dict[int, Trace] = {}  # also while a note is at work
         for note, function in _LEFT.items():
             setattr(self, note, self._sender(function))
         for note in ("truth", "advance"):
@@ -76,10 +78,24 @@ class Notes:
 
     def send_to(self, trace: Trace | None) -> Trace | None:
         """Notes of this thread go to a trace from now on, or nowhere; returns where they went before."""
-        before = self._traces.pop(get_ident(), None)
+        thread = get_ident()
+        before = self._traces.pop(thread, None)
+        for worker in [each for each, of in self._traces.items() if of is before]:
+            del self._traces[worker]
+        self._calls.pop(thread, None)
         if trace is not None:
-            self._traces[get_ident()] = trace
+            self._traces[thread] = self._calls[thread] = trace
         return before
+
+    def _adopt(self, thread: int) -> Trace | None:
+        """The call for which a thread of PyTorch's works, if this is one: all that are traced may be it."""
+        if not self._calls or thread in self._calls or not is_worker():
+            return None
+        calls = list(self._calls.values())
+        for each in calls if len(calls) > 1 else ():
+            each.refuse("torch.autograd", "runs a backward on a device while another thread is traced")
+        self._traces[thread] = calls[0]
+        return calls[0]
 
     def _sender(self, function: Callable[..., None]) -> Callable[..., None]:
         traces = self._traces
@@ -87,6 +103,8 @@ class Notes:
         def note(*given: Any) -> None:
             thread = get_ident()
             trace = traces.pop(thread, None)
+            if trace is None and self._calls and (trace := self._adopt(thread)) is not None:
+                del traces[thread]
             if trace is not None:
                 try:
                     function(trace, *given)
@@ -107,7 +125,10 @@ class Notes:
         if function is containers.advance:
 
             def moved(value: Any) -> None:
-                trace = traces.get(get_ident())
+                thread = get_ident()
+                trace = traces.get(thread)
+                if trace is None and self._calls:
+                    trace = self._adopt(thread)
                 if trace is not None and (id(value) in trace.outside or type(value) not in uninteresting):
                     send(value)
 
@@ -138,6 +159,8 @@ class Notes:
         def note(name: str, value: Any) -> None:
             trace = traces.get(get_ident())
             if trace is None:
+                if self._calls:
+                    send(name, value)
                 return
             identity = id(value)
             if (identity if identity in trace.outside else type(value), name) not in trace.seen:
@@ -151,6 +174,8 @@ class Notes:
         def note(keywords: tuple[str, ...], function: Any, *args: Any) -> None:
             trace = traces.get(get_ident())
             if trace is None:
+                if self._calls:
+                    send(keywords, function, *args)
                 return
             kind = type(function)
             if kind is MethodType:
@@ -173,6 +198,8 @@ class Notes:
         def note(name: str) -> None:
             thread = get_ident()
             trace = traces.get(thread)
+            if trace is None and self._calls:
+                trace = self._adopt(thread)
             if trace is None:
                 return
             frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]

@@ -21,6 +21,7 @@ import inspect
 import re
 import sys
 import weakref
+from _thread import get_ident
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
@@ -36,6 +37,7 @@ from .compat import in_backward
 from .kernels import hiding
 from .owners import is_open
 from .processes import Contact, contact, is_acting, is_reader
+from .workers import is_worker
 
 _TOOLS = (4, 3)
 """The tool numbers of ``sys.monitoring`` that are nobody's by convention, the less usual one first."""
@@ -112,6 +114,7 @@ class ExecutedCode:
         self.blind = False
         self.contact: Contact | None = None
         self.followed: Followed | None = None
+        self._thread = 0
         self._stop: Callable[[], None] | None = None
         self._backwards: set[CodeType] = set()
         self._beside: dict[CodeType, list[weakref.ref[Any]]] = {}  # functions, and objects whose method ran
@@ -123,6 +126,7 @@ class ExecutedCode:
         self.resumed.clear()
         self.contact = None
         self._settled.clear()
+        self._thread = get_ident()
         self._stop = self._start_monitoring() if hasattr(sys, "monitoring") else self._start_profile()
         self.blind = self._stop is None
         return self
@@ -182,6 +186,8 @@ class ExecutedCode:
 
     def _note(self, entered: CodeType, frame: FrameType) -> bool:
         """Note that code was entered; False if it may count when it is entered from elsewhere."""
+        if get_ident() != self._thread and not is_worker():
+            return False  # another thread's
         followed, counts = self.followed, True
         code = entered if followed is None else followed.original(entered)
         if code is entered and followed is not None and not _runs_apart(frame, followed):
