@@ -67,7 +67,7 @@ def _of_module(trace: Trace, name: str, value: ModuleType) -> None:
         trace.absent(table, name, f".{name}", value)
         if "__getattr__" in table:
             _of_module(trace, "__getattr__", value)
-            trace.runs(table["__getattr__"])
+            trace.call((), table["__getattr__"], name)
 
 
 def _of_class(trace: Trace, name: str, value: type) -> None:

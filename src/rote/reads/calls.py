@@ -120,19 +120,19 @@ def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any
 def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A C callable is about to be called."""
     row = trace.rows.of(function)
+    owner = getattr(function, "__self__", None)
+    if is_nobody(type(owner)) or (issubclass(type(owner), type) and not issubclass(type(function), type)):
+        owner = None
+    if owner is not None and trace.has(function):
+        trace.find(owner, function, ".__self__")
     if row.handler is not None:
         row.handler(trace, function, args, kwargs)
         return
     if row.row == "none":
         return
-    owner = getattr(function, "__self__", None)
     given = (*args, *kwargs.values())
     if issubclass(type(function), (MethodDescriptorType, WrapperDescriptorType)) and args:
         owner, given = args[0], given[1:]
-    if is_nobody(type(owner)) or (issubclass(type(owner), type) and not issubclass(type(function), type)):
-        owner = None
-    if owner is not None and trace.has(function):
-        trace.find(owner, function, ".__self__")
     for each in given:
         what = trace.kinds[type(each)]
         if what in (FUNCTION, METHOD) or (what == IN_C and row.row == "pure" and not row.name.startswith("torch")):
@@ -166,6 +166,8 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row == "ask":
         _ask(trace, name, function, owner)
     elif row == "writes":
+        if trace.has(owner) and not trace.can_compare(owner):
+            trace.refuse(name, f"calls {name}, which changes something made outside that cannot be compared")
         change(trace, owner)
         for each in given:
             content(trace, each, 0)

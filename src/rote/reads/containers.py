@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import random
 from collections import defaultdict
-from decimal import Decimal, getcontext
 from types import FunctionType, MappingProxyType, MethodType, SimpleNamespace
 from typing import Any
 
@@ -32,6 +31,7 @@ from .kinds import (
     is_in_c,
     is_readable,
 )
+from .settings import settings, written
 from .table import name_of, row_of
 from .trace import Trace
 
@@ -176,8 +176,6 @@ def _object(trace: Trace, value: Any) -> None:
         everything(trace, value)
     elif issubclass(kind, numpy.ndarray) and value.dtype.hasobject:
         _find_held(trace, value, 2)
-    elif kind is Decimal:
-        trace.ask(getcontext, (), "decimal.getcontext()")
     elif not (issubclass(kind, FIXED) or trace.by_content(kind) or is_python(kind)):
         name = name_of(kind)
         if row_of(name) in ("fixed", "pure", "none"):
@@ -306,6 +304,7 @@ def truth(trace: Trace, value: Any) -> None:
 def _overridden(trace: Trace, value: Any, names: tuple[str, ...]) -> None:
     """Follow those methods of a value's class that are Python code."""
     kind = type(value)
+    settings(trace, value)
     for name in names:
         found = lookup.find(kind, name).value
         if found is not lookup.MISSING and not is_in_c(found):
@@ -351,10 +350,23 @@ def unary(trace: Trace, value: Any) -> None:
 
 
 def text(trace: Trace, value: Any, *_: Any) -> None:
-    """A value is about to be formatted."""
+    """A value is about to be formatted, and what lies in it."""
+    if trace.kinds[type(value)] == PLAIN:
+        return
+    written(trace, value)
+    if is_readable(value):
+        _text_of_members(trace, value)
     if trace.kinds[type(value)] not in (PLAIN, TENSOR):
         _overridden(trace, value, ("__format__", "__str__", "__repr__"))
         content(trace, value)
+
+
+def _text_of_members(trace: Trace, value: Any) -> None:
+    found = members.items(value) if issubclass(type(value), dict) else [(each,) for each in members.keys(value)]
+    for each in found[:_MANY]:
+        for part in each:
+            if trace.kinds[type(part)] == TENSOR or not issubclass(type(part), CONTAINERS):
+                written(trace, part)
 
 
 def enter(trace: Trace, value: Any) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import gc
+import decimal
 import sys
+import warnings
 from _string import formatter_field_name_split  # pyright: ignore
 from collections.abc import Callable
 from string import Formatter
@@ -15,6 +16,7 @@ import torch.autograd.function
 
 from ..base.location import is_internal
 from ..signature.classes import UNSET
+from ..signature.cached import cached_in, remembered
 from ..signature.marks import Content
 from ..signature.snapshot import CACHED, ORDER, REFERENT, VARIABLE
 from . import lookup
@@ -27,6 +29,7 @@ from .containers import (
     item,
     iterate,
     length,
+    same,
     special,
     store_item,
     text,
@@ -133,6 +136,29 @@ def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
         trace.refuse("builtins.print", "prints to a file that is neither of the standard streams")
 
 
+def _callable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        if trace.has(each):
+            trace.kind(each)
+        trace.class_slot(type(each), "__call__")
+
+
+def _id(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Which object a number or a text is makes no difference to a condition."""
+    for each in args:
+        same(trace, each, each)
+
+
+def _warn(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Whether a warning is an exception is decided by the filters."""
+    attribute(trace, "filters", warnings)
+    content(trace, warnings.filters)
+
+
+def _decimal_context(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    trace.find(decimal.getcontext(), None, "decimal.getcontext()")
+
+
 def _dict_get(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     value, key = _bound(function, args, 2)
     contains(trace, key, value)
@@ -180,8 +206,10 @@ def _hash(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    target = function()
     if trace.has(function):
-        trace.read(REFERENT, function, None, function(), " (what it refers to)")
+        trace.read(REFERENT, function, None, Content(target is not None), " (whether it lives)")
+        trace.find(target, function, "()")
 
 
 def _variable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -193,26 +221,16 @@ def _variable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
 def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     attribute(trace, "__wrapped__", function)
     if trace.has(function):
-        info = function.cache_info()
-        trace.read(CACHED, function, None, Content((info.misses, info.currsize)), " (its cache)")
-        _find_cached(trace, function, function, 3)
+        found = cached_in(function)
+        if len(found) > _MOST_CACHED:
+            trace.refuse(trace.name(function), f"answers from a cache of more than {_MOST_CACHED} results")
+        else:
+            trace.read(CACHED, function, None, Content(remembered(function)), " (its cache)")
+        for each in found:
+            trace.find(each, function, " (its cache)")
     trace.runs(function.__wrapped__)
     for each in (*args, *kwargs.values()):
         content(trace, each)
-
-
-def _find_cached(trace: Trace, function: Any, holder: Any, depth: int) -> None:
-    """What a cache answers with was there before the call."""
-    found = gc.get_referents(holder)
-    if len(found) > _MOST_CACHED:
-        trace.refuse(trace.name(function), f"answers from a cache of more than {_MOST_CACHED} results")
-        return
-    for each in found:
-        if type(each) is dict or type(each).__name__ == "_lru_list_elem":
-            if depth:
-                _find_cached(trace, function, each, depth - 1)
-        else:
-            trace.find(each, function, " (its cache)")
 
 
 def _partial(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -387,6 +405,12 @@ HANDLERS: dict[str, Handler] = {
     "builtins.iter": _iter,
     "builtins.next": _next,
     "builtins.bool": _truth,
+    "builtins.callable": _callable,
+    "builtins.id": _id,
+    "decimal.getcontext": _decimal_context,
+    "_decimal.getcontext": _decimal_context,
+    "_warnings.warn": _warn,
+    "_warnings.warn_explicit": _warn,
     "builtins.str": _text,
     "builtins.repr": _text,
     "builtins.format": _text,

@@ -8,6 +8,7 @@ import weakref
 import zoneinfo
 from contextvars import ContextVar
 from datetime import date, time, timedelta, tzinfo
+from decimal import Decimal
 from functools import lru_cache, partial
 from operator import attrgetter, itemgetter, methodcaller
 from types import (
@@ -76,7 +77,7 @@ FIXED = (
     weakref.ref, partial, lru_cache(len).__class__, itemgetter, attrgetter, methodcaller, numpy.generic, numpy.dtype,
     numpy.ufunc, torch.Generator, torch.finfo, torch.iinfo, ContextVar, super,
     torch.Stream, torch.Event, GetSetDescriptorType, MemberDescriptorType, TracebackType, struct.Struct,
-    TypeVar, zoneinfo.ZoneInfo,
+    TypeVar, zoneinfo.ZoneInfo, Decimal,
 )  # fmt: skip
 """Types whose instances do not change, or of which what changes is known by other means."""
 

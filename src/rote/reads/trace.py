@@ -35,19 +35,21 @@ from ..signature import members
 from ..signature.classes import UNSET
 from ..signature.executed import TORCHS_OWN
 from ..signature.iterators import Position
-from ..signature.marks import Content, TensorMark, mark
+from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
 from ..signature.origin import said_module, said_name
 from ..signature.reads import Read
 from ..signature.slots import MISSING, answer, same, show
-from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, ITEM, KIND
+from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, ITEM, KIND, NUMBERS
 from ..signature.training import is_empty_stage_table
 from . import lookup
-from .kinds import PLAIN, PLAIN_TYPES, TENSOR, table
+from .kinds import PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
 from .noted import Effect, Noted, Unseen
 from .swaps import Swaps
 from .table import Rows
 
 _DEPTH = 40
+_COMPARED_BYTES = 1 << 24
+"""Up to which all numbers of an array are compared before each replay, which takes a millisecond then."""
 _COUNTERS = frozenset({"next_id"})
 """What PyTorch's handles of hooks are numbered by: which number it is makes no difference."""
 _BY_CONTENT = (
@@ -173,6 +175,16 @@ class Trace:
         self._reads[address] = _Slot(kind, container, key, self._form(value), id(whose), suffix)
         self._held.append(container)
         self.find(value, whose, suffix)
+        if issubclass(type(value), numpy.ndarray) and not value.dtype.hasobject:
+            self._read_numbers(value, suffix, whose)
+
+    def _read_numbers(self, array: Any, suffix: str, owner: Any) -> None:
+        """Of a large array the form in which it is compared is a sample."""
+        if array.nbytes > _COMPARED_BYTES:
+            name = self.name(array)
+            self.refuse(name, f"reads {name}, an array of {array.nbytes >> 20} MB; pass it in as a tensor")
+        elif array.nbytes > ARRAY_BYTES:
+            self.read(NUMBERS, array, None, Content(array.tobytes()), " (its numbers)")
 
     def _form(self, value: Any) -> Any:
         """The form in which a value is compared: of most objects it is their identity."""
@@ -184,6 +196,10 @@ class Trace:
         if compared is None:
             compared = self._compared[kind] = issubclass(kind, _BY_CONTENT) or hasattr(kind, "__next__")
         return compared
+
+    def can_compare(self, value: Any) -> bool:
+        """Whether it can be told if an object was changed."""
+        return is_readable(value) or self.by_content(type(value))
 
     def absent(self, container: Any, key: Any, suffix: str, owner: Any = None) -> None:
         """Note that something is not there."""

@@ -13,6 +13,7 @@ import torch
 
 from ..base.location import Site
 from . import members
+from .cached import remembered
 from .classes import UNSET, own
 from .compat import has_memory
 from .iterators import Position
@@ -31,6 +32,7 @@ from .snapshot import (
     KIND,
     LENGTH,
     MEMBERS,
+    NUMBERS,
     ORDER,
     REFERENT,
     SAID,
@@ -165,6 +167,8 @@ def add_reads(snapshot: Snapshot, reads: Reads) -> list[Difference]:
 
 def _is_at(entry: Entry, addresses: Collection[int]) -> bool:
     """Whether a numpy array at one of some addresses lies in the slot."""
+    if entry.kind == NUMBERS:
+        return pointer_of(entry.container) in addresses
     now = read(entry) if addresses and isinstance(entry.value, Content) else None
     return isinstance(now, numpy.ndarray) and pointer_of(now) in addresses
 
@@ -273,12 +277,13 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     SCRIPTED: lambda entry: scripted(entry.container, entry.key),
     KIND: lambda entry: own(entry.container, "__dict__") if entry.key else type(entry.container),
     SUBCLASS: lambda entry: Content(issubclass(entry.key, entry.container)),
-    REFERENT: lambda entry: entry.container(),
+    REFERENT: lambda entry: Content(entry.container() is not None),
     ASKED: lambda entry: answer(
         entry.container(*entry.key) if type(entry.key) is tuple else getattr(entry.container, entry.key)()
     ),
     SAID: lambda entry: answer(getattr(entry.container, entry.key)),
-    CACHED: lambda entry: Content(_filled(entry.container)),
+    NUMBERS: lambda entry: Content(entry.container.tobytes()),
+    CACHED: lambda entry: Content(remembered(entry.container)),
 }
 
 
@@ -289,10 +294,3 @@ def answer(said: Any) -> Content:
     if isinstance(said, (list, tuple)):
         return Content(tuple(said))
     return Content(repr(said))
-
-
-def _filled(cached: Any) -> tuple[int, int]:
-    """How often the function of a cache ran, and for how many arguments it remembers the result."""
-    info = cached.cache_info()
-    return info.misses, info.currsize
-
