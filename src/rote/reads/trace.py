@@ -37,7 +37,7 @@ from ..signature.executed import TORCHS_OWN
 from ..signature.iterators import Position
 from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
 from ..signature.origin import said_module, said_name
-from ..signature.reads import Read
+from ..signature.reads import Argument, Read
 from ..signature.slots import MISSING, answer, same, show
 from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, ITEM, KIND, NUMBERS
 from ..signature.training import is_empty_stage_table
@@ -94,6 +94,7 @@ class Trace:
         outside: Objects that were there before the call, by identity.
         kinds: The class of thing by type.
         arguments: Names of tensors that are arguments, by identity.
+        anchored: Arguments that are known by their identity, and whose death is noticed.
         call: Notes that something is about to be called: the names of the last arguments, it, and its arguments.
         around: The trace of a call around this one, on the same thread.
     """
@@ -114,6 +115,7 @@ class Trace:
         self._late: dict[int, CodeType] = {}
         self._compared: dict[type, bool] = {}
         self.arguments: dict[int, str] = {}
+        self.anchored: set[int] = set()
         self.call: Callable[..., None] = rows.called(self)
         self.around: Trace | None = None
 
@@ -347,7 +349,7 @@ class Trace:
         """All that was noted; nothing is held any more."""
         effects = tuple(self._effects())
         reads = tuple(
-            Read(slot.kind, slot.container, slot.key, slot.value, self._path(slot.owner, slot.suffix))
+            Read(slot.kind, self._kept(slot), slot.key, slot.value, self._path(slot.owner, slot.suffix))
             for slot in self._reads.values()
         )
         noted = Noted(reads, effects, tuple(self._unseen.values()), tuple(self._late.values()))
@@ -355,6 +357,10 @@ class Trace:
             held.clear()
         self._held.clear()
         return noted
+
+    def _kept(self, slot: _Slot) -> Any:
+        """The object that something was read of, in the form in which it is kept."""
+        return Argument(slot.container) if id(slot.container) in self.anchored else slot.container
 
     def _effects(self) -> Iterable[Effect]:
         for each in self._written.values():

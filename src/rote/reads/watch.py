@@ -17,6 +17,12 @@ from .table import Rows
 from .trace import Trace
 
 
+def is_anchored(value: Any) -> bool:
+    """Whether an object is one of the user's own that can be referred to weakly, and no module."""
+    kind = type(value)
+    return bool(kind.__weakrefoffset__) and not issubclass(kind, (torch.nn.Module, type, FunctionType))
+
+
 class Watch:
     """All that is needed to note what calls read; one serves a whole process.
 
@@ -41,6 +47,8 @@ class Watch:
         trace = Trace(self._swaps, self._rows)
         for name, value in roots:
             trace.find(value, None, name)
+            if is_anchored(value):
+                trace.anchored.add(id(value))
             if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
                 trace.arguments[id(value)] = name
             elif isinstance(value, type) and issubclass(value, torch.autograd.Function):

@@ -35,6 +35,7 @@ from .guards import Guard
 from .held import Held
 from .layout import find_layout
 from .marks import Content, TensorMark
+from .reads import Argument
 from .sets import Sets
 from .slots import now_in, read, same
 from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, KIND, LENGTH, ORDER, VARIABLE, Entry
@@ -133,6 +134,9 @@ class QuickGuard:
     def _sort_slow(self, entry: Entry, covered: set[int]) -> None:
         value, covers = entry.value, id(entry.container) in covered
         plain = not isinstance(value, (Content, TensorMark)) and read(entry) is value
+        if type(entry.container) is Argument:
+            self._slow.append(entry)
+            return
         if covers and (entry.kind in _OF_KEYS or (entry.kind == ITEM and plain)):
             return
         if (covers or entry.kind == BULK) and self._sets.take(entry):

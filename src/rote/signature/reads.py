@@ -2,11 +2,42 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 Address = tuple[str, int, Any]
 """Kind, identity of the container, key."""
+
+
+class Argument:
+    """An argument that is known by its identity, and is not kept alive by what was read of it.
+
+    Args:
+        value: The argument.
+    """
+
+    __slots__ = ("_reference", "identity")
+
+    def __init__(self, value: Any) -> None:
+        self._reference = weakref.ref(value)
+        self.identity = id(value)
+
+    def __call__(self) -> Any:
+        """The argument.
+
+        Raises:
+            ValueError: It is no more.
+        """
+        value = self._reference()
+        if value is None:
+            raise ValueError("an argument is no more")
+        return value
+
+
+def identity_of(container: Any) -> int:
+    """The identity of what something was read of."""
+    return container.identity if type(container) is Argument else id(container)
 
 
 class Read(NamedTuple):
@@ -29,7 +60,7 @@ class Read(NamedTuple):
     @property
     def address(self) -> Address:
         """Where it is, as long as the container lives."""
-        return self.kind, id(self.container), self.key
+        return self.kind, identity_of(self.container), self.key
 
 
 class Reads:
@@ -45,7 +76,7 @@ class Reads:
 
     def has(self, container: Any, key: Any) -> bool:
         """Whether something under a key was read, in whatever way."""
-        return (id(container), key) in self._keys
+        return (identity_of(container), key) in self._keys
 
     def joined(self, other: Reads | None) -> Reads:
         """What was read here or there."""

@@ -18,7 +18,7 @@ from .classes import UNSET, own
 from .compat import has_memory
 from .iterators import Position
 from .marks import Content, TensorMark, mark, pointer_of
-from .reads import Reads
+from .reads import Argument, Reads
 from .scripted import scripted
 from .snapshot import (
     ANSWER,
@@ -250,6 +250,8 @@ def show_tensor(value: Any) -> str:
 def read(entry: Entry) -> Any:
     """What lies in the slot now."""
     try:
+        if type(entry.container) is Argument:
+            entry = entry._replace(container=entry.container())
         return _READERS[entry.kind](entry)
     except (KeyError, IndexError, AttributeError, ValueError):
         return MISSING
