@@ -13,12 +13,14 @@ from __future__ import annotations
 import sys
 from _thread import get_ident
 from collections.abc import Callable
+from sys import setprofile
 from types import MethodType
 from typing import Any
 
 import torch
 
 from . import attributes, calls, containers, names
+from ..signature.executed import our_profiler
 from ..signature.workers import is_worker
 from .kinds import PLAIN_TYPES
 from .opcodes import NOTED
@@ -106,9 +108,14 @@ class Notes:
             if trace is None and self._calls and (trace := self._adopt(thread)) is not None:
                 del traces[thread]
             if trace is not None:
+                profiler = our_profiler()
+                if profiler is not None:  # it would be called for every function here
+                    setprofile(None)
                 try:
                     function(trace, *given)
                 finally:
+                    if profiler is not None:
+                        setprofile(profiler)
                     traces[thread] = trace
 
         return note
@@ -193,7 +200,7 @@ class Notes:
         return note
 
     def _name(self) -> Callable[[str], None]:
-        traces = self._traces
+        traces, send = self._traces, self._sender(names.name)
 
         def note(name: str) -> None:
             thread = get_ident()
@@ -204,11 +211,7 @@ class Notes:
                 return
             frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
             if (id(frame.f_globals), name, "global") not in trace.seen:
-                del traces[thread]
-                try:
-                    names.name(trace, name, frame)
-                finally:
-                    traces[thread] = trace
+                send(name, frame)
 
         return note
 
