@@ -14,7 +14,7 @@ import sys
 from _thread import get_ident
 from collections.abc import Callable
 from sys import setprofile
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -111,9 +111,11 @@ class Notes:
                 profiler = our_profiler()
                 if profiler is not None:  # it would be called for every function here
                     setprofile(None)
+                trace.at_work = True
                 try:
                     function(trace, *given)
                 finally:
+                    trace.at_work = False
                     if profiler is not None:
                         setprofile(profiler)
                     traces[thread] = trace
@@ -123,12 +125,18 @@ class Notes:
     def _of_one(self, function: Callable[..., None]) -> Callable[..., None]:
         """Of one value, most often a plain one, a tensor, or an iterator of Python's own."""
         send, uninteresting = self._sender(function), _PLAIN_OR_TENSOR | _STEPPING
+        traces, mark = self._traces, function.__name__
 
         def note(value: Any) -> None:
-            if type(value) not in uninteresting:
+            if type(value) in uninteresting:
+                return
+            trace = traces.get(get_ident())
+            if trace is None or id(value) not in trace.outside:
                 send(value)
+            elif (id(value), mark) not in trace.seen:
+                send(value)
+                trace.seen.add((id(value), mark))
 
-        traces = self._traces
         if function is containers.advance:
 
             def moved(value: Any) -> None:
@@ -190,7 +198,7 @@ class Notes:
                 if (id(target), "()") in trace.seen and trace.swaps.is_instrumented(target.__code__):
                     return
             elif (id(function), "()") in trace.seen:
-                if trace.swaps.is_instrumented(function.__code__):
+                if kind is not FunctionType or trace.swaps.is_instrumented(function.__code__):
                     return
             elif type(getattr(function, "__self__", None)) in _PLAIN_OR_TENSOR and kind is _BUILTIN:
                 if not args:

@@ -97,6 +97,7 @@ class Trace:
         anchored: Arguments that are known by their identity, and whose death is noticed.
         call: Notes that something is about to be called: the names of the last arguments, it, and its arguments.
         around: The trace of a call around this one, on the same thread.
+        at_work: A note is being taken: what runs meanwhile is none of the call's.
     """
 
     def __init__(self, swaps: Swaps, rows: Rows) -> None:
@@ -118,6 +119,7 @@ class Trace:
         self.anchored: set[int] = set()
         self.call: Callable[..., None] = rows.called(self)
         self.around: Trace | None = None
+        self.at_work = False
 
     # ------------------------------------------------------------------ what is outside
 

@@ -76,7 +76,13 @@ _SAVING = {
 
 
 class Followed(Protocol):
-    """What follows the code of a call; see :mod:`rote.reads`."""
+    """What follows the code of a call; see :mod:`rote.reads`.
+
+    Attributes:
+        at_work: What runs at the moment runs for the one who follows, and not for the call.
+    """
+
+    at_work: bool
 
     def original(self, code: CodeType) -> CodeType:
         """What code was before it was made to tell what it reads."""
@@ -189,6 +195,8 @@ class ExecutedCode:
         if get_ident() != self._thread and not is_worker():
             return False  # another thread's
         followed, counts = self.followed, True
+        if followed is not None and followed.at_work:
+            return False
         code = entered if followed is None else followed.original(entered)
         if code is entered and followed is not None and not _runs_apart(frame, followed):
             counts = followed.ran_apart(code, frame)

@@ -124,6 +124,11 @@ def describe(leaf: Any) -> tuple[str, Any]:
     return (PLAIN, token) if token is not None else (OPAQUE, (kind, id(leaf)))
 
 
+def is_known_by_identity(leaf: Any) -> bool:
+    """Whether the key has a plain leaf itself, so that what it holds may change; otherwise it has a copy."""
+    return isinstance(leaf, (enum.Enum, type, types.FunctionType, types.BuiltinFunctionType))
+
+
 def _plain_token(leaf: Any) -> tuple[Any, ...] | None:
     kind, token = describe(leaf)
     return token if kind is PLAIN else None
