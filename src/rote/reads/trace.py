@@ -344,10 +344,8 @@ class Trace:
         for each in self._written.values():
             now = self._form(_look(each.kind, each.container, each.key))
             if _same(each.was, now):  # a replay leaves it as the call does, if it is so before
-                address = (each.kind, id(each.container), each.key)
-                suffix = _suffix(each.kind, each.key)
-                slot = _Slot(each.kind, each.container, each.key, now, each.owner, suffix)
-                self._reads.setdefault(address, slot)
+                slot = _as_it_is(each, now)
+                self._reads.setdefault((slot.kind, id(slot.container), slot.key), slot)
             else:
                 name = self._path(each.owner, _suffix(each.kind, each.key))
                 address = (each.kind, id(each.container), each.key)
@@ -356,6 +354,14 @@ class Trace:
             now = contents(each.container)
             if not _same_members(each.was, now):
                 yield Effect(self._path(each.owner, ""), _text(each.was), _text(now), each.site, ("", id(each.container), None))
+
+
+def _as_it_is(each: _Written, now: Any) -> _Slot:
+    """What has to be so before a replay: something lies in a slot, or nothing does."""
+    kind, value = each.kind, now
+    if now is MISSING and kind == ITEM:
+        kind, value = DEFINED, Content(False)
+    return _Slot(kind, each.container, each.key, value, each.owner, _suffix(each.kind, each.key))
 
 
 def _is_torchs_own(frame: FrameType | None) -> bool:
@@ -390,7 +396,7 @@ def _look(kind: str, container: Any, key: Any) -> Any:
             return members.member(container, key)
         return container.cell_contents if kind == CELL else getattr(container, key)
     except (KeyError, IndexError, ValueError, AttributeError):
-        return MISSING
+        return UNSET if kind == ATTRIBUTE else MISSING
 
 
 def _same(was: Any, now: Any) -> bool:
