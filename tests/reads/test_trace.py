@@ -84,12 +84,12 @@ def defaults(x=7, *, k=8):
 
 @pytest.mark.parametrize(("function", "args", "name", "value"), [
     (lambda x: x.a, (Thing(),), "args[0].a", 1),
-    (lambda x: x.kind, (Thing(),), "args[0] (its class).kind", "thing"),
+    (lambda x: x.kind, (Thing(),), "Thing.kind", "thing"),
     (lambda x: x.kind, (Thing(),), "args[0].kind", False),
     (lambda x: x.top, (Thing(),), "Base.top", 1),
     (lambda x: x.twice, (Thing(),), "args[0].a", 1),
     (lambda x: x.method(), (Thing(),), "args[0].a", 1),
-    (lambda x: x.method(), (Thing(),), "args[0] (its class).method", Thing.method),
+    (lambda x: x.method(), (Thing(),), "Thing.method", Thing.method),
     (lambda x: x.s, (Slotted(),), "args[0].s", 3),
     (lambda x: x.any, (Lazy(),), "SCALE", SCALE),
     (lambda x: getattr(x, "a"), (Thing(),), "args[0].a", 1),  # noqa: B009

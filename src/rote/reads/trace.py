@@ -204,6 +204,7 @@ class Trace:
         """Note the class of an object that is outside, if it can become another one."""
         kind = type(value)
         if lookup.can_change(kind) or issubclass(kind, ModuleType):
+            self.find(kind, None, said_name(kind))  # by its own name, not by that of an instance
             self.read(KIND, value, None, kind, " (its class)")
 
     def class_slot(self, kind: type, name: str, after: type | None = None) -> Any:

@@ -105,7 +105,7 @@ def differences(
     for address, entry in before.entries.items():
         later = after.entries.get(address)
         fresh -= later is not None
-        if not (after.counts(entry) or address in after.written):
+        if not after.concerns(entry):
             continue
         if later is None:
             now = read(entry)
@@ -131,7 +131,7 @@ def differences(
         if len(found) >= limit:
             return found
     for address, entry in after.entries.items() if fresh else ():
-        if address in before.entries or address in after.added or not (after.counts(entry) or address in after.written):
+        if address in before.entries or address in after.added or not after.concerns(entry):
             continue
         if (LENGTH, address[1], None) in before.entries:
             found.append(Difference(after.name_of(entry), "absent", show(entry.value)))

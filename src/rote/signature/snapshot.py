@@ -43,7 +43,8 @@ class Snapshot:
         arrays: Address ranges of the numpy arrays found.
         training: The optimizers and schedulers found.
         added: Slots that the walk has not found, and that were read.
-        written: Slots that the traced call has written, and left in another state.
+        written: Slots that the traced call has written, and left in another state; without a kind and a key
+            they are all slots of a container.
         always: Identities of containers that C reads, past all code that is followed.
         reads: What traced calls read, if that is known: nothing else of what was found is under guard.
         acting: Methods named by the code that act on other processes past the dispatcher.
@@ -95,6 +96,11 @@ class Snapshot:
         if entry.kind in (LENGTH, ORDER, BULK, MEMBERS):
             return (entry.kind, id(entry.container), entry.key) in self.reads.slots
         return self.reads.has(entry.container, entry.key)
+
+    def concerns(self, entry: Entry) -> bool:
+        """Whether a slot counts, or the traced call has written it, or any slot of its container."""
+        address, anywhere = (entry.kind, id(entry.container), entry.key), ("", id(entry.container), None)
+        return self.counts(entry) or address in self.written or anywhere in self.written
 
     def path(self, node: int) -> str:
         """The name of a place, as a user would write it."""
