@@ -38,7 +38,7 @@ def store_name(trace: Trace, name: str, frame: FrameType) -> None:
     if _is_left_out(frame.f_globals, name):
         return
     trace.find(frame.f_globals, None, "")
-    trace.write(ITEM, frame.f_globals, name, frame.f_globals)
+    trace.write(ITEM, frame.f_globals, name, None)
 
 
 def cell(trace: Trace, cell: CellType) -> None:

@@ -348,13 +348,15 @@ class Trace:
                 slot = _as_it_is(each, now)
                 self._reads.setdefault((slot.kind, id(slot.container), slot.key), slot)
             else:
-                name = self._path(each.owner, _suffix(each.kind, each.key))
+                name = self._path(each.owner, _suffix(each))
                 address = (each.kind, id(each.container), each.key)
                 yield Effect(name, _text(each.was), _text(now), each.site, address)
         for each in self._changed.values():
             now = contents(each.container)
             if not _same_members(each.was, now):
-                yield Effect(self._path(each.owner, ""), _text(each.was), _text(now), each.site, ("", id(each.container), None))
+                suffix, was, now = _changed(each.container, each.was, now)
+                address = ("", id(each.container), None)
+                yield Effect(self._path(each.owner, suffix), _text(was), _text(now), each.site, address)
 
 
 def _as_it_is(each: _Written, now: Any) -> _Slot:
@@ -362,7 +364,7 @@ def _as_it_is(each: _Written, now: Any) -> _Slot:
     kind, value = each.kind, now
     if now is MISSING and kind == ITEM:
         kind, value = DEFINED, Content(False)
-    return _Slot(kind, each.container, each.key, value, each.owner, _suffix(each.kind, each.key))
+    return _Slot(kind, each.container, each.key, value, each.owner, _suffix(each))
 
 
 def _is_torchs_own(frame: FrameType | None) -> bool:
@@ -421,10 +423,26 @@ def _same_members(was: Any, now: Any) -> bool:
     return all(_same_members(a, b) if type(a) is tuple and type(b) is tuple else _same(a, b) for a, b in pairs)
 
 
-def _suffix(kind: str, key: Any) -> str:
-    if kind == CELL:
+def _changed(container: Any, was: Any, now: Any) -> tuple[str, Any, Any]:
+    """What to say of a container that has changed: what it is about, and what that was and is."""
+    if type(was) is not tuple or type(now) is not tuple:
+        return "", was, now
+    if len(was) != len(now):
+        return " (length)", len(was), len(now)
+    if issubclass(type(container), (set, frozenset)):
+        return "", Content(frozenset(was)), Content(frozenset(now))
+    index = next(at for at, (a, b) in enumerate(zip(was, now, strict=True)) if not _same_members(a, b))
+    if not issubclass(type(container), dict):
+        return f"[{index}]", was[index], now[index]
+    (key, value), (other, later) = was[index], now[index]
+    return (f"[{key!r}]", value, later) if _same(key, other) else (" (order)", key, other)
+
+
+def _suffix(each: _Written) -> str:
+    if each.kind == CELL:
         return ""
-    return f".{key}" if kind == ATTRIBUTE or issubclass(type(key), str) else f"[{key!r}]"
+    member = each.kind == ITEM and each.owner == id(each.container)
+    return f"[{each.key!r}]" if member else f".{each.key}"
 
 
 def _text(value: Any) -> str:

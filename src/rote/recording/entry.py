@@ -307,10 +307,7 @@ class Entry:
         self, call: Call, traced: TracedCall, variant: Variant | None, plan: Plan
     ) -> tuple[Noted, Outcome]:
         """Run the callable, and note what it reads and writes outside of itself."""
-        roots = [*self.subject.roots, *self.executed.owners()]
-        roots += [(name, leaf) for name, leaf in zip(call.names(), call.leaves, strict=True)]
-        trace = WATCH.begin(self.function, roots, self.executed.apart())
-        self.executed.followed = trace
+        trace = self.executed.followed = self.subject.follow(call)
         noted: Noted | None = None
         try:
             with self.executed, unwaited(plan.backend):

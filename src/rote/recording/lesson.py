@@ -177,7 +177,7 @@ class Lesson:
         after = self._pupil.walk(self._call)
         after.written = {effect.address for effect in self._noted.effects}
         self._reads = self._read.joined(self._variant.reads if self._variant is not None else None)
-        self._moved = add_reads(after, self._reads)
+        self._moved = add_reads(after, self._reads, judge.written_arrays(self._outcome))
         return after
 
     def _compare_result(self) -> Reason | None:

@@ -140,8 +140,13 @@ def differences(
     return sorted(found, key=lambda difference: "(" in difference.name)
 
 
-def add_reads(snapshot: Snapshot, reads: Reads) -> list[Difference]:
+def add_reads(snapshot: Snapshot, reads: Reads, written: Collection[int] = ()) -> list[Difference]:
     """Let only what was read count, and add what the walk has not found of it.
+
+    Args:
+        snapshot: The walk.
+        reads: What was read.
+        written: Addresses of numpy arrays that may have changed since.
 
     Returns:
         What is not any more as it was when it was read.
@@ -158,7 +163,8 @@ def add_reads(snapshot: Snapshot, reads: Reads) -> list[Difference]:
             entry = entry._replace(value=now_in(entry))
             snapshot.entries[address] = entry
             snapshot.added.add(address)
-        if not same(noted.value, entry.value) and not isinstance(entry.value, (Position, TensorMark)):
+        known = isinstance(entry.value, (Position, TensorMark)) or same(noted.value, entry.value)
+        if not (known or _is_at(entry, written)):
             found.append(Difference(snapshot.name_of(entry), show(noted.value), show(entry.value)))
     return found
 
