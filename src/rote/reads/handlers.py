@@ -193,12 +193,20 @@ def _variable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
 def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     attribute(trace, "__wrapped__", function)
     if trace.has(function):
-        info = function.cache_info()
-        trace.read(CACHED, function, None, Content((info.misses, info.currsize)), " (its cache)")
+        if not _is_of_library(function.__wrapped__):  # whose caches give what their functions would
+            info = function.cache_info()
+            filled = Content((info.misses, info.currsize))
+            trace.read(CACHED, function, None, filled, " (misses and length of its cache)")
         _find_cached(trace, function, function, 3)
     trace.runs(function.__wrapped__)
     for each in (*args, *kwargs.values()):
         content(trace, each)
+
+
+def _is_of_library(function: Any) -> bool:
+    """Whether a function is one of Python's standard library."""
+    home = function.__globals__.get("__name__", "") if type(function) is FunctionType else ""
+    return str(home).partition(".")[0] in sys.stdlib_module_names
 
 
 def _find_cached(trace: Trace, function: Any, holder: Any, depth: int) -> None:

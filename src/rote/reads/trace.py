@@ -50,6 +50,8 @@ from .table import Rows
 _DEPTH = 40
 _COUNTERS = frozenset({"next_id"})
 """What PyTorch's handles of hooks are numbered by: which number it is makes no difference."""
+_QUEUES = "_lazy_call"
+"""Functions of PyTorch's that keep, for a device that has not started, what is to be done and who asked for it."""
 _BY_CONTENT = (
     torch.Tensor, numpy.ndarray, set, frozenset, bytearray, array, random.Random, numpy.random.RandomState,
     numpy.random.Generator, numpy.random.BitGenerator, memoryview, mmap, BuiltinMethodType, MethodWrapperType,
@@ -375,6 +377,8 @@ def _is_torchs_own(frame: FrameType | None) -> bool:
             return True
         if not is_internal(file):
             return False
+        if frame.f_code.co_name == _QUEUES:
+            return True
         frame = frame.f_back
     return False
 

@@ -57,7 +57,7 @@ class Difference:
         was: Text of the earlier value.
         now: Text of the later value.
         moved: The slot holds a tensor that the recording reads (its address is ``was``).
-        site: The user's line that read the tensor.
+        site: The user's line that read the tensor, or that wrote the slot.
         group: The optimizer's parameter group, if the slot is one of its hyperparameters.
         key: The key of the slot in its container.
         scheduler: Class of the learning-rate scheduler whose attribute the slot is.
@@ -110,7 +110,8 @@ def differences(
         if later is None:
             now = read(entry)
             if now is MISSING or (entry.kind == DEFINED and not same(entry.value, now)):
-                found.append(Difference(before.name_of(entry), show(entry.value), show(now)))
+                name, line = before.name_of(entry), after.line_of(entry)
+                found.append(Difference(name, show(entry.value), show(now), site=line))
         elif not (entry.value is later.value or same(entry.value, later.value) or _is_at(entry, written)):
             scheduler = after.training.schedulers.get(id(entry.container))
             was, now = show(entry.value), show(later.value)
@@ -122,6 +123,7 @@ def differences(
                     before.name_of(entry),
                     was,
                     now,
+                    site=after.line_of(entry),
                     key=entry.key,
                     scheduler=scheduler,
                     advanced=moved,
@@ -134,7 +136,8 @@ def differences(
         if address in before.entries or address in after.added or not after.concerns(entry):
             continue
         if (LENGTH, address[1], None) in before.entries:
-            found.append(Difference(after.name_of(entry), "absent", show(entry.value)))
+            name, line = after.name_of(entry), after.line_of(entry)
+            found.append(Difference(name, "absent", show(entry.value), site=line))
         if len(found) >= limit:
             break
     return sorted(found, key=lambda difference: "(" in difference.name)
@@ -235,11 +238,17 @@ def show(value: Any) -> str:
     if isinstance(value, Content):
         value = value.value
     if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):
-        text = repr(value)
-        return text if len(text) <= 60 else text[:57] + "..."
+        return _shortened(value)
+    if type(value) is tuple and all([type(each) in (int, str) for each in value]):
+        return _shortened(value)
     if isinstance(value, Enum):
         return repr(value)
     return f"a {type(value).__name__} (id {id(value):#x})"
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def show_tensor(value: Any) -> str:
