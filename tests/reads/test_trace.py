@@ -84,12 +84,12 @@ def defaults(x=7, *, k=8):
 
 @pytest.mark.parametrize(("function", "args", "name", "value"), [
     (lambda x: x.a, (Thing(),), "args[0].a", 1),
-    (lambda x: x.kind, (Thing(),), "args[0] (its class).kind", "thing"),
+    (lambda x: x.kind, (Thing(),), "Thing.kind", "thing"),
     (lambda x: x.kind, (Thing(),), "args[0].kind", False),
     (lambda x: x.top, (Thing(),), "Base.top", 1),
     (lambda x: x.twice, (Thing(),), "args[0].a", 1),
     (lambda x: x.method(), (Thing(),), "args[0].a", 1),
-    (lambda x: x.method(), (Thing(),), "args[0] (its class).method", Thing.method),
+    (lambda x: x.method(), (Thing(),), "Thing.method", Thing.method),
     (lambda x: x.s, (Slotted(),), "args[0].s", 3),
     (lambda x: x.any, (Lazy(),), "SCALE", SCALE),
     (lambda x: getattr(x, "a"), (Thing(),), "args[0].a", 1),  # noqa: B009
@@ -155,6 +155,20 @@ def insert(x):
     x["n"] = 1
 
 
+def exchange(x):
+    x.pop()
+    x.append(7)
+
+
+def turn(x):
+    x["a"] = x.pop("a")
+
+
+def trade(x):
+    x.remove(5)
+    x.add(7)
+
+
 def pop(x):
     x.pop()
 
@@ -177,12 +191,16 @@ def in_closure():
 @pytest.mark.parametrize(("function", "args", "text"), [
     (assign, lambda: (Thing(),), "args[0].a was 1 and is 9"),
     (remove, lambda: (Thing(),), "args[0].a was 1 and is not there"),
-    (append, lambda: ([5],), "args[0] was 1 long and is 2 long"),
-    (pop, lambda: (deque([5]),), "args[0] was 1 long and is 0 long"),
-    (pop, lambda: ({1},), "args[0] was 1 long and is 0 long"),
-    (insert, lambda: ({},), "args[0].n was not there and is 1"),
-    (insert, lambda: (OrderedDict(),), "args[0] was 0 long and is 1 long"),
+    (append, lambda: ([5],), "args[0] (length) was 1 and is 2"),
+    (pop, lambda: (deque([5]),), "args[0] (length) was 1 and is 0"),
+    (pop, lambda: ({1},), "args[0] (length) was 1 and is 0"),
+    (insert, lambda: ({},), "args[0]['n'] was not there and is 1"),
+    (insert, lambda: (OrderedDict(),), "args[0] (length) was 0 and is 1"),
     (in_closure(), lambda: (), "n was 0 and is 1"),
+    (exchange, lambda: ([1, 5],), "args[0][1] was 5 and is 7"),
+    (exchange, lambda: (deque([1, 5]),), "args[0][1] was 5 and is 7"),
+    (turn, lambda: ({"a": 1, "b": 2},), "args[0] (order) was 'a' and is 'b'"),
+    (trade, lambda: ({5},), "args[0] was frozenset({5}) and is frozenset({7})"),
 ])  # fmt: skip
 def test_a_write(function, args, text):
     found = noted(function, *args())

@@ -27,6 +27,8 @@ _FIXED_IN_C = (*C_FUNCTIONS, MemberDescriptorType, GetSetDescriptorType, CodeTyp
 """Types whose instances say the same for ever."""
 _HANDS_ON = {MethodType: "__func__", GenericAlias: "__origin__"}
 """Types whose instances answer with the attributes of another object, which they have under this name."""
+_OF_COMPILER = "__dynamo_disable"
+"""Under which name PyTorch keeps, with a function of its own, what calls it past the compiler."""
 _OF_CLASSES = frozenset({"_is_param", "_is_buffer"})
 """By which tensors of classes of one's own say that they are parameters; asked by isinstance."""
 
@@ -35,7 +37,7 @@ def attribute(trace: Trace, name: str, value: Any) -> None:
     """``value.name`` is about to be read."""
     kind = type(value)
     what = trace.kinds[kind]
-    if what == PLAIN:
+    if what == PLAIN or name == _OF_COMPILER:
         return
     if id(value) not in trace.outside:
         trace.hold(kind)
@@ -264,7 +266,8 @@ def _slots(kind: type) -> list[str]:
 def store_attribute(trace: Trace, name: str, new: Any, value: Any) -> None:
     """``value.name = new`` is about to happen."""
     trace.runs(new)  # what is kept somewhere may be called by C
-    _store(trace, "__setattr__", name, value)
+    if name != _OF_COMPILER:
+        _store(trace, "__setattr__", name, value)
 
 
 def delete_attribute(trace: Trace, name: str, value: Any) -> None:

@@ -224,13 +224,19 @@ def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str
         found = cached_in(function)
         if len(found) > _MOST_CACHED:
             trace.refuse(trace.name(function), f"answers from a cache of more than {_MOST_CACHED} results")
-        else:
-            trace.read(CACHED, function, None, Content(remembered(function)), " (its cache)")
+        elif not _is_of_library(function.__wrapped__):  # whose caches give what their functions would
+            trace.read(CACHED, function, None, Content(remembered(function)), " (what its cache holds)")
         for each in found:
             trace.find(each, function, " (its cache)")
     trace.runs(function.__wrapped__)
     for each in (*args, *kwargs.values()):
         content(trace, each)
+
+
+def _is_of_library(function: Any) -> bool:
+    """Whether a function is one of Python's standard library."""
+    home = function.__globals__.get("__name__", "") if type(function) is FunctionType else ""
+    return str(home).partition(".")[0] in sys.stdlib_module_names
 
 
 def _partial(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -11,6 +11,20 @@ from ..signature.snapshot import CELL, ITEM
 from .trace import Trace, is_compilers
 
 
+_STARTING = ("torch.cuda", "torch.xpu", "torch.mtia")
+_LEFT_OUT = frozenset({
+    ("torch.nn.utils.parametrize", "_cache"),  # made anew around each use of it
+    ("linecache", "cache"),  # lines of source, for messages
+    *((module, name) for module in _STARTING for name in ("_lazy_seed_tracker", "_queued_calls")),
+    *(("torch.autograd.profiler", f"_cupti_monitor_{name}") for name in ("checked", "module")),
+})  # fmt: skip
+"""Globals that are no condition and no effect: what Python and PyTorch keep for themselves, whatever a call computes.
+
+Devices that have not started queue what is to be done when they do. All of it sets random numbers, which makes a
+call eager anyway.
+"""
+
+
 def name(trace: Trace, name: str, frame: FrameType) -> None:
     """A global, or else a builtin, is about to be looked up."""
     table, builtins = frame.f_globals, frame.f_builtins
@@ -28,9 +42,9 @@ def name(trace: Trace, name: str, frame: FrameType) -> None:
 
 
 def _is_left_out(table: dict[str, Any], name: str) -> bool:
-    """Whether a global is no condition: a compiler's, or what PyTorch makes anew around each use of it."""
+    """Whether a global is a compiler's, or one of :data:`_LEFT_OUT`."""
     module = table.get("__name__")
-    return is_compilers(module) or (module == "torch.nn.utils.parametrize" and name == "_cache")
+    return is_compilers(module) or (type(module) is str and (module, name) in _LEFT_OUT)
 
 
 def store_name(trace: Trace, name: str, frame: FrameType) -> None:
@@ -38,7 +52,7 @@ def store_name(trace: Trace, name: str, frame: FrameType) -> None:
     if _is_left_out(frame.f_globals, name):
         return
     trace.find(frame.f_globals, None, "")
-    trace.write(ITEM, frame.f_globals, name, frame.f_globals)
+    trace.write(ITEM, frame.f_globals, name, None)
 
 
 def cell(trace: Trace, cell: CellType) -> None:

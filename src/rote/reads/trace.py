@@ -52,6 +52,8 @@ _COMPARED_BYTES = 1 << 24
 """Up to which all numbers of an array are compared before each replay, which takes a millisecond then."""
 _COUNTERS = frozenset({"next_id"})
 """What PyTorch's handles of hooks are numbered by: which number it is makes no difference."""
+_QUEUES = "_lazy_call"
+"""Functions of PyTorch's that keep, for a device that has not started, what is to be done and who asked for it."""
 _BY_CONTENT = (
     torch.Tensor, numpy.ndarray, set, frozenset, bytearray, array, random.Random, numpy.random.RandomState,
     numpy.random.Generator, numpy.random.BitGenerator, memoryview, mmap, BuiltinMethodType, MethodWrapperType,
@@ -224,6 +226,7 @@ class Trace:
         """Note the class of an object that is outside, if it can become another one."""
         kind = type(value)
         if lookup.can_change(kind) or issubclass(kind, ModuleType):
+            self.find(kind, None, said_name(kind))  # by its own name, not by that of an instance
             self.read(KIND, value, None, kind, " (its class)")
 
     def class_slot(self, kind: type, name: str, after: type | None = None) -> Any:
@@ -368,18 +371,26 @@ class Trace:
         for each in self._written.values():
             now = self._form(_look(each.kind, each.container, each.key))
             if _same(each.was, now):  # a replay leaves it as the call does, if it is so before
-                address = (each.kind, id(each.container), each.key)
-                suffix = _suffix(each.kind, each.key)
-                slot = _Slot(each.kind, each.container, each.key, now, each.owner, suffix)
-                self._reads.setdefault(address, slot)
+                slot = _as_it_is(each, now)
+                self._reads.setdefault((slot.kind, id(slot.container), slot.key), slot)
             else:
-                name = self._path(each.owner, _suffix(each.kind, each.key))
+                name = self._path(each.owner, _suffix(each))
                 address = (each.kind, id(each.container), each.key)
                 yield Effect(name, _text(each.was), _text(now), each.site, address)
         for each in self._changed.values():
             now = contents(each.container)
             if not _same_members(each.was, now):
-                yield Effect(self._path(each.owner, ""), _text(each.was), _text(now), each.site, ("", id(each.container), None))
+                suffix, was, now = _changed(each.container, each.was, now)
+                address = ("", id(each.container), None)
+                yield Effect(self._path(each.owner, suffix), _text(was), _text(now), each.site, address)
+
+
+def _as_it_is(each: _Written, now: Any) -> _Slot:
+    """What has to be so before a replay: something lies in a slot, or nothing does."""
+    kind, value = each.kind, now
+    if now is MISSING and kind == ITEM:
+        kind, value = DEFINED, Content(False)
+    return _Slot(kind, each.container, each.key, value, each.owner, _suffix(each))
 
 
 def _is_torchs_own(frame: FrameType | None) -> bool:
@@ -390,6 +401,8 @@ def _is_torchs_own(frame: FrameType | None) -> bool:
             return True
         if not is_internal(file):
             return False
+        if frame.f_code.co_name == _QUEUES:
+            return True
         frame = frame.f_back
     return False
 
@@ -414,7 +427,7 @@ def _look(kind: str, container: Any, key: Any) -> Any:
             return members.member(container, key)
         return container.cell_contents if kind == CELL else getattr(container, key)
     except (KeyError, IndexError, ValueError, AttributeError):
-        return MISSING
+        return UNSET if kind == ATTRIBUTE else MISSING
 
 
 def _same(was: Any, now: Any) -> bool:
@@ -438,10 +451,26 @@ def _same_members(was: Any, now: Any) -> bool:
     return all(_same_members(a, b) if type(a) is tuple and type(b) is tuple else _same(a, b) for a, b in pairs)
 
 
-def _suffix(kind: str, key: Any) -> str:
-    if kind == CELL:
+def _changed(container: Any, was: Any, now: Any) -> tuple[str, Any, Any]:
+    """What to say of a container that has changed: what it is about, and what that was and is."""
+    if type(was) is not tuple or type(now) is not tuple:
+        return "", was, now
+    if len(was) != len(now):
+        return " (length)", len(was), len(now)
+    if issubclass(type(container), (set, frozenset)):
+        return "", Content(frozenset(was)), Content(frozenset(now))
+    index = next(at for at, (a, b) in enumerate(zip(was, now, strict=True)) if not _same_members(a, b))
+    if not issubclass(type(container), dict):
+        return f"[{index}]", was[index], now[index]
+    (key, value), (other, later) = was[index], now[index]
+    return (f"[{key!r}]", value, later) if _same(key, other) else (" (order)", key, other)
+
+
+def _suffix(each: _Written) -> str:
+    if each.kind == CELL:
         return ""
-    return f".{key}" if kind == ATTRIBUTE or issubclass(type(key), str) else f"[{key!r}]"
+    member = each.kind == ITEM and each.owner == id(each.container)
+    return f"[{each.key!r}]" if member else f".{each.key}"
 
 
 def _text(value: Any) -> str:

@@ -13,6 +13,7 @@ from ..base.location import Site
 from ..hazards import rules
 from ..hazards.findings import findings_of
 from ..hazards.rules import reason
+from ..reads import WATCH, Effect
 from ..signature.ambient import explain_ambient, read_ambient
 from ..signature.compat import has_memory
 from ..signature.key import Call
@@ -60,6 +61,7 @@ class Check:
         self._backend = backend
         self._tolerance = tolerance
         self._attributes = [attributes_of(leaf) for leaf in call.leaves]
+        self._effects: tuple[Effect, ...] = ()  # of the plain call
         backend.enter_call()
         self._surface = Surface(variant, call, backend)
         self._before = self._surface.first()
@@ -113,13 +115,16 @@ class Check:
 
     def _run_plainly(self) -> tuple[Any, Exception | None]:
         args, kwargs = self._call.given or self._call.rebuild(list(self._call.leaves))
-        with versions_kept(self._surface.tensors()), plainly(self._backend):
-            try:
+        trace = self._entry.subject.follow(self._call)
+        try:
+            with versions_kept(self._surface.tensors()), plainly(self._backend):
                 return self._function(*args, **kwargs), None
-            except OUT_OF_MEMORY:
-                raise
-            except Exception as error:
-                return None, error
+        except OUT_OF_MEMORY:
+            raise
+        except Exception as error:
+            return None, error
+        finally:
+            self._effects = WATCH.end(trace).effects
 
     # ------------------------------------------------------------------ comparing
 
@@ -175,7 +180,10 @@ class Check:
 
     def _compare_python(self) -> Iterator[Mismatch]:
         variant, call = self._variant, self._call
-        if not variant.holds():
+        for effect in self._effects[:SHOWN]:  # a recorded call has none
+            text = f"was {effect.was} and is {effect.now} after the plain call"
+            yield Mismatch(effect.name, text, python=True, site=effect.site)
+        if not self._effects and not variant.holds():
             for difference in variant.explain()[:SHOWN]:
                 text = f"was {difference.was} and is {difference.now} after the plain call"
                 yield Mismatch(difference.name, text, python=True)

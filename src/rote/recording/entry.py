@@ -21,7 +21,7 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
 from ..reads import WATCH, Noted
-from ..signature.key import OPAQUE, PLAIN, Call, describe_key, is_known_by_identity
+from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.snapshot import Snapshot
 from ..signature.state import StateWalk
 from .autograd import GradientWalk
@@ -307,11 +307,7 @@ class Entry:
         self, call: Call, traced: TracedCall, variant: Variant | None, plan: Plan
     ) -> tuple[Noted, Outcome]:
         """Run the callable, and note what it reads and writes outside of itself."""
-        roots = [*self.subject.roots, *self.executed.owners()]
-        roots += [(name, leaf) for name, leaf, kind in zip(call.names(), call.leaves, call.kinds, strict=True)
-                  if kind != PLAIN or is_known_by_identity(leaf)]  # fmt: skip
-        trace = WATCH.begin(self.function, roots, self.executed.apart())
-        self.executed.followed = trace
+        trace = self.executed.followed = self.subject.follow(call)
         noted: Noted | None = None
         try:
             with self.executed, unwaited(plan.backend):

@@ -24,7 +24,7 @@ from ..signature.snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE, Snapshot
 from .autograd import kept_storages
 from .gradients import GradientWatch
 from .ledger import NEW, Ledger
-from .pinpoint import line_that_advances, line_that_calls, line_that_changes
+from .pinpoint import line_that_advances, line_that_calls, line_that_changes, line_that_reads
 from .placement import group_members
 from .run import HostRandom, Outcome, parameters_of
 from .template import OWN
@@ -80,8 +80,9 @@ def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> 
     remedy = DERIVED if difference.derived else ""
     if not remedy and difference.was.startswith(_TENSOR) and difference.now.startswith(_TENSOR):
         remedy = f"Write into it in place ({difference.name}.copy_(...)), or pass it in and return it."
-    line = line_that_changes(difference.name, codes) or site
-    return reason(rules.STATE_CHANGES, str(difference), line, remedy)
+    line = difference.site if difference.site is not None and difference.site.line else None
+    line = line or line_that_changes(difference.name, codes) or line_that_reads(difference.name, codes)
+    return reason(rules.STATE_CHANGES, str(difference), line or site, remedy)
 
 
 def unknown_reasons(noted: Noted, *, recorded: bool) -> list[Reason]:

@@ -175,9 +175,9 @@ class Lesson:
     def _walk(self) -> Snapshot:
         """The state now, as far as this call or an earlier one of the variant read it."""
         after = self._pupil.walk(self._call)
-        after.written = {effect.address for effect in self._noted.effects}
+        after.written = {effect.address: effect.site for effect in self._noted.effects}
         self._reads = self._read.joined(self._variant.reads if self._variant is not None else None)
-        self._moved = add_reads(after, self._reads)
+        self._moved = add_reads(after, self._reads, judge.written_arrays(self._outcome))
         return after
 
     def _compare_result(self) -> Reason | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from typing import Any
+from typing import Any, NamedTuple
 
 from .marks import mark
 
@@ -22,9 +22,25 @@ def _is_link(value: Any) -> bool:
     return kind.__module__ == "functools" and kind.__name__ in ("_lru_list_elem", "_lru_cache_wrapper", "CacheInfo")
 
 
-def remembered(function: Any) -> tuple[Any, ...]:
-    """What a cache has in it, in a form that can be compared: plain values, and which objects."""
-    return tuple([mark(each) if _is_plain(each) else id(each) for each in cached_in(function)])
+class Remembered(NamedTuple):
+    """What a cache has in it, in a form that can be compared.
+
+    Attributes:
+        count: How many results.
+        held: Keys and results: plain values, and which objects.
+    """
+
+    count: int
+    held: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"{self.count} result{'s' if self.count != 1 else ''}"
+
+
+def remembered(function: Any) -> Remembered:
+    """What a cache has in it now."""
+    held = [mark(each) if _is_plain(each) else id(each) for each in cached_in(function)]
+    return Remembered(function.cache_info().currsize, tuple(held))
 
 
 def _is_plain(value: Any) -> bool:

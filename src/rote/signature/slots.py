@@ -13,7 +13,7 @@ import torch
 
 from ..base.location import Site
 from . import members
-from .cached import remembered
+from .cached import Remembered, remembered
 from .classes import UNSET, own
 from .compat import has_memory
 from .iterators import Position
@@ -59,7 +59,7 @@ class Difference:
         was: Text of the earlier value.
         now: Text of the later value.
         moved: The slot holds a tensor that the recording reads (its address is ``was``).
-        site: The user's line that read the tensor.
+        site: The user's line that read the tensor, or that wrote the slot.
         group: The optimizer's parameter group, if the slot is one of its hyperparameters.
         key: The key of the slot in its container.
         scheduler: Class of the learning-rate scheduler whose attribute the slot is.
@@ -107,12 +107,13 @@ def differences(
     for address, entry in before.entries.items():
         later = after.entries.get(address)
         fresh -= later is not None
-        if not (after.counts(entry) or address in after.written):
+        if not after.concerns(entry):
             continue
         if later is None:
             now = read(entry)
             if now is MISSING or (entry.kind == DEFINED and not same(entry.value, now)):
-                found.append(Difference(before.name_of(entry), show(entry.value), show(now)))
+                name, line = before.name_of(entry), after.line_of(entry)
+                found.append(Difference(name, show(entry.value), show(now), site=line))
         elif not (entry.value is later.value or same(entry.value, later.value) or _is_at(entry, written)):
             scheduler = after.training.schedulers.get(id(entry.container))
             was, now = show(entry.value), show(later.value)
@@ -124,6 +125,7 @@ def differences(
                     before.name_of(entry),
                     was,
                     now,
+                    site=after.line_of(entry),
                     key=entry.key,
                     scheduler=scheduler,
                     advanced=moved,
@@ -133,17 +135,23 @@ def differences(
         if len(found) >= limit:
             return found
     for address, entry in after.entries.items() if fresh else ():
-        if address in before.entries or address in after.added or not (after.counts(entry) or address in after.written):
+        if address in before.entries or address in after.added or not after.concerns(entry):
             continue
         if (LENGTH, address[1], None) in before.entries:
-            found.append(Difference(after.name_of(entry), "absent", show(entry.value)))
+            name, line = after.name_of(entry), after.line_of(entry)
+            found.append(Difference(name, "absent", show(entry.value), site=line))
         if len(found) >= limit:
             break
     return sorted(found, key=lambda difference: "(" in difference.name)
 
 
-def add_reads(snapshot: Snapshot, reads: Reads) -> list[Difference]:
+def add_reads(snapshot: Snapshot, reads: Reads, written: Collection[int] = ()) -> list[Difference]:
     """Let only what was read count, and add what the walk has not found of it.
+
+    Args:
+        snapshot: The walk.
+        reads: What was read.
+        written: Addresses of numpy arrays that may have changed since.
 
     Returns:
         What is not any more as it was when it was read.
@@ -160,7 +168,8 @@ def add_reads(snapshot: Snapshot, reads: Reads) -> list[Difference]:
             entry = entry._replace(value=now_in(entry))
             snapshot.entries[address] = entry
             snapshot.added.add(address)
-        if not same(noted.value, entry.value) and not isinstance(entry.value, (Position, TensorMark)):
+        known = isinstance(entry.value, (Position, TensorMark)) or same(noted.value, entry.value)
+        if not (known or _is_at(entry, written)):
             found.append(Difference(snapshot.name_of(entry), show(noted.value), show(entry.value)))
     return found
 
@@ -232,12 +241,20 @@ def show(value: Any) -> str:
         return value.text if len(value.text) <= 100 else value.text[:97] + "..."
     if isinstance(value, Content):
         value = value.value
+    if isinstance(value, Remembered):
+        return str(value)
     if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):
-        text = repr(value)
-        return text if len(text) <= 60 else text[:57] + "..."
+        return _shortened(value)
+    if type(value) is tuple and all([type(each) in (int, str) for each in value]):
+        return _shortened(value)
     if isinstance(value, Enum):
         return repr(value)
     return f"a {type(value).__name__} (id {id(value):#x})"
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def show_tensor(value: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..base.location import Site
 from .compat import has_memory, plain_functions
 from .processes import acting_method
 from .reads import Reads
@@ -45,7 +46,8 @@ class Snapshot:
         arrays: Address ranges of the numpy arrays found.
         training: The optimizers and schedulers found.
         added: Slots that the walk has not found, and that were read.
-        written: Slots that the traced call has written, and left in another state.
+        written: Slots that the traced call has written and left in another state, with the lines; without a kind
+            and a key they are all slots of a container.
         always: Identities of containers that C reads, past all code that is followed.
         reads: What traced calls read, if that is known: nothing else of what was found is under guard.
         acting: Methods named by the code that act on other processes past the dispatcher.
@@ -60,7 +62,7 @@ class Snapshot:
         self.training = training
         self.added: set[tuple[str, int, Any]] = set()
         self.always: set[int] = set()
-        self.written: set[tuple[str, int, Any]] = set()
+        self.written: dict[tuple[str, int, Any], Site] = {}
         self.reads: Reads | None = None
         self.acting: list[str] = []
         self.parents: list[int] = []
@@ -97,6 +99,17 @@ class Snapshot:
         if entry.kind in (LENGTH, ORDER, BULK, MEMBERS):
             return (entry.kind, id(entry.container), entry.key) in self.reads.slots
         return self.reads.has(entry.container, entry.key)
+
+    def line_of(self, entry: Entry) -> Site | None:
+        """The line in which the traced call has written a slot, or any slot of its container."""
+        if not self.written:
+            return None
+        address, anywhere = (entry.kind, id(entry.container), entry.key), ("", id(entry.container), None)
+        return self.written.get(address) or self.written.get(anywhere)
+
+    def concerns(self, entry: Entry) -> bool:
+        """Whether a slot counts, or the traced call has written it."""
+        return self.counts(entry) or self.line_of(entry) is not None
 
     def path(self, node: int) -> str:
         """The name of a place, as a user would write it."""

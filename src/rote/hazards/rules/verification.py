@@ -183,7 +183,7 @@ OBSERVER_DIFFERS = Rule(
 
     Bad::
 
-        return x * 3 if is_in_torch_dispatch_mode() else x * 2
+        return x * 3 if is_observed() else x * 2
 
     Good::
 
