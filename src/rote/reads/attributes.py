@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from threading import local
-from types import CodeType, GenericAlias, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
+from types import (
+    CodeType,
+    FunctionType,
+    GenericAlias,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
+from ..base.location import is_own
 from ..signature.classes import UNSET
 from ..signature.marks import Content
 from ..signature.slots import answer
@@ -168,7 +177,16 @@ def plain_attribute(trace: Trace, name: str, value: Any) -> None:
     if found is not _MISSING:
         bind(trace, found)
     else:
-        trace.runs(trace.class_slot(kind, "__getattr__"))
+        _hand_on(trace, trace.class_slot(kind, "__getattr__"), value, name)
+
+
+def _hand_on(trace: Trace, found: Any, value: Any, *given: Any) -> None:
+    """What the class has for attributes in general is about to be called: of ours it is known what it does."""
+    if type(found) is FunctionType and is_own(found.__code__.co_filename):
+        trace.seen.discard((type(value), given[0]))  # each object hands on to another
+        trace.call((), found, value, *given)
+    else:
+        trace.runs(found)
 
 
 def table_of(trace: Trace, value: Any, table: dict[str, Any]) -> None:
@@ -264,18 +282,18 @@ def _slots(kind: type) -> list[str]:
 def store_attribute(trace: Trace, name: str, new: Any, value: Any) -> None:
     """``value.name = new`` is about to happen."""
     trace.runs(new)  # what is kept somewhere may be called by C
-    _store(trace, "__setattr__", name, value)
+    _store(trace, "__setattr__", value, name, new)
 
 
 def delete_attribute(trace: Trace, name: str, value: Any) -> None:
     """``del value.name`` is about to happen."""
-    _store(trace, "__delattr__", name, value)
+    _store(trace, "__delattr__", value, name)
 
 
-def _store(trace: Trace, method: str, name: str, value: Any) -> None:
+def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
     found = trace.class_slot(type(value), method)
     if found is not _MISSING and not is_in_c(found):
-        trace.runs(found)
+        _hand_on(trace, found, value, name, *new)
     else:
         plain_store(trace, name, value)
 

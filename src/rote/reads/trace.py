@@ -23,7 +23,15 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from mmap import mmap
-from types import BuiltinMethodType, CodeType, FrameType, FunctionType, MethodWrapperType, ModuleType
+from types import (
+    BuiltinMethodType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
 from typing import Any, NamedTuple
 
 import numpy
@@ -42,7 +50,7 @@ from ..signature.slots import MISSING, answer, same, show
 from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, ITEM, KIND
 from ..signature.training import is_empty_stage_table
 from . import lookup
-from .kinds import PLAIN, PLAIN_TYPES, TENSOR, table
+from .kinds import CLASS, MODULE, PLAIN, PLAIN_TYPES, TENSOR, table
 from .noted import Effect, Noted, Unseen
 from .swaps import Swaps
 from .table import Rows
@@ -56,6 +64,9 @@ _BY_CONTENT = (
     ctypes.Structure.__mro__[1], defaultdict,
 )  # fmt: skip
 """Types that :func:`rote.signature.marks.mark` compares by what they hold; iterators are such, too."""
+
+_BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
+"""Types of methods that belong to one object."""
 
 
 class _Slot(NamedTuple):
@@ -125,6 +136,8 @@ class Trace:
             return
         self.outside[id(value)] = value
         self._origins[id(value)] = (id(owner) if owner is not None else 0, suffix)
+        if type(value) in _BOUND and self.kinds[type(value.__self__)] not in (CLASS, MODULE):
+            self.find(value.__self__, value, ".__self__")  # it is called with that, which nobody reads
 
     def find_table(self, table: dict[str, Any], value: Any) -> None:
         """The attributes of a tensor are written: of tensors it is not known which are outside."""
