@@ -14,6 +14,9 @@ from types import (
 )
 from typing import Any
 
+import torch
+import torch.autograd.function
+
 from ..base.location import is_own
 from ..signature.classes import UNSET
 from ..signature.marks import Content
@@ -36,6 +39,9 @@ _FIXED_IN_C = (*C_FUNCTIONS, MemberDescriptorType, GetSetDescriptorType, CodeTyp
 """Types whose instances say the same for ever."""
 _HANDS_ON = {MethodType: "__func__", GenericAlias: "__origin__"}
 """Types whose instances answer with the attributes of another object, which they have under this name."""
+_NODE = torch.autograd.function.BackwardCFunction
+_OF_NODES = frozenset({"saved_tensors", "saved_variables", "needs_input_grad", "next_functions"})
+"""What the node of a graph says of itself: it stays for the node's life, in a tuple that is new each time."""
 _OF_CLASSES = frozenset({"_is_param", "_is_buffer"})
 """By which tensors of classes of one's own say that they are parameters; asked by isinstance."""
 
@@ -235,6 +241,8 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
     if issubclass(type(value), type) and (name in _IN_NAMESPACE or not lookup.can_change(value)):
         if lookup.can_change(value):
             of_namespace(trace, name, value)
+        return
+    if name in _OF_NODES and issubclass(type(value), _NODE):
         return
     try:
         found = getattr(value, name)
