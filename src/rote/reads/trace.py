@@ -19,6 +19,7 @@ import ctypes
 import gc
 import random
 import sys
+import weakref
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -118,6 +119,7 @@ class Trace:
         self._written: dict[tuple[str, int, Any], _Written] = {}
         self._changed: dict[int, _Written] = {}
         self._held: list[Any] = []  # whose identity is in a key
+        self._carriers: dict[int, weakref.ref[Any]] = {}  # tensors by the identity of their attributes
         self._namespaces: dict[type, dict[str, Any]] = {}
         self._unseen: dict[str, Unseen] = {}
         self._late: dict[int, CodeType] = {}
@@ -140,8 +142,9 @@ class Trace:
             self.find(value.__self__, value, ".__self__")  # it is called with that, which nobody reads
 
     def find_table(self, table: dict[str, Any], value: Any) -> None:
-        """The attributes of a tensor are written: of tensors it is not known which are outside."""
+        """The attributes of a tensor are written: which tensors are outside shows when the call is over."""
         self.find(table, None, self.arguments.get(id(value), "a tensor"))
+        self._carriers[id(table)] = weakref.ref(value)
 
     def has(self, value: Any) -> bool:
         """Whether an object was there before the call."""
@@ -180,6 +183,7 @@ class Trace:
         address = (kind, id(container), key)
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
+        value = stood_for(value)
         if address in self._reads or address in self._written or id(container) in self._changed:
             return
         whose = container if owner is None else owner
@@ -348,13 +352,18 @@ class Trace:
             for slot in self._reads.values()
         )
         noted = Noted(reads, effects, tuple(self._unseen.values()), tuple(self._late.values()))
-        for held in (self.outside, self._origins, self._reads, self._written, self._changed, self._namespaces):
+        for held in (
+            self.outside, self._origins, self._reads, self._written, self._changed, self._namespaces, self._carriers,
+        ):
             held.clear()
         self._held.clear()
         return noted
 
     def _effects(self) -> Iterable[Effect]:
         for each in self._written.values():
+            carrier = self._carriers.get(id(each.container))
+            if carrier is not None and carrier() is None:
+                continue  # the call has made it, and nobody has it
             now = self._form(_look(each.kind, each.container, each.key))
             if _same(each.was, now):  # a replay leaves it as the call does, if it is so before
                 address = (each.kind, id(each.container), each.key)
@@ -386,6 +395,13 @@ def _is_torchs_own(frame: FrameType | None) -> bool:
 def is_compilers(module: Any) -> bool:
     """Whether a module is PyTorch's compiler's or dispatcher's: they are told to stand aside during a trace."""
     return isinstance(module, str) and module.startswith(("torch._dynamo", "torch._ops"))
+
+
+def stood_for(value: Any) -> Any:
+    """What a function of ours stands for that lies in its place while the call runs."""
+    if type(value) is FunctionType and "__wrapped__" in value.__dict__ and is_own(value.__code__.co_filename):
+        return value.__wrapped__
+    return value
 
 
 def contents(value: Any) -> Any:
