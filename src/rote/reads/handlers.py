@@ -33,6 +33,7 @@ from .containers import (
     truth,
     whole,
 )
+from .kinds import is_in_c
 from .trace import Trace
 
 _FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
@@ -255,9 +256,12 @@ def _methodcaller(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
 
 def _length_hint(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for each in args[:1]:
-        if trace.has(each) and lookup.find(type(each), "__next__").owner is not None:
-            trace.refuse("operator.length_hint", "asks how far an iterator is that was made outside of it")
-        length(trace, each)
+        found = lookup.find(type(each), "__length_hint__").value
+        if found is lookup.MISSING or not is_in_c(found):
+            length(trace, each)
+            special(trace, each, "__length_hint__")
+        elif trace.has(each):
+            trace.change(each)
 
 
 def _json_encoder(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -36,6 +36,7 @@ from types import (
 from typing import Any, NamedTuple
 
 import numpy
+import numpy.random
 import torch
 from torch.utils.hooks import RemovableHandle
 
@@ -48,7 +49,7 @@ from ..signature.marks import Content, TensorMark, mark
 from ..signature.origin import said_module, said_name
 from ..signature.reads import Read
 from ..signature.slots import MISSING, answer, same, show
-from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, ITEM, KIND
+from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, HELD, ITEM, KIND
 from ..signature.training import is_empty_stage_table
 from . import lookup
 from .kinds import CLASS, MODULE, PLAIN, PLAIN_TYPES, TENSOR, table
@@ -68,6 +69,9 @@ _BY_CONTENT = (
 
 _BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
 """Types of methods that belong to one object."""
+
+GLOBAL_GENERATORS: tuple[Any, ...] = (getattr(random, "_inst", None), getattr(numpy.random.mtrand, "_rand", None))
+"""What the functions of ``random`` and ``numpy.random`` draw from; that a call draws from them is seen anyway."""
 
 
 class _Slot(NamedTuple):
@@ -131,7 +135,25 @@ class Trace:
     # ------------------------------------------------------------------ what is outside
 
     def find(self, value: Any, owner: Any, suffix: str) -> None:
-        """Something was found in an object that is outside; ``owner`` is that object, or None for a root."""
+        """Something was found in an object that is outside; ``owner`` is that object, or None for a root.
+
+        What is compared by what it holds is a condition: no slot tells of it.
+        """
+        if id(value) in self.outside:
+            return
+        self._find(value, owner, suffix)
+        if owner is not None and self.by_content(type(value)) and id(value) in self.outside:
+            self.held(value)
+
+    def held(self, value: Any) -> None:
+        """Note what an object outside holds, as a whole."""
+        address = (HELD, id(value), None)
+        if address not in self._reads and not any(value is each for each in GLOBAL_GENERATORS):
+            form = mark(value)
+            if form is not value:
+                self._reads[address] = _Slot(HELD, value, None, form, id(value), "")
+
+    def _find(self, value: Any, owner: Any, suffix: str) -> None:
         if id(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
             return
         if is_empty_stage_table(value):  # a scaler fills it, and leaves a new one that is empty
@@ -189,7 +211,7 @@ class Trace:
         whose = container if owner is None else owner
         self._reads[address] = _Slot(kind, container, key, self._form(value), id(whose), suffix)
         self._held.append(container)
-        self.find(value, whose, suffix)
+        self._find(value, whose, suffix)
 
     def _form(self, value: Any) -> Any:
         """The form in which a value is compared: of most objects it is their identity."""
@@ -376,7 +398,10 @@ class Trace:
                 yield Effect(name, _text(each.was), _text(now), each.site, address)
         for each in self._changed.values():
             now = contents(each.container)
-            if not _same_members(each.was, now):
+            if type(now) is Position and each.was.agrees(now):  # how far it is was looked at, and that is all
+                asked = _Slot(HELD, each.container, None, now._replace(asked=True), each.owner, "")
+                self._reads[HELD, id(each.container), None] = asked
+            elif not _same_members(each.was, now):
                 yield Effect(self._path(each.owner, ""), _text(each.was), _text(now), each.site, ("", id(each.container), None))
 
 

@@ -27,6 +27,7 @@ from .snapshot import (
     CACHED,
     CELL,
     DEFINED,
+    HELD,
     ITEM,
     KIND,
     LENGTH,
@@ -155,7 +156,10 @@ def add_reads(snapshot: Snapshot, reads: Reads) -> list[Difference]:
             value = read(entry)
             if isinstance(value, torch.Tensor):
                 snapshot.note_tensor(entry, value)
-            entry = entry._replace(value=now_in(entry))
+            now = now_in(entry)
+            if isinstance(now, Position) and isinstance(noted.value, Position):
+                now = now._replace(asked=noted.value.asked)
+            entry = entry._replace(value=now)
             snapshot.entries[address] = entry
             snapshot.added.add(address)
         if not same(noted.value, entry.value) and not isinstance(entry.value, (Position, TensorMark)):
@@ -278,6 +282,7 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
         entry.container(*entry.key) if type(entry.key) is tuple else getattr(entry.container, entry.key)()
     ),
     SAID: lambda entry: answer(getattr(entry.container, entry.key)),
+    HELD: lambda entry: entry.container,
     CACHED: lambda entry: Content(_filled(entry.container)),
 }
 

@@ -15,7 +15,9 @@ ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT,
     "item", "attribute", "cell", "length", "bulk", "order", "variable", "members", "defined", "present",
     "answer", "scripted",
 )
-KIND, SUBCLASS, REFERENT, CACHED, ASKED, SAID = "kind", "subclass", "referent", "cached", "asked", "said"
+KIND, SUBCLASS, REFERENT, CACHED, ASKED, SAID, HELD = (
+    "kind", "subclass", "referent", "cached", "asked", "said", "held",
+)
 _ALWAYS = frozenset({ANSWER, SCRIPTED})
 """Kinds of slots that C reads when it is called, past all code that is followed."""
 
