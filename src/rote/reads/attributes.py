@@ -229,6 +229,9 @@ def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
 
 def _of_c(trace: Trace, name: str, value: Any) -> None:
     """An attribute that C gives: a slot, or what an object of C says of itself."""
+    if name == "_cdata" and issubclass(type(value), torch.UntypedStorage):
+        trace.refuse(name, "reads _cdata of a storage, which is another one in each call")
+        return
     if not trace.has(value) or trace.kinds[type(value)] == TENSOR or name == "__class__":
         return
     if name == "__dict__":
