@@ -52,7 +52,7 @@ from ..signature.slots import MISSING, answer, same, show
 from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, HELD, ITEM, KIND
 from ..signature.training import is_empty_stage_table
 from . import lookup
-from .kinds import CLASS, MODULE, PLAIN, PLAIN_TYPES, TENSOR, table
+from .kinds import CLASS, CONTAINER, MODULE, PLAIN, PLAIN_TYPES, TENSOR, table
 from .noted import Effect, Noted, Unseen
 from .swaps import Swaps
 from .table import Rows
@@ -156,6 +156,8 @@ class Trace:
     def _find(self, value: Any, owner: Any, suffix: str) -> None:
         if id(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
             return
+        if self.kinds[type(value)] == CONTAINER and is_compilers(said_module(type(owner))):
+            return
         if is_empty_stage_table(value):  # a scaler fills it, and leaves a new one that is empty
             return
         self.outside[id(value)] = value
@@ -225,7 +227,9 @@ class Trace:
         return compared
 
     def absent(self, container: Any, key: Any, suffix: str, owner: Any = None) -> None:
-        """Note that something is not there."""
+        """Note that something is not there, if nobody fills it in when it is first asked for."""
+        if is_compilers(said_module(type(owner))):  # operators
+            return
         self.read(DEFINED, container, key, Content(False), suffix, owner)
 
     def namespace(self, kind: type) -> dict[str, Any]:
@@ -419,7 +423,7 @@ def _is_torchs_own(frame: FrameType | None) -> bool:
 
 def is_compilers(module: Any) -> bool:
     """Whether a module is PyTorch's compiler's or dispatcher's: they are told to stand aside during a trace."""
-    return isinstance(module, str) and module.startswith(("torch._dynamo", "torch._ops"))
+    return isinstance(module, str) and module.startswith(("torch._dynamo", "torch._ops", "torch.jit._builtins"))
 
 
 def stood_for(value: Any) -> Any:
