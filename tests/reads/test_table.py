@@ -28,11 +28,11 @@ from rote.reads.calls import called
 
 ROWS = tomllib.loads(Path(table.__file__).with_name("calls.toml").read_text())
 KNOWN = {
-    "pure", "fixed", "none", "reads", "writes", "argument", "ask", "clock", "environment", "thread", "io",
+    "pure", "fixed", "none", "reads", "writes", "argument", "ask", "clock", "environment", "thread", "io", "address",
 }  # fmt: skip
 
 OF_OTHER_VERSIONS = {
-    "_thread.start_joinable_thread", "_thread.lock", "_thread.lock.*", "_sha256.*", "_sha2.*", "_bisect.insort",
+    "_thread.start_joinable_thread", "_sha256.*", "_sha2.*", "_bisect.insort",
     "posix._path_splitroot", "posix.getenv", "_posixsubprocess.fork_exec_", "_abc._abc_register_",
     "torch._C._get_num_threads",
 }  # fmt: skip
@@ -45,7 +45,7 @@ UNNAMED = (
     "builtins.set_iterator", "builtins.range_iterator", "builtins.str_iterator", "builtins.dict_keys",
     "builtins.dict_values", "builtins.dict_items", "builtins.traceback", "builtins.code", "builtins.frame",
     "builtins.weakproxy", "builtins.weakcallableproxy", "builtins.AccumulateGrad", "torch._C._TensorBase",
-    "torch._C._VariableFunctionsClass", "pybind11_builtins", "_thread.RLock", "_contextvars", "_contextvars.Context",
+    "torch._C._VariableFunctionsClass", "pybind11_builtins", "_thread.RLock", "_thread.lock", "builtins.instancemethod", "_contextvars", "_contextvars.Context",
     "_contextvars.ContextVar", "_functools._lru_cache_wrapper", "_collections._tuplegetter", "_cython_", "optree",
     "torch._C.Event", "torch._C.Stream", "builtins.weakref", "builtins.member_descriptor",
     "builtins.getset_descriptor", "builtins.wrapper_descriptor", "builtins.method-wrapper", "_json.Encoder",

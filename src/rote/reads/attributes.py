@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from threading import local
-from types import CodeType, GenericAlias, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
+from types import (
+    CodeType,
+    FunctionType,
+    GenericAlias,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
+import torch
+import torch.autograd.function
+
+from ..base.location import is_own
 from ..signature.classes import UNSET
 from ..signature.marks import Content
 from ..signature.slots import answer
@@ -29,6 +41,9 @@ _HANDS_ON = {MethodType: "__func__", GenericAlias: "__origin__"}
 """Types whose instances answer with the attributes of another object, which they have under this name."""
 _OF_COMPILER = "__dynamo_disable"
 """Under which name PyTorch keeps, with a function of its own, what calls it past the compiler."""
+_NODE = torch.autograd.function.BackwardCFunction
+_OF_NODES = frozenset({"saved_tensors", "saved_variables", "needs_input_grad", "next_functions"})
+"""What the node of a graph says of itself: it stays for the node's life, in a tuple that is new each time."""
 _OF_CLASSES = frozenset({"_is_param", "_is_buffer"})
 """By which tensors of classes of one's own say that they are parameters; asked by isinstance."""
 
@@ -170,7 +185,16 @@ def plain_attribute(trace: Trace, name: str, value: Any) -> None:
     if found is not _MISSING:
         bind(trace, found)
     else:
-        trace.runs(trace.class_slot(kind, "__getattr__"))
+        _hand_on(trace, trace.class_slot(kind, "__getattr__"), value, name)
+
+
+def _hand_on(trace: Trace, found: Any, value: Any, *given: Any) -> None:
+    """What the class has for attributes in general is about to be called: of ours it is known what it does."""
+    if type(found) is FunctionType and is_own(found.__code__.co_filename):
+        trace.seen.discard((type(value), given[0]))  # each object hands on to another
+        trace.call((), found, value, *given)
+    else:
+        trace.runs(found)
 
 
 def table_of(trace: Trace, value: Any, table: dict[str, Any]) -> None:
@@ -207,6 +231,9 @@ def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
 
 def _of_c(trace: Trace, name: str, value: Any) -> None:
     """An attribute that C gives: a slot, or what an object of C says of itself."""
+    if name == "_cdata" and issubclass(type(value), torch.UntypedStorage):
+        trace.refuse(name, "reads _cdata of a storage, which is another one in each call")
+        return
     if not trace.has(value) or trace.kinds[type(value)] == TENSOR or name == "__class__":
         return
     if name == "__dict__":
@@ -219,6 +246,8 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
     if issubclass(type(value), type) and (name in _IN_NAMESPACE or not lookup.can_change(value)):
         if lookup.can_change(value):
             of_namespace(trace, name, value)
+        return
+    if name in _OF_NODES and issubclass(type(value), _NODE):
         return
     try:
         found = getattr(value, name)
@@ -267,18 +296,18 @@ def store_attribute(trace: Trace, name: str, new: Any, value: Any) -> None:
     """``value.name = new`` is about to happen."""
     trace.runs(new)  # what is kept somewhere may be called by C
     if name != _OF_COMPILER:
-        _store(trace, "__setattr__", name, value)
+        _store(trace, "__setattr__", value, name, new)
 
 
 def delete_attribute(trace: Trace, name: str, value: Any) -> None:
     """``del value.name`` is about to happen."""
-    _store(trace, "__delattr__", name, value)
+    _store(trace, "__delattr__", value, name)
 
 
-def _store(trace: Trace, method: str, name: str, value: Any) -> None:
+def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
     found = trace.class_slot(type(value), method)
     if found is not _MISSING and not is_in_c(found):
-        trace.runs(found)
+        _hand_on(trace, found, value, name, *new)
     else:
         plain_store(trace, name, value)
 

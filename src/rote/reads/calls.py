@@ -12,7 +12,7 @@ from ..signature.origin import said_module, said_name
 from ..signature.snapshot import SUBCLASS
 from ..signature.wrappers import is_graphed
 from . import lookup
-from .attributes import attribute, of_namespace
+from .attributes import attribute, delete_attribute, of_namespace, store_attribute
 from .containers import change, content, special, whole
 from .kinds import CLASS, FUNCTION, IN_C, METHOD, OTHER, is_in_c
 from .table import REFUSED, UNKNOWN, is_nobody
@@ -29,6 +29,8 @@ _HARMLESS = frozenset({
     "operator.itemgetter()", "operator.itemgetter",
 })  # fmt: skip
 """Callables that look into what they are given and no further, which counts as read when C is given it."""
+_OF_ATTRIBUTES = {"__getattr__": attribute, "__setattr__": store_attribute, "__delattr__": delete_attribute}
+"""What a graphed callable hands on to what it wraps."""
 
 
 def called(trace: Trace, names: tuple[str, ...], function: Any, *args: Any) -> None:
@@ -58,13 +60,21 @@ def _own(trace: Trace, names: tuple[str, ...], function: Any, args: tuple[Any, .
         trace.runs(each)
     if not args or not is_graphed(args[0]):
         return
-    wrapped = args[0].__wrapped__
+    wrapped, name = args[0].__wrapped__, function.__name__
     trace.find(wrapped, args[0], "")
-    method = lookup.find(type(wrapped), function.__name__).value
-    if function.__name__ == "__call__" or method is lookup.MISSING:
-        called(trace, names, wrapped, *args[1:])
+    given = args[1:]
+    if name in _OF_ATTRIBUTES:
+        if given and issubclass(type(given[0]), str):
+            _OF_ATTRIBUTES[name](trace, *given, wrapped)
+        return
+    if name == "__class__":
+        trace.kind(wrapped)
+        return
+    method = lookup.find(type(wrapped), name).value
+    if name == "__call__" or method is lookup.MISSING:
+        called(trace, names, wrapped, *given)
     else:
-        called(trace, names, method, wrapped, *args[1:])
+        called(trace, names, method, wrapped, *given)
 
 
 def called_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) -> None:
@@ -123,8 +133,6 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     owner = getattr(function, "__self__", None)
     if is_nobody(type(owner)) or (issubclass(type(owner), type) and not issubclass(type(function), type)):
         owner = None
-    if owner is not None and trace.has(function):
-        trace.find(owner, function, ".__self__")
     if row.handler is not None:
         row.handler(trace, function, args, kwargs)
         return
@@ -201,6 +209,8 @@ def instance_of(trace: Trace, value: Any, kinds: Any) -> None:
         return
     if trace.has(value) and not issubclass(type(value), type):
         trace.kind(value)
+        if lookup.find(type(value), "__class__").owner is not object:
+            attribute(trace, "__class__", value)
     meta = type(kinds)
     if meta is not type and issubclass(type(kinds), type):
         for name in ("__instancecheck__", "__subclasscheck__"):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gc
-import random
 from collections import defaultdict
 from types import FunctionType, MappingProxyType, MethodType, SimpleNamespace
 from typing import Any
 
 import numpy
-import numpy.random
 
 from ..base.location import is_internal, is_own
 from ..signature import members
@@ -33,15 +31,11 @@ from .kinds import (
 )
 from .settings import settings, written
 from .table import name_of, row_of
-from .trace import Trace
+from .trace import GLOBAL_GENERATORS, Trace
 
 _MANY = 4096
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _DEPTH = 6
-_inst: Any = getattr(random, "_inst", None)
-_rand: Any = getattr(numpy.random.mtrand, "_rand", None)
-_GLOBAL_GENERATORS = (_inst, _rand)
-"""What the functions of ``random`` and ``numpy.random`` draw from; that a call draws from them is seen anyway."""
 
 
 def item(trace: Trace, value: Any, key: Any) -> None:
@@ -218,7 +212,7 @@ def change(trace: Trace, value: Any) -> None:
     if is_readable(value):
         whole(trace, value)
         trace.change(value)
-    elif trace.by_content(type(value)) and not any(value is each for each in _GLOBAL_GENERATORS):
+    elif trace.by_content(type(value)) and not any(value is each for each in GLOBAL_GENERATORS):
         trace.change(value)
 
 

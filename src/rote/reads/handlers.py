@@ -36,10 +36,12 @@ from .containers import (
     truth,
     whole,
 )
+from .kinds import is_in_c
 from .trace import Trace
 
 _FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
 
+_READS_STORAGE = frozenset({"__getitem__", "__setitem__", "tolist", "__iter__", "fill_"})
 _MOST_CACHED = 20_000
 Handler = Callable[[Trace, Any, tuple[Any, ...], dict[str, Any]], None]
 
@@ -105,6 +107,8 @@ def _abc_subclass(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
 
 def _len(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for each in args:
+        if issubclass(type(each), torch.UntypedStorage):
+            _size_of_storage(trace, function, args, kwargs)
         length(trace, each)
 
 
@@ -279,9 +283,12 @@ def _methodcaller(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
 
 def _length_hint(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for each in args[:1]:
-        if trace.has(each) and lookup.find(type(each), "__next__").owner is not None:
-            trace.refuse("operator.length_hint", "asks how far an iterator is that was made outside of it")
-        length(trace, each)
+        found = lookup.find(type(each), "__length_hint__").value
+        if found is lookup.MISSING or not is_in_c(found):
+            length(trace, each)
+            special(trace, each, "__length_hint__")
+        elif trace.has(each):
+            trace.change(each)
 
 
 def _json_encoder(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -369,6 +376,16 @@ def _sys_frame(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[
     trace.refuse("sys._getframe", "looks at the frames around it")
 
 
+def _size_of_storage(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What lies around a tensor is not what a recording has there; to read the memory, its size is asked too."""
+    frame = trace.frame()
+    while frame is not None and is_internal(frame.f_code.co_filename):
+        if frame.f_code.co_name in _READS_STORAGE:
+            return
+        frame = frame.f_back
+    trace.refuse("torch.UntypedStorage.nbytes", "asks how large the storage of a tensor is")
+
+
 def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Whether a lock is free is asked, unless the call waits until it is, or has it already."""
     lock, given = _bound(function, args, 1)[0], args if hasattr(function, "__self__") else args[1:]
@@ -392,6 +409,8 @@ HANDLERS: dict[str, Handler] = {
     "_thread.lock.__enter__": _acquire,
     "_thread.lock.__exit__": _release,
     "_thread.lock.release": _release,
+    "torch._C.StorageBase.nbytes": _size_of_storage,
+    "torch._C.StorageBase.__len__": _size_of_storage,
     "builtins.getattr": _getattr,
     "builtins.hasattr": _getattr,
     "builtins.setattr": _setattr,

@@ -14,13 +14,15 @@ from types import (
     CodeType,
     FrameType,
     FunctionType,
+    MethodType,
     MethodWrapperType,
     ModuleType,
 )
 from typing import Any, NamedTuple
 
 from ..base.location import is_own
-from ..signature.origin import module_of, said_name
+from ..signature.origin import module_of, said_module, said_name
+from . import lookup
 
 _IMMUTABLE = 1 << 8
 UNKNOWN = "unknown"
@@ -34,6 +36,9 @@ REFUSED = {
     "io": "reads or writes what is outside of the program",
 }
 """Rows whose callables make a call eager, with what they do."""
+
+
+_BOUND = (MethodType, BuiltinFunctionType, MethodWrapperType)
 
 
 @cache
@@ -110,6 +115,7 @@ class Rows:
         self._handlers = handlers
         self._called = called
         self._pure: dict[int, Any] = {}
+        self._declared_methods: list[Any] = []  # of C, which are made anew at each access
         self._codes: set[CodeType] = set()
         self._of: dict[Any, Row] = {}
 
@@ -117,6 +123,8 @@ class Rows:
         """Functions, classes and modules give the same for the same arguments, and do nothing else."""
         for each in things:
             self._pure[id(each)] = each
+            if type(each) is BuiltinFunctionType:
+                self._declared_methods.append(each)
             parts = vars(each).values() if isinstance(each, type) else (each,)
             for part in parts:
                 target = getattr(part, "__func__", part)
@@ -141,15 +149,16 @@ class Rows:
         """Whether somebody has said so of a callable, or of what it belongs to."""
         if not self._pure:
             return False
-        if id(function) in self._pure or id(getattr(function, "__func__", None)) in self._pure:
+        kind = type(function)
+        target: Any = function.__func__ if kind is MethodType else function
+        if id(function) in self._pure or id(target) in self._pure:
             return True
-        if any(each == function for each in self._pure.values() if type(each) is BuiltinFunctionType):
+        if kind is BuiltinFunctionType and any(each == function for each in self._declared_methods):
             return True
-        owner = getattr(function, "__self__", None)
-        kind = owner if isinstance(owner, type) else type(owner)
-        home = getattr(function, "__module__", None) or getattr(type(function), "__module__", None)
-        module = sys.modules.get(home) if isinstance(home, str) else None
-        return any(id(each) in self._pure for each in (*kind.__mro__, type(function), module))
+        owner: Any = function.__self__ if kind in _BOUND else None
+        whose: Any = owner if issubclass(type(owner), type) else type(owner)
+        module = sys.modules.get(_said_of(target))
+        return any(id(each) in self._pure for each in (*whose.__mro__, kind, module))
 
     def called(self, trace: Any) -> Callable[..., None]:
         """What notes, in a trace, that something is about to be called."""
@@ -195,6 +204,16 @@ def _is_fixed(kind: type) -> bool:
 def is_nobody(kind: type) -> bool:
     """Whether functions of C are bound to objects of a type that are nobody's."""
     return kind is ModuleType or kind.__name__ == "PyCapsule" or kind.__name__.startswith("pybind11_detail_")
+
+
+def _said_of(function: Any) -> str:
+    """The module that a callable says it is from; no code of the user's is asked."""
+    kind = type(function)
+    if issubclass(kind, type):
+        return said_module(function)
+    found = lookup.find(kind, "__module__").value
+    said = found.__get__(function) if lookup.is_in_c(found) else None
+    return _text(said) or said_module(kind)
 
 
 def _text(value: Any) -> str:

@@ -19,14 +19,24 @@ import ctypes
 import gc
 import random
 import sys
+import weakref
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from mmap import mmap
-from types import BuiltinMethodType, CodeType, FrameType, FunctionType, MethodWrapperType, ModuleType
+from types import (
+    BuiltinMethodType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
 from typing import Any, NamedTuple
 
 import numpy
+import numpy.random
 import torch
 from torch.utils.hooks import RemovableHandle
 
@@ -39,10 +49,10 @@ from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
 from ..signature.origin import said_module, said_name
 from ..signature.reads import Argument, Read
 from ..signature.slots import MISSING, answer, same, show
-from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, ITEM, KIND, NUMBERS
+from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, HELD, ITEM, KIND, NUMBERS
 from ..signature.training import is_empty_stage_table
 from . import lookup
-from .kinds import PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
+from .kinds import CLASS, CONTAINER, MODULE, PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
 from .noted import Effect, Noted, Unseen
 from .swaps import Swaps
 from .table import Rows
@@ -60,6 +70,12 @@ _BY_CONTENT = (
     ctypes.Structure.__mro__[1], defaultdict,
 )  # fmt: skip
 """Types that :func:`rote.signature.marks.mark` compares by what they hold; iterators are such, too."""
+
+_BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
+"""Types of methods that belong to one object."""
+
+GLOBAL_GENERATORS: tuple[Any, ...] = (getattr(random, "_inst", None), getattr(numpy.random.mtrand, "_rand", None))
+"""What the functions of ``random`` and ``numpy.random`` draw from; that a call draws from them is seen anyway."""
 
 
 class _Slot(NamedTuple):
@@ -113,6 +129,7 @@ class Trace:
         self._written: dict[tuple[str, int, Any], _Written] = {}
         self._changed: dict[int, _Written] = {}
         self._held: list[Any] = []  # whose identity is in a key
+        self._carriers: dict[int, weakref.ref[Any]] = {}  # tensors by the identity of their attributes
         self._namespaces: dict[type, dict[str, Any]] = {}
         self._unseen: dict[str, Unseen] = {}
         self._late: dict[int, CodeType] = {}
@@ -126,17 +143,40 @@ class Trace:
     # ------------------------------------------------------------------ what is outside
 
     def find(self, value: Any, owner: Any, suffix: str) -> None:
-        """Something was found in an object that is outside; ``owner`` is that object, or None for a root."""
+        """Something was found in an object that is outside; ``owner`` is that object, or None for a root.
+
+        What is compared by what it holds is a condition: no slot tells of it.
+        """
+        if id(value) in self.outside:
+            return
+        self._find(value, owner, suffix)
+        if owner is not None and self.by_content(type(value)) and id(value) in self.outside:
+            self.held(value)
+
+    def held(self, value: Any) -> None:
+        """Note what an object outside holds, as a whole."""
+        address = (HELD, id(value), None)
+        if address not in self._reads and not any(value is each for each in GLOBAL_GENERATORS):
+            form = mark(value)
+            if form is not value:
+                self._reads[address] = _Slot(HELD, value, None, form, id(value), "")
+
+    def _find(self, value: Any, owner: Any, suffix: str) -> None:
         if id(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
+            return
+        if self.kinds[type(value)] == CONTAINER and is_compilers(said_module(type(owner))):
             return
         if is_empty_stage_table(value):  # a scaler fills it, and leaves a new one that is empty
             return
         self.outside[id(value)] = value
         self._origins[id(value)] = (id(owner) if owner is not None else 0, suffix)
+        if type(value) in _BOUND and self.kinds[type(value.__self__)] not in (CLASS, MODULE):
+            self.find(value.__self__, value, ".__self__")  # it is called with that, which nobody reads
 
     def find_table(self, table: dict[str, Any], value: Any) -> None:
-        """The attributes of a tensor are written: of tensors it is not known which are outside."""
+        """The attributes of a tensor are written: which tensors are outside shows when the call is over."""
         self.find(table, None, self.arguments.get(id(value), "a tensor"))
+        self._carriers[id(table)] = weakref.ref(value)
 
     def has(self, value: Any) -> bool:
         """Whether an object was there before the call."""
@@ -175,12 +215,13 @@ class Trace:
         address = (kind, id(container), key)
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
+        value = stood_for(value)
         if address in self._reads or address in self._written or id(container) in self._changed:
             return
         whose = container if owner is None else owner
         self._reads[address] = _Slot(kind, container, key, self._form(value), id(whose), suffix)
         self._held.append(container)
-        self.find(value, whose, suffix)
+        self._find(value, whose, suffix)
         if issubclass(type(value), numpy.ndarray) and not value.dtype.hasobject:
             self._read_numbers(value, suffix, whose)
 
@@ -208,7 +249,9 @@ class Trace:
         return is_readable(value) or self.by_content(type(value))
 
     def absent(self, container: Any, key: Any, suffix: str, owner: Any = None) -> None:
-        """Note that something is not there."""
+        """Note that something is not there, if nobody fills it in when it is first asked for."""
+        if is_compilers(said_module(type(owner))):  # operators
+            return
         self.read(DEFINED, container, key, Content(False), suffix, owner)
 
     def namespace(self, kind: type) -> dict[str, Any]:
@@ -358,7 +401,9 @@ class Trace:
             for slot in self._reads.values()
         )
         noted = Noted(reads, effects, tuple(self._unseen.values()), tuple(self._late.values()))
-        for held in (self.outside, self._origins, self._reads, self._written, self._changed, self._namespaces):
+        for held in (
+            self.outside, self._origins, self._reads, self._written, self._changed, self._namespaces, self._carriers,
+        ):
             held.clear()
         self._held.clear()
         return noted
@@ -369,6 +414,9 @@ class Trace:
 
     def _effects(self) -> Iterable[Effect]:
         for each in self._written.values():
+            carrier = self._carriers.get(id(each.container))
+            if carrier is not None and carrier() is None:
+                continue  # the call has made it, and nobody has it
             now = self._form(_look(each.kind, each.container, each.key))
             if _same(each.was, now):  # a replay leaves it as the call does, if it is so before
                 slot = _as_it_is(each, now)
@@ -379,7 +427,10 @@ class Trace:
                 yield Effect(name, _text(each.was), _text(now), each.site, address)
         for each in self._changed.values():
             now = contents(each.container)
-            if not _same_members(each.was, now):
+            if type(now) is Position and each.was.agrees(now):  # how far it is was looked at, and that is all
+                asked = _Slot(HELD, each.container, None, now._replace(asked=True), each.owner, "")
+                self._reads[HELD, id(each.container), None] = asked
+            elif not _same_members(each.was, now):
                 suffix, was, now = _changed(each.container, each.was, now)
                 address = ("", id(each.container), None)
                 yield Effect(self._path(each.owner, suffix), _text(was), _text(now), each.site, address)
@@ -409,7 +460,14 @@ def _is_torchs_own(frame: FrameType | None) -> bool:
 
 def is_compilers(module: Any) -> bool:
     """Whether a module is PyTorch's compiler's or dispatcher's: they are told to stand aside during a trace."""
-    return isinstance(module, str) and module.startswith(("torch._dynamo", "torch._ops"))
+    return isinstance(module, str) and module.startswith(("torch._dynamo", "torch._ops", "torch.jit._builtins"))
+
+
+def stood_for(value: Any) -> Any:
+    """What a function of ours stands for that lies in its place while the call runs."""
+    if type(value) is FunctionType and "__wrapped__" in value.__dict__ and is_own(value.__code__.co_filename):
+        return value.__wrapped__
+    return value
 
 
 def contents(value: Any) -> Any:

@@ -276,9 +276,9 @@ class ExecutedCode:
             if type(function) is FunctionType and id(function.__code__) in unknown:
                 self._apart[id(function.__code__)][1].append(weakref.ref(function))
         for code in unknown.values():  # the collector does not tell of what it was told to leave alone
-            function = _by_name(code, self._found_in.get(id(code), {}))
-            if function is not None and not self._apart[id(code)][1]:
-                self._apart[id(code)][1].append(weakref.ref(function))
+            if not self._apart[id(code)][1]:
+                functions = _by_name(code, self._found_in.get(id(code), {}))
+                self._apart[id(code)][1].extend(weakref.ref(function) for function in functions)
         self._found_in.clear()
 
     def owners(self) -> list[tuple[str, Any]]:
@@ -381,14 +381,16 @@ def our_profiler() -> Any:
     return profiler if getattr(profiler, "__func__", None) is _PROFILE else None
 
 
-def _by_name(code: CodeType, namespace: dict[str, Any]) -> FunctionType | None:
-    """The function with this code, if it lies where its name says."""
+def _by_name(code: CodeType, namespace: dict[str, Any]) -> list[FunctionType]:
+    """The functions with this code that lie in its module, or where its name says."""
     found: Any = None
+    beside = [each for each in list(namespace.values()) if type(each) is FunctionType]
     for part in code.co_qualname.split("."):
         found = namespace.get(part)
         namespace = dict(vars(found)) if isinstance(found, type) else {}
-    function = getattr(found, "__func__", found)
-    return function if type(function) is FunctionType and function.__code__ is code else None
+    function = getattr(found, "__func__", found) if type(found) in (staticmethod, classmethod) else found
+    named = [function] if type(function) is FunctionType else []
+    return list({id(each): each for each in (*beside, *named) if each.__code__ is code}.values())
 
 
 def _runs_apart(frame: FrameType, followed: Followed) -> bool:

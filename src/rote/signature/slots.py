@@ -28,6 +28,7 @@ from .snapshot import (
     CACHED,
     CELL,
     DEFINED,
+    HELD,
     ITEM,
     KIND,
     LENGTH,
@@ -165,7 +166,10 @@ def add_reads(snapshot: Snapshot, reads: Reads, written: Collection[int] = ()) -
             value = read(entry)
             if isinstance(value, torch.Tensor):
                 snapshot.note_tensor(entry, value)
-            entry = entry._replace(value=now_in(entry))
+            now = now_in(entry)
+            if isinstance(now, Position) and isinstance(noted.value, Position):
+                now = now._replace(asked=noted.value.asked)
+            entry = entry._replace(value=now)
             snapshot.entries[address] = entry
             snapshot.added.add(address)
         known = isinstance(entry.value, (Position, TensorMark)) or same(noted.value, entry.value)
@@ -303,6 +307,7 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     SAID: lambda entry: answer(getattr(entry.container, entry.key)),
     NUMBERS: lambda entry: Content(entry.container.tobytes()),
     CACHED: lambda entry: Content(remembered(entry.container)),
+    HELD: lambda entry: entry.container,
 }
 
 

@@ -16,8 +16,8 @@ ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT,
     "item", "attribute", "cell", "length", "bulk", "order", "variable", "members", "defined", "present",
     "answer", "scripted",
 )
-KIND, SUBCLASS, REFERENT, CACHED, ASKED, SAID, NUMBERS = (
-    "kind", "subclass", "referent", "cached", "asked", "said", "numbers",
+KIND, SUBCLASS, REFERENT, CACHED, ASKED, SAID, NUMBERS, HELD = (
+    "kind", "subclass", "referent", "cached", "asked", "said", "numbers", "held",
 )  # fmt: skip
 _ALWAYS = frozenset({ANSWER, SCRIPTED})
 """Kinds of slots that C reads when it is called, past all code that is followed."""
