@@ -174,6 +174,16 @@ def _dict_setdefault(trace: Trace, function: Any, args: tuple[Any, ...], kwargs:
     store_item(trace, None, value, key)
 
 
+def _dict_setitem(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    value, key = _bound(function, args, 2)
+    store_item(trace, args[-1], value, key)
+
+
+def _clear(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """All is gone, whatever it was."""
+    trace.change(_bound(function, args, 1)[0])
+
+
 def _vars(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for each in args[:1]:
         attribute(trace, "__dict__", each)
@@ -446,6 +456,10 @@ HANDLERS: dict[str, Handler] = {
     "builtins.dict.__getitem__": _dict_get,
     "builtins.dict.__contains__": _dict_get,
     "builtins.dict.setdefault": _dict_setdefault,
+    "builtins.dict.__setitem__": _dict_setitem,
+    "builtins.dict.clear": _clear,
+    "builtins.list.clear": _clear,
+    "builtins.set.clear": _clear,
     "builtins.vars": _vars,
     "builtins.dir": _dir,
     "builtins.globals": _globals,

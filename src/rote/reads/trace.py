@@ -42,6 +42,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..base.location import Site, is_internal, is_own, user_site
 from ..signature import members
+from ..signature.bound import CONTENTS, Bound, Target
 from ..signature.classes import UNSET
 from ..signature.executed import TORCHS_OWN
 from ..signature.iterators import Position
@@ -128,6 +129,7 @@ class Trace:
         self._reads: dict[tuple[str, int, Any], _Slot] = {}
         self._written: dict[tuple[str, int, Any], _Written] = {}
         self._changed: dict[int, _Written] = {}
+        self._bound: set[tuple[str, int, Any]] = set()
         self._held: list[Any] = []  # whose identity is in a key
         self._carriers: dict[int, weakref.ref[Any]] = {}  # tensors by the identity of their attributes
         self._namespaces: dict[type, dict[str, Any]] = {}
@@ -408,12 +410,58 @@ class Trace:
         self._held.clear()
         return noted
 
+    def bound(self, value: Any) -> Any:
+        """The call has returned: its result, with the slots outside that it has bound to tensors of its own.
+
+        A slot that it has read before holds what an earlier call has left, and is no such slot.
+        """
+        targets, parts = list[Target](), list[Any]()
+        for each in self._written.values():
+            now = _look(each.kind, each.container, each.key)
+            address = (each.kind, id(each.container), each.key)
+            if address in self._reads or not self._can_bind(each, now) or _same(each.was, self._form(now)):
+                continue
+            name = self._path(each.owner, _suffix(each))
+            targets.append(Target(each.kind, each.container, each.key, name))
+            parts.append(now)
+            self._bound.add(address)
+        for each in self._changed.values():
+            if self._can_fill(each):
+                name, found = self._path(each.owner, ""), each.container
+                keys = tuple(found) if type(found) is dict else None
+                targets.append(Target(CONTENTS, found, keys, name))
+                parts.append(tuple(found) if keys is None else tuple(found.values()))
+                self._bound.add(("", id(found), None))
+        return Bound(value, tuple(targets), tuple(parts)) if targets else value
+
+    @staticmethod
+    def unbound(value: Any) -> Any:
+        """The result alone."""
+        return value
+
+    def _can_bind(self, each: _Written, now: Any) -> bool:
+        if each.kind == ITEM and type(each.container) is not dict:
+            return False
+        if id(each.container) in self._changed or issubclass(type(self.outside.get(each.owner)), type):
+            return False  # a namespace is more than a dict
+        return _is_made_anew(now if type(now) is tuple else (now,))
+
+    def _can_fill(self, each: _Written) -> bool:
+        """Whether a list or dict was emptied before anything in it was read, and holds what can be bound."""
+        found = each.container
+        if type(found) not in (list, dict) or any(address[1] == id(found) for address in self._reads):
+            return False
+        keys = all(type(key) in PLAIN_TYPES for key in found) if type(found) is dict else True
+        return keys and _is_made_anew(contents(found) if type(found) is list else tuple(found.values()))
+
     def _kept(self, slot: _Slot) -> Any:
         """The object that something was read of, in the form in which it is kept."""
         return Argument(slot.container) if id(slot.container) in self.anchored else slot.container
 
     def _effects(self) -> Iterable[Effect]:
         for each in self._written.values():
+            if (each.kind, id(each.container), each.key) in self._bound:
+                continue
             carrier = self._carriers.get(id(each.container))
             if carrier is not None and carrier() is None:
                 continue  # the call has made it, and nobody has it
@@ -426,6 +474,8 @@ class Trace:
                 address = (each.kind, id(each.container), each.key)
                 yield Effect(name, _text(each.was), _text(now), each.site, address)
         for each in self._changed.values():
+            if ("", id(each.container), None) in self._bound:
+                continue
             now = contents(each.container)
             if type(now) is Position and each.was.agrees(now):  # how far it is was looked at, and that is all
                 asked = _Slot(HELD, each.container, None, now._replace(asked=True), each.owner, "")
@@ -442,6 +492,12 @@ def _as_it_is(each: _Written, now: Any) -> _Slot:
     if now is MISSING and kind == ITEM:
         kind, value = DEFINED, Content(False)
     return _Slot(kind, each.container, each.key, value, each.owner, _suffix(each))
+
+
+def _is_made_anew(parts: tuple[Any, ...]) -> bool:
+    """Whether values are tensors and plain ones, and a tensor at least."""
+    plain = all(type(part) in PLAIN_TYPES or type(part) is torch.Tensor for part in parts)
+    return plain and any(type(part) is torch.Tensor for part in parts)
 
 
 def _is_torchs_own(frame: FrameType | None) -> bool:
@@ -502,7 +558,7 @@ def _same_members(was: Any, now: Any) -> bool:
     if type(was) is Position:
         return was.agrees(now)
     if type(was) is not tuple or type(now) is not tuple:
-        return bool(was == now)
+        return _same(was, now)
     if len(was) != len(now):
         return False
     pairs = zip(was, now, strict=True)

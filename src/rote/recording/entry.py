@@ -20,7 +20,7 @@ from ..base.location import Site, user_mark, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
-from ..reads import WATCH, Noted
+from ..reads import WATCH, Noted, Trace
 from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.snapshot import Snapshot
 from ..signature.state import StateWalk
@@ -311,21 +311,22 @@ class Entry:
         noted: Noted | None = None
         try:
             with self.executed, unwaited(plan.backend):
-                outcome = self._run_traced(traced, variant, plan)
+                outcome = self._run_traced(traced, variant, plan, trace)
         finally:
             self.executed.followed = None
             noted = WATCH.end(trace)
             self.executed.note_apart(noted.late)
         return noted, outcome
 
-    def _run_traced(self, traced: TracedCall, variant: Variant | None, plan: Plan) -> Outcome:
+    def _run_traced(self, traced: TracedCall, variant: Variant | None, plan: Plan, trace: Trace) -> Outcome:
         """Run the callable; what is recorded has leaves of its own instead of the parameters."""
+        bound = trace.bound if not self.limits.borrow else trace.unbound
         grad = torch.is_grad_enabled() or (variant is not None and may_track(variant))
         if plan.session is None or variant is None or not grad:
-            return traced.run()
+            return traced.run(bound)
         parameters = [tensor for ref in variant.externals.values() if (tensor := ref()) is not None]
         with variant.stand_ins.placed(parameters):
-            return traced.run()
+            return traced.run(bound)
 
     def _abandon(self, variant: Variant | None, plan: Plan) -> None:
         """The callable raised, or what it did could not be kept: nothing of a recording is left."""

@@ -18,9 +18,8 @@ from ..signature.ambient import explain_ambient, read_ambient
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call
 from ..signature.leaves import containers, flatten
-from ..signature.members import put
 from ..signature.slots import Difference
-from ..signature.snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE, Snapshot
+from ..signature.snapshot import Snapshot
 from .autograd import kept_storages
 from .gradients import GradientWatch
 from .ledger import NEW, Ledger
@@ -336,16 +335,3 @@ def _unaccounted(ledger: Ledger, allowed: set[int], tracked: list[torch.Tensor],
         alive = ledger.alive()
         left = {number for number in left if number in alive and alive[number]._cdata not in kept}
     return left
-
-
-def assign(kind: str, container: Any, key: Any, value: torch.Tensor) -> None:
-    """Put a value into a place that a walk of the state found."""
-    if kind == ITEM:
-        if not isinstance(container, tuple):
-            put(container, key, value)
-    elif kind == ATTRIBUTE:
-        setattr(container, key, value)
-    elif kind == CELL:
-        container.cell_contents = value
-    elif kind == VARIABLE:
-        container.set(value)

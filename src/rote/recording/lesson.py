@@ -15,6 +15,7 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..reads import Noted
 from ..signature.key import Call
+from ..signature.bound import assign, returned
 from ..signature.leaves import flatten, unflatten
 from ..signature.marks import TensorMark
 from ..signature.reads import Reads
@@ -208,7 +209,7 @@ class Lesson:
         found: list[Reason] = []
         for entry in after.entries.values():
             if isinstance(entry.value, TensorMark) and entry.value.identity in originals:
-                judge.assign(entry.kind, entry.container, entry.key, originals[entry.value.identity])
+                assign(entry.kind, entry.container, entry.key, originals[entry.value.identity])
                 text = f"{after.name_of(entry)} keeps an argument of the call"
                 found.append(reason(rules.STATE_CHANGES, text, self._site))
         return found
@@ -238,13 +239,13 @@ class Lesson:
                     effect.hand_out(copy=True)
             return value
         if not any(leaf.spent for leaf in outcome.template.leaves):
-            return outcome.value
+            return returned(outcome.value)
         leaves: list[Any] = []
         spec = flatten(outcome.value, leaves)
         fresh: list[Any] = []
         for part, leaf in zip(leaves, outcome.template.leaves, strict=False):
             fresh.append(fresh[leaf.index] if leaf.kind == AGAIN else spend(part) if leaf.spent else part)
-        return unflatten(spec, iter(fresh))
+        return returned(unflatten(spec, iter(fresh)))
 
     def _take_over(self, variant: Variant | None, inputs: StaticInputs) -> Backward | None:
         """The call ran on static inputs: keep its graph for the backward of this call and of replays."""

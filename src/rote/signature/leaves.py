@@ -14,6 +14,8 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from .bound import Bound
+
 Spec = Any
 """``None`` for a leaf, else ``(kind, type, names, children)``."""
 
@@ -53,6 +55,9 @@ def flatten(value: Any, leaves: list[Any]) -> Spec:
         return ("defaultdict", value.default_factory, keys_of(value), children)
     if dataclasses.is_dataclass(kind):
         return _flatten_dataclass(value, kind, leaves)
+    if kind is Bound:
+        parts = tuple([flatten(part, leaves) for part in (value.value, *value.parts)])
+        return ("bound", Bound, value.targets, parts)
     if isinstance(value, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
         return ("namedtuple", kind, kind._fields, tuple([flatten(item, leaves) for item in value]))
     if isinstance(value, tuple) and hasattr(kind, "n_sequence_fields"):  # torch.return_types
@@ -141,6 +146,8 @@ def _make(spec: Spec, values: list[Any]) -> Any:
     kind, cls, names, _ = spec
     if kind == "list":
         return values
+    if kind == "bound":
+        return Bound(values[0], names, tuple(values[1:]))
     if kind == "tuple":
         return tuple(values)
     if kind == "dict":
@@ -176,6 +183,8 @@ def containers(spec: Spec, value: Any) -> Iterator[Any]:
                 inner = value[position]
             elif kind in ("dict", "defaultdict"):
                 inner = value[names[position]]
+            elif kind == "bound":
+                inner = (value.value, *value.parts)[position]
             else:
                 inner = getattr(value, names[position])
             yield from containers(child, inner)
@@ -192,6 +201,8 @@ def paths(spec: Spec, prefix: str) -> list[str]:
             label = f"{prefix}[{index}]"
         elif kind in ("dict", "defaultdict"):
             label = f"{prefix}[{names[index]!r}]"
+        elif kind == "bound":
+            label = names[index - 1].name if index else prefix
         else:
             label = f"{prefix}.{names[index]}"
         found.extend(paths(child, label))
