@@ -13,9 +13,9 @@ from ..signature.snapshot import SUBCLASS
 from ..signature.wrappers import is_graphed
 from . import lookup
 from .attributes import attribute, delete_attribute, of_namespace, store_attribute
-from .containers import change, content, special, whole
+from .containers import change, content, merged, special, spread, whole
 from .kinds import CLASS, FUNCTION, IN_C, METHOD, OTHER, is_in_c
-from .table import REFUSED, UNKNOWN, is_nobody
+from .table import REFUSED, UNKNOWN, is_nobody, name_of
 from .trace import Trace
 
 _BUILTIN = ("builtins", "torch")
@@ -81,10 +81,21 @@ def called_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) ->
     """Something is about to be called with ``*args`` and ``**kwargs``."""
     whole(trace, args)
     if kwargs is not None:
-        whole(trace, kwargs)
-    given = tuple(args) if issubclass(type(args), (tuple, list)) else ()
+        merged(trace, kwargs)
+    given = spread(args)
+    if given is None and _is_of_c(trace, function) and function is not print:
+        name = name_of(function if trace.kinds[type(function)] != OTHER else type(function))
+        trace.refuse(name, f"calls {name} with *arguments that are a {said_name(type(args))}; make them a list")
     named = dict(kwargs) if type(kwargs) is dict else {}
-    called(trace, tuple(named), function, *given, *named.values())
+    called(trace, tuple(named), function, *(given or ()), *named.values())
+
+
+def _is_of_c(trace: Trace, function: Any) -> bool:
+    """Whether what is called is C, which looks into what it is given."""
+    what = trace.kinds[type(function)]
+    if what == CLASS:
+        return all(is_in_c(lookup.find(function, name).value) for name in ("__new__", "__init__"))
+    return what == IN_C or (what == OTHER and is_in_c(lookup.find(type(function), "__call__").value))
 
 
 def _split(names: tuple[str, ...], args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
