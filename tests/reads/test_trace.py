@@ -339,7 +339,9 @@ def test_an_object_with_methods_is_asked_as_often_as_it_would_be(function, make,
     function(plain)
     found = noted(function, followed)
     assert plain.asked == followed.asked == asked
-    assert not [read for read in found.reads if read.container is followed and read.kind in ("item", "length")]
+    assert not [
+        read for read in found.reads if read.container is followed and read.kind in ("item", "length")
+    ]
     assert values(found)["args[0].items[0]"] == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
@@ -21,15 +22,19 @@ from .trace import Trace
 _BUILTIN = ("builtins", "torch")
 _HARMLESS = frozenset({
     *(f"builtins.{name}" for name in (
-        "len", "bool", "str", "repr", "min", "max", "sum", "any", "all", "list", "tuple", "set", "frozenset", "dict",
+        "len", "bool", "str", "repr", "min", "max", "sum", "any", "all", "list", "tuple", "set", "frozenset",
+        "dict",
         "zip", "map", "filter", "enumerate", "reversed", "sorted", "iter", "hash", "isinstance", "issubclass",
         "object.__init__",
     )),
-    *("builtins.dict.get", "builtins.dict.__getitem__", "builtins.dict.__contains__", "builtins.list.__getitem__"),
+    *("builtins.dict.get", "builtins.dict.__getitem__", "builtins.dict.__contains__"),
+    "builtins.list.__getitem__",
     "operator.itemgetter()", "operator.itemgetter",
 })  # fmt: skip
 """Callables that look into what they are given and no further, which counts as read when C is given it."""
-_OF_ATTRIBUTES = {"__getattr__": attribute, "__setattr__": store_attribute, "__delattr__": delete_attribute}
+_OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
+    "__getattr__": attribute, "__setattr__": store_attribute, "__delattr__": delete_attribute,
+}  # fmt: skip
 """What a graphed callable hands on to what it wraps."""
 
 
@@ -85,7 +90,9 @@ def called_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) ->
     given = spread(args)
     if given is None and _is_of_c(trace, function) and function is not print:
         name = name_of(function if trace.kinds[type(function)] != OTHER else type(function))
-        trace.refuse(name, f"calls {name} with *arguments that are a {said_name(type(args))}; make them a list")
+        trace.refuse(
+            name, f"calls {name} with *arguments that are a {said_name(type(args))}; make them a list"
+        )
     named = dict(kwargs) if type(kwargs) is dict else {}
     called(trace, tuple(named), function, *(given or ()), *named.values())
 
@@ -154,7 +161,9 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
         owner = None
     for each in given:
         what = trace.kinds[type(each)]
-        if what in (FUNCTION, METHOD) or (what == IN_C and row.row == "pure" and not row.name.startswith("torch")):
+        if what in (FUNCTION, METHOD) or (
+            what == IN_C and row.row == "pure" and not row.name.startswith("torch")
+        ):
             handed_on(trace, each)
     _by_row(trace, row.name, row.row, function, owner, given)
 

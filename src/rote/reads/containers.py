@@ -94,7 +94,7 @@ def contains(trace: Trace, key: Any, value: Any) -> None:
 
 
 def whole(trace: Trace, value: Any, *_: Any) -> None:
-    """All that a container holds is about to be read; what is no builtin container is asked by its methods."""
+    """All that a container holds is about to be read; one that is not builtin has methods for it."""
     if not is_readable(value):
         iterate(trace, value)
         return
@@ -348,7 +348,9 @@ def same(trace: Trace, left: Any, right: Any) -> None:
     """Two numbers or texts are about to be compared by their identity, which a replay does not keep."""
     frame = trace.frame()
     if frame is None or not is_internal(frame.f_code.co_filename):
-        trace.refuse("is", f"asks whether two {type(left).__qualname__} are one object; write == instead of is")
+        trace.refuse(
+            "is", f"asks whether two {type(left).__qualname__} are one object; write == instead of is"
+        )
 
 
 def binary(trace: Trace, operator: str, left: Any, right: Any) -> None:

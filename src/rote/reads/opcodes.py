@@ -2,8 +2,9 @@
 
 Each opcode of a version is in exactly one row: *noted*, with the note that is called before it and the number
 of stack items that the note is given; *silent*, since it moves values or makes new ones; or *opaque*, since
-what it does is not followed. Code with an opcode of the last kind, or with one that is in no row, is opaque as
-a whole. ``tests/reads/test_opcodes.py`` goes through ``dis.opmap``, so a Python with new opcodes fails there.
+what it does is not followed. Code with an opcode of the last kind, or with one that is in no row, is opaque
+as a whole. ``tests/reads/test_opcodes.py`` goes through ``dis.opmap``, so a Python with new opcodes fails
+there.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ NOTED: dict[str, Noted] = {
 """Opcodes that are noted, of all versions."""
 
 SILENT = frozenset({
-    "BUILD_CONST_KEY_MAP", "BUILD_LIST", "BUILD_MAP", "BUILD_SET", "BUILD_SLICE", "BUILD_STRING", "BUILD_TUPLE",
+    "BUILD_CONST_KEY_MAP", "BUILD_LIST", "BUILD_MAP", "BUILD_SET", "BUILD_SLICE", "BUILD_STRING",
+    "BUILD_TUPLE",
     "CACHE", "CALL_INTRINSIC_1", "CALL_INTRINSIC_2", "CHECK_EG_MATCH", "CHECK_EXC_MATCH", "CLEANUP_THROW",
     "COPY", "COPY_FREE_VARS", "DELETE_FAST", "DELETE_NAME", "END_FOR", "END_SEND", "ENTER_EXECUTOR",
     "EXIT_INIT_CHECK", "EXTENDED_ARG", "INTERPRETER_EXIT", "JUMP", "JUMP_BACKWARD",

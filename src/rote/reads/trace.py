@@ -1,10 +1,10 @@
 """The trace of one call: what lies outside of it, what it read there and what it wrote.
 
-An object is *outside* if it was found in something outside: roots are the callable, its arguments, globals and
-builtins. Whatever else there is was made by the call, given that all its code is followed and all C callables
-are known; so an object that was never found outside needs no condition. What is outside is held until the call
-is over, so an identity stands for one object. Tensors are not held, since their lifetimes are part of what a
-recording is, and they are known by other means.
+An object is *outside* if it was found in something outside: roots are the callable, its arguments, globals
+and builtins. Whatever else there is was made by the call, given that all its code is followed and all C
+callables are known; so an object that was never found outside needs no condition. What is outside is held
+until the call is over, so an identity stands for one object. Tensors are not held, since their lifetimes are
+part of what a recording is, and they are known by other means.
 
 A slot that the call has written itself is no condition when it is read afterwards. What it held when it was
 first written is kept, and compared with what it holds in the end: an *effect* if they differ.
@@ -70,8 +70,12 @@ _BY_CONTENT = (
 _BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
 """Types of methods that belong to one object."""
 
-GLOBAL_GENERATORS: tuple[Any, ...] = (getattr(random, "_inst", None), getattr(numpy.random.mtrand, "_rand", None))
-"""What the functions of ``random`` and ``numpy.random`` draw from; that a call draws from them is seen anyway."""
+GLOBAL_GENERATORS: tuple[Any, ...] = (
+    getattr(random, "_inst", None),
+    getattr(numpy.random.mtrand, "_rand", None),
+)
+"""What the functions of ``random`` and ``numpy.random`` draw from; that a call draws from them is seen
+anyway."""
 
 
 class _Slot(NamedTuple):
@@ -104,12 +108,11 @@ class Trace:
         rows: What C callables do.
 
     Attributes:
-        seen: What was noted already, so that it is not looked at again; keys are the notes' own.
-        outside: Objects that were there before the call, by identity.
-        kinds: The class of thing by type.
-        arguments: Names of tensors that are arguments, by identity.
-        call: Notes that something is about to be called: the names of the last arguments, it, and its arguments.
-        around: The trace of a call around this one, on the same thread.
+        seen: What was noted already, so that it is not looked at again; keys are the notes' own. outside:
+        Objects that were there before the call, by identity. kinds: The class of thing by type. arguments:
+        Names of tensors that are arguments, by identity. call: Notes that something is about to be called:
+        the names of the last arguments, it, and its arguments. around: The trace of a call around this one,
+        on the same thread.
     """
 
     def __init__(self, swaps: Swaps, rows: Rows) -> None:
@@ -191,9 +194,7 @@ class Trace:
 
     # ------------------------------------------------------------------ reads
 
-    def read(
-        self, kind: str, container: Any, key: Any, value: Any, suffix: str, owner: Any = None
-    ) -> None:
+    def read(self, kind: str, container: Any, key: Any, value: Any, suffix: str, owner: Any = None) -> None:
         """Note one read of something outside, unless the call has written it.
 
         Args:
@@ -379,7 +380,13 @@ class Trace:
         )
         noted = Noted(reads, effects, tuple(self._unseen.values()), tuple(self._late.values()))
         for held in (
-            self.outside, self._origins, self._reads, self._written, self._changed, self._namespaces, self._carriers,
+            self.outside,
+            self._origins,
+            self._reads,
+            self._written,
+            self._changed,
+            self._namespaces,
+            self._carriers,
         ):
             held.clear()
         self._held.clear()
@@ -406,7 +413,13 @@ class Trace:
                 asked = _Slot(HELD, each.container, None, now._replace(asked=True), each.owner, "")
                 self._reads[HELD, id(each.container), None] = asked
             elif not _same_members(each.was, now):
-                yield Effect(self._path(each.owner, ""), _text(each.was), _text(now), each.site, ("", id(each.container), None))
+                yield Effect(
+                    self._path(each.owner, ""),
+                    _text(each.was),
+                    _text(now),
+                    each.site,
+                    ("", id(each.container), None),
+                )
 
 
 def _is_torchs_own(frame: FrameType | None) -> bool:
@@ -422,14 +435,16 @@ def _is_torchs_own(frame: FrameType | None) -> bool:
 
 
 def is_compilers(module: Any) -> bool:
-    """Whether a module is PyTorch's compiler's or dispatcher's: they are told to stand aside during a trace."""
-    return isinstance(module, str) and module.startswith(("torch._dynamo", "torch._ops", "torch.jit._builtins"))
+    """Whether a module is PyTorch's compiler's or dispatcher's: they stand aside during a trace."""
+    return isinstance(module, str) and module.startswith(
+        ("torch._dynamo", "torch._ops", "torch.jit._builtins")
+    )
 
 
 def stood_for(value: Any) -> Any:
     """What a function of ours stands for that lies in its place while the call runs."""
-    if type(value) is FunctionType and "__wrapped__" in value.__dict__ and is_own(value.__code__.co_filename):
-        return value.__wrapped__
+    if type(value) is FunctionType and is_own(value.__code__.co_filename):
+        return value.__dict__.get("__wrapped__", value)
     return value
 
 
@@ -469,7 +484,9 @@ def _same_members(was: Any, now: Any) -> bool:
     if len(was) != len(now):
         return False
     pairs = zip(was, now, strict=True)
-    return all(_same_members(a, b) if type(a) is tuple and type(b) is tuple else _same(a, b) for a, b in pairs)
+    return all(
+        _same_members(a, b) if type(a) is tuple and type(b) is tuple else _same(a, b) for a, b in pairs
+    )
 
 
 def _suffix(kind: str, key: Any) -> str:

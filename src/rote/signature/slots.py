@@ -132,7 +132,11 @@ def differences(
         if len(found) >= limit:
             return found
     for address, entry in after.entries.items() if fresh else ():
-        if address in before.entries or address in after.added or not (after.counts(entry) or address in after.written):
+        if (
+            address in before.entries
+            or address in after.added
+            or not (after.counts(entry) or address in after.written)
+        ):
             continue
         if (LENGTH, address[1], None) in before.entries:
             found.append(Difference(after.name_of(entry), "absent", show(entry.value)))
@@ -208,7 +212,11 @@ def same(was: Any, now: Any) -> bool:
 
 
 def _alike(was: Any, now: Any) -> bool:
-    if type(was) is tuple and type(now) is tuple and any(isinstance(each, torch.Tensor) for each in was + now):
+    if (
+        type(was) is tuple
+        and type(now) is tuple
+        and any(isinstance(each, torch.Tensor) for each in was + now)
+    ):
         return len(was) == len(now) and all(map(is_, was, now))
     return bool(was == now) and _kinds(was) == _kinds(now)
 
@@ -300,4 +308,3 @@ def _filled(cached: Any) -> tuple[int, int]:
     """How often the function of a cache ran, and for how many arguments it remembers the result."""
     info = cached.cache_info()
     return info.misses, info.currsize
-

@@ -12,11 +12,27 @@ from .reads import Reads
 from .training import Training
 
 ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT, ANSWER, SCRIPTED = (
-    "item", "attribute", "cell", "length", "bulk", "order", "variable", "members", "defined", "present",
-    "answer", "scripted",
+    "item",
+    "attribute",
+    "cell",
+    "length",
+    "bulk",
+    "order",
+    "variable",
+    "members",
+    "defined",
+    "present",
+    "answer",
+    "scripted",
 )
 KIND, SUBCLASS, REFERENT, CACHED, ASKED, SAID, HELD = (
-    "kind", "subclass", "referent", "cached", "asked", "said", "held",
+    "kind",
+    "subclass",
+    "referent",
+    "cached",
+    "asked",
+    "said",
+    "held",
 )
 _ALWAYS = frozenset({ANSWER, SCRIPTED})
 """Kinds of slots that C reads when it is called, past all code that is followed."""
