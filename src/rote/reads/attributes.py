@@ -276,7 +276,8 @@ def everything(trace: Trace, value: Any) -> None:
     """All attributes of an object are about to be read by C."""
     kind = type(value)
     table = lookup.attributes_of(value)
-    for name in [*(table or ()), *(name for each in lookup.bases(kind) for name in _slots(each))]:
+    names: list[Any] = [*(table or ()), *(name for each in lookup.bases(kind) for name in _slots(each))]
+    for name in names:
         if issubclass(type(name), str):
             plain_attribute(trace, name, value)
     if table is not None and trace.has(value):
