@@ -1,4 +1,4 @@
-"""What is compared by what it holds counts wherever it lies: in defaults, behind methods, in caches and objects of C."""
+"""What is compared by what it holds counts wherever it lies: in defaults, behind methods, in objects of C."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ OBJECTS = [
     (lambda: bytearray(b"abc"), lambda held: held[0], bump, lambda held: held.__getitem__),
     (lambda: array.array("d", [1.0, 2.0]), lambda held: held[0], bump, lambda held: held.__getitem__),
     (lambda: {7}, lambda held: 2 + (8 in held), lambda held: held.add(8), lambda held: held.__contains__),
-    (lambda: iter([1.0, 2.0, 3.0]), lambda held: held.__length_hint__(), next, lambda held: held.__length_hint__),
+    (lambda: iter([1.0, 2.0, 3.0]), lambda held: held.__length_hint__(), next,
+     lambda held: held.__length_hint__),
     (lambda: random.Random(1), lambda held: hash(held.getstate()) % 7, lambda held: held.random(), None),
 ]  # fmt: skip
 
@@ -92,7 +93,8 @@ def follow(device, call, change):
 
 ITERATORS = [
     lambda: iter([1.0, 2.0] * 40), lambda: iter((1.0, 2.0) * 40), lambda: (float(n) for n in range(99)),
-    lambda: iter(dict.fromkeys(range(99))), lambda: iter(dict.fromkeys(range(99)).items()), lambda: iter(range(99)),
+    lambda: iter(dict.fromkeys(range(99))), lambda: iter(dict.fromkeys(range(99)).items()),
+    lambda: iter(range(99)),
     lambda: reversed([1.0, 2.0] * 40), lambda: iter("5" * 99), lambda: iter(set(range(99))),
 ]  # fmt: skip
 

@@ -117,7 +117,12 @@ def _set_environment(value: float) -> None:
 
 @pytest.mark.parametrize(
     ("name", "change"),
-    [("by_global", _set_global), ("wrapped", _set_global), ("by_environment", _set_environment), ("by_closure", CHANGE)],
+    [
+        ("by_global", _set_global),
+        ("wrapped", _set_global),
+        ("by_environment", _set_environment),
+        ("by_closure", CHANGE),
+    ],
 )
 def test_what_is_under_guard_is_captured(device, name, change):
     g = run(name, device, change)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import resource
 import select
@@ -305,3 +306,82 @@ def test_code_that_runs_is_noted_as_somebody_wrote_it():
 
     codes = {read.value for read in noted(function).reads if read.key == "__code__"}
     assert codes == {helper.__code__, function.__code__}
+
+
+class Layers:
+    """As ``nn.ModuleList``: no builtin container, and code of its own for what is asked of one."""
+
+    def __init__(self):
+        self.items, self.asked = [1, 2, 3], []
+
+    def __iter__(self):
+        self.asked.append("iter")
+        return iter(self.items)
+
+    def __getitem__(self, key):
+        self.asked.append("item")
+        return self.items[key]
+
+    def keys(self):
+        self.asked.append("keys")
+        return ["a"]
+
+
+class Table(Layers):
+    def __getitem__(self, key):
+        self.asked.append("item")
+        return self.items[0]
+
+
+class Plain:
+    def __init__(self, x):
+        self.x = x
+
+
+class Own(list):
+    def __iter__(self):
+        return iter([SCALE, SCALE])
+
+
+@pytest.mark.parametrize(("function", "make", "asked"), [
+    (lambda x: x[0:2], Layers, ["item"]),
+    (lambda x: x[:], Layers, ["item"]),
+    (lambda x: defaults(*x[:1]), Layers, ["item"]),
+    (lambda x: [*x], Layers, ["iter"]),
+    (lambda x: (lambda *args: args)(*x), Layers, ["iter"]),
+    (lambda x: {**x}, Table, ["keys", "item"]),
+    (lambda x: (lambda **kwargs: kwargs)(**x), Table, ["keys", "item"]),
+])  # fmt: skip
+def test_an_object_with_methods_is_asked_as_often_as_it_would_be(function, make, asked):
+    plain, followed = make(), make()
+    function(plain)
+    found = noted(function, followed)
+    assert plain.asked == followed.asked == asked
+    assert not [
+        read for read in found.reads if read.container is followed and read.kind in ("item", "length")
+    ]
+    assert values(found)["args[0].items[0]"] == 1
+
+
+def test_a_list_with_an_iteration_of_its_own():
+    found = noted(lambda x: (lambda *args: args)(*x), Own([1]))
+    assert values(found)["SCALE"] == SCALE
+
+
+@pytest.mark.parametrize(("function", "refused"), [
+    (lambda x: max(*(each for each in x)), True),
+    (lambda x: list(zip(*map(list, [x, x]))), True),  # noqa: B905
+    (lambda x: max(*Own([1])), True),
+    (lambda x: functools.partial(max)(*(each for each in x)), True),
+    (lambda x: Own([x]), False),
+    (lambda x: Plain(*(each for each in x[:1])), False),
+    (lambda x: max(*x), False),
+    (lambda x: max(*x[:2]), False),
+    (lambda x: defaults(*(each for each in x[:1])), False),
+    (lambda x: print(*map(str, x)), False),
+    (lambda x: max(*dict.fromkeys(x)), False),
+    (lambda x: max(*range(3)), False),
+])  # fmt: skip
+def test_what_c_is_given_is_known(function, refused):
+    found = noted(function, [1, 2, 3])
+    assert any("make them a list" in each.text for each in found.unseen) == refused

@@ -28,7 +28,8 @@ from .trace import Trace
 
 _MISSING = lookup.MISSING
 _IDENTIFYING = frozenset({
-    "data_ptr", "storage_offset", "_version", "_base", "_backward_hooks", "_post_accumulate_grad_hooks", "_cdata", "_is_view", "retains_grad", "names", "_python_dispatch",
+    "data_ptr", "storage_offset", "_version", "_base", "_backward_hooks", "_post_accumulate_grad_hooks",
+    "_cdata", "_is_view", "retains_grad", "names", "_python_dispatch",
     "__cuda_array_interface__", "__array_interface__",
 })  # fmt: skip
 """What says of a tensor where it lies, what it is a view of, or who watches it."""
@@ -124,7 +125,9 @@ def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
     if found is _MISSING:
         _added(trace, name, value, argument)
     elif name in _IDENTIFYING and argument is not None:
-        trace.refuse(f"{argument}.{name}", f"reads {argument}.{name}, which is not what a replay computes with")
+        trace.refuse(
+            f"{argument}.{name}", f"reads {argument}.{name}, which is not what a replay computes with"
+        )
     elif not lookup.is_data(found):
         bind(trace, found)
     elif not lookup.is_in_c(found):
@@ -189,7 +192,7 @@ def plain_attribute(trace: Trace, name: str, value: Any) -> None:
 
 
 def _hand_on(trace: Trace, found: Any, value: Any, *given: Any) -> None:
-    """What the class has for attributes in general is about to be called: of ours it is known what it does."""
+    """What a class has for attributes in general is about to be called: what ours does is known."""
     if type(found) is FunctionType and is_own(found.__code__.co_filename):
         trace.seen.discard((type(value), given[0]))  # each object hands on to another
         trace.call((), found, value, *given)
@@ -275,13 +278,21 @@ def everything(trace: Trace, value: Any) -> None:
     """All attributes of an object are about to be read by C."""
     kind = type(value)
     table = lookup.attributes_of(value)
-    for name in [*(table or ()), *(name for each in lookup.bases(kind) for name in _slots(each))]:
+    names: list[Any] = [*(table or ()), *(name for each in lookup.bases(kind) for name in _slots(each))]
+    for name in names:
         if issubclass(type(name), str):
             plain_attribute(trace, name, value)
     if table is not None and trace.has(value):
         table_of(trace, value, table)
         trace.read(ORDER, table, None, Content(tuple(table)), " (its attributes)", value)
-    for name in ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__", "__copy__"):
+    for name in (
+        "__reduce__",
+        "__reduce_ex__",
+        "__getstate__",
+        "__getnewargs__",
+        "__getnewargs_ex__",
+        "__copy__",
+    ):
         found = lookup.find(kind, name).value
         if found is not _MISSING and not is_in_c(found):
             trace.runs(trace.class_slot(kind, name))

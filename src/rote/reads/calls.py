@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
@@ -13,23 +14,27 @@ from ..signature.snapshot import SUBCLASS
 from ..signature.wrappers import is_graphed
 from . import lookup
 from .attributes import attribute, delete_attribute, of_namespace, store_attribute
-from .containers import change, content, special, whole
+from .containers import change, content, merged, special, spread, whole
 from .kinds import CLASS, FUNCTION, IN_C, METHOD, OTHER, is_in_c
-from .table import REFUSED, UNKNOWN, is_nobody
+from .table import REFUSED, UNKNOWN, is_nobody, name_of
 from .trace import Trace
 
 _BUILTIN = ("builtins", "torch")
 _HARMLESS = frozenset({
     *(f"builtins.{name}" for name in (
-        "len", "bool", "str", "repr", "min", "max", "sum", "any", "all", "list", "tuple", "set", "frozenset", "dict",
+        "len", "bool", "str", "repr", "min", "max", "sum", "any", "all", "list", "tuple", "set", "frozenset",
+        "dict",
         "zip", "map", "filter", "enumerate", "reversed", "sorted", "iter", "hash", "isinstance", "issubclass",
         "object.__init__",
     )),
-    *("builtins.dict.get", "builtins.dict.__getitem__", "builtins.dict.__contains__", "builtins.list.__getitem__"),
+    *("builtins.dict.get", "builtins.dict.__getitem__", "builtins.dict.__contains__"),
+    "builtins.list.__getitem__",
     "operator.itemgetter()", "operator.itemgetter",
 })  # fmt: skip
 """Callables that look into what they are given and no further, which counts as read when C is given it."""
-_OF_ATTRIBUTES = {"__getattr__": attribute, "__setattr__": store_attribute, "__delattr__": delete_attribute}
+_OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
+    "__getattr__": attribute, "__setattr__": store_attribute, "__delattr__": delete_attribute,
+}  # fmt: skip
 """What a graphed callable hands on to what it wraps."""
 
 
@@ -81,10 +86,23 @@ def called_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) ->
     """Something is about to be called with ``*args`` and ``**kwargs``."""
     whole(trace, args)
     if kwargs is not None:
-        whole(trace, kwargs)
-    given = tuple(args) if issubclass(type(args), (tuple, list)) else ()
+        merged(trace, kwargs)
+    given = spread(args)
+    if given is None and _is_of_c(trace, function) and function is not print:
+        name = name_of(function if trace.kinds[type(function)] != OTHER else type(function))
+        trace.refuse(
+            name, f"calls {name} with *arguments that are a {said_name(type(args))}; make them a list"
+        )
     named = dict(kwargs) if type(kwargs) is dict else {}
-    called(trace, tuple(named), function, *given, *named.values())
+    called(trace, tuple(named), function, *(given or ()), *named.values())
+
+
+def _is_of_c(trace: Trace, function: Any) -> bool:
+    """Whether what is called is C, which looks into what it is given."""
+    what = trace.kinds[type(function)]
+    if what == CLASS:
+        return all(is_in_c(lookup.find(function, name).value) for name in ("__new__", "__init__"))
+    return what == IN_C or (what == OTHER and is_in_c(lookup.find(type(function), "__call__").value))
 
 
 def _split(names: tuple[str, ...], args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -145,7 +163,9 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
         owner, given = args[0], given[1:]
     for each in given:
         what = trace.kinds[type(each)]
-        if what in (FUNCTION, METHOD) or (what == IN_C and row.row == "pure" and not row.name.startswith("torch")):
+        if what in (FUNCTION, METHOD) or (
+            what == IN_C and row.row == "pure" and not row.name.startswith("torch")
+        ):
             handed_on(trace, each)
     _by_row(trace, row.name, row.row, function, owner, given)
 

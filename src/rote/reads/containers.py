@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict
+from collections.abc import Iterable
 from types import FunctionType, MappingProxyType, MethodType, SimpleNamespace
 from typing import Any
 
 import numpy
+import torch
 
 from ..base.location import is_internal, is_own
 from ..signature import members
@@ -20,6 +22,7 @@ from .kinds import (
     CLASS,
     CONTAINER,
     CONTAINERS,
+    DERIVED,
     FIXED,
     FUNCTION,
     MODULE,
@@ -91,12 +94,13 @@ def contains(trace: Trace, key: Any, value: Any) -> None:
 
 
 def whole(trace: Trace, value: Any, *_: Any) -> None:
-    """All that a container holds is about to be read."""
-    if not trace.has(value):
-        if trace.kinds[type(value)] != CONTAINER and not is_readable(value):
-            iterate(trace, value)
+    """All that a container holds is about to be read; one that is not builtin has methods for it."""
+    if not is_readable(value):
+        iterate(trace, value)
         return
-    if (id(value), "[:]") in trace.seen:
+    if trace.kinds[type(value)] == DERIVED:
+        _overridden(trace, value, ("__iter__",))
+    if not trace.has(value) or (id(value), "[:]") in trace.seen:
         return
     trace.seen.add((id(value), "[:]"))
     if issubclass(type(value), MappingProxyType):
@@ -110,6 +114,29 @@ def whole(trace: Trace, value: Any, *_: Any) -> None:
             trace.find(each, value, "")
     else:
         _sequence(trace, value)
+
+
+def sliced(trace: Trace, value: Any, start: Any, end: Any) -> None:
+    """``value[start:end]`` is about to be read."""
+    item(trace, value, slice(start, end))
+
+
+def merged(trace: Trace, value: Any) -> None:
+    """``**value`` is about to be read: by its methods, if they are Python code."""
+    if type(value) is not dict and trace.kinds[type(value)] not in (PLAIN, TENSOR):
+        for name in ("keys", "__iter__", "__getitem__"):
+            special(trace, value, name)
+    if is_readable(value):
+        whole(trace, value)
+
+
+def spread(value: Any) -> tuple[Any, ...] | None:
+    """What ``*value`` gives, if that can be told without running code; else None."""
+    if type(value) in (*PLAIN_TYPES, *CONTAINERS):
+        return tuple(value) if isinstance(value, Iterable) else ()
+    if is_readable(value) and not issubclass(type(value), MappingProxyType):
+        return members.keys(value) if is_in_c(lookup.find(type(value), "__iter__").value) else None
+    return () if issubclass(type(value), torch.Tensor) else None
 
 
 def _items(trace: Trace, value: Any, found: tuple[tuple[Any, Any], ...]) -> None:
@@ -320,7 +347,9 @@ def same(trace: Trace, left: Any, right: Any) -> None:
     """Two numbers or texts are about to be compared by their identity, which a replay does not keep."""
     frame = trace.frame()
     if frame is None or not is_internal(frame.f_code.co_filename):
-        trace.refuse("is", f"asks whether two {type(left).__qualname__} are one object; write == instead of is")
+        trace.refuse(
+            "is", f"asks whether two {type(left).__qualname__} are one object; write == instead of is"
+        )
 
 
 def binary(trace: Trace, operator: str, left: Any, right: Any) -> None:
@@ -356,7 +385,9 @@ def text(trace: Trace, value: Any, *_: Any) -> None:
 
 
 def _text_of_members(trace: Trace, value: Any) -> None:
-    found = members.items(value) if issubclass(type(value), dict) else [(each,) for each in members.keys(value)]
+    found = (
+        members.items(value) if issubclass(type(value), dict) else [(each,) for each in members.keys(value)]
+    )
     for each in found[:_MANY]:
         for part in each:
             if trace.kinds[type(part)] == TENSOR or not issubclass(type(part), CONTAINERS):

@@ -1,4 +1,4 @@
-"""C callables that read or write in a way of their own: what they do is said here, the rest is in the table."""
+"""C callables that read or write in a way of their own; the rest is in the table."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ def _delattr(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
         delete_attribute(trace, str.__str__(args[1]), args[0])
 
 
-def _object_getattribute(
-    trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
+def _object_getattribute(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     value, name = _bound(function, args, 2)
     if issubclass(type(name), str):
         if issubclass(type(value), type) or type(value).__name__ == "module":
@@ -81,7 +79,9 @@ def _object_setattr(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: 
 def _bound(function: Any, args: tuple[Any, ...], count: int) -> tuple[Any, ...]:
     """The object and the first arguments of a method, bound or not."""
     owner = getattr(function, "__self__", None)
-    given = args if owner is None or (issubclass(type(owner), type) and function is not owner) else (owner, *args)
+    given = (
+        args if owner is None or (issubclass(type(owner), type) and function is not owner) else (owner, *args)
+    )
     return (*given, *(None,) * count)[:count]
 
 
@@ -270,7 +270,9 @@ def _attrgetter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict
             try:
                 value = object.__getattribute__(value, name)
             except AttributeError:
-                trace.refuse(f"attrgetter({path!r})", f"reads {path} by operator.attrgetter, which is not followed")
+                trace.refuse(
+                    f"attrgetter({path!r})", f"reads {path} by operator.attrgetter, which is not followed"
+                )
                 break
 
 
@@ -339,7 +341,9 @@ def _format_field(trace: Trace, field: str, args: tuple[Any, ...], kwargs: dict[
             table = lookup.attributes_of(known) or {}
         else:
             item(trace, known, name)
-            table = known if type(known) is dict else dict(enumerate(known)) if type(known) in (list, tuple) else {}
+            held: Any = known
+            listed = dict(enumerate(held)) if type(held) in (list, tuple) else {}
+            table = held if type(held) is dict else listed
         if name not in table:
             trace.refuse("builtins.str.format", f"reads {{{field}}} by a format; write it as an expression")
             return
@@ -387,7 +391,7 @@ def _sys_frame(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[
 
 
 def _size_of_storage(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """What lies around a tensor is not what a recording has there; to read the memory, its size is asked too."""
+    """What lies around a tensor is not what a recording has there; who reads the memory asks for it, too."""
     frame = trace.frame()
     while frame is not None and is_internal(frame.f_code.co_filename):
         if frame.f_code.co_name in _READS_STORAGE:
@@ -406,7 +410,9 @@ def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
     elif hasattr(lock, "locked"):
         trace.ask(lock, "locked", ".locked()")
     else:
-        trace.refuse(trace.name(lock), f"asks whether {trace.name(lock)} is free, which cannot be asked again")
+        trace.refuse(
+            trace.name(lock), f"asks whether {trace.name(lock)} is free, which cannot be asked again"
+        )
 
 
 def _release(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

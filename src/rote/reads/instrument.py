@@ -3,13 +3,13 @@
 A note is told the object and the name, key or operands, and decides nothing: the original instruction follows
 as it was, so values, exceptions, their lines and the frame in which they happen are those of the original.
 
-Items are taken from the stack with ``COPY``. Of a call that is the callable and its arguments, and one slot of
-a call may hold no object at all, which must not be copied. Which slots those are is followed along the
+Items are taken from the stack with ``COPY``. Of a call that is the callable and its arguments, and one slot
+of a call may hold no object at all, which must not be copied. Which slots those are is followed along the
 instructions (:class:`_Stack`). ``LOAD_METHOD`` leaves an object or none there as it likes, so it becomes
 ``LOAD_ATTR`` with a slot that is always empty.
 
-What does not work: to log tuples without a call (``BUILD_TUPLE``, ``LIST_APPEND``) is four times as quick, and
-keeps every value of the call alive, tensors among them. To replace an instruction by a function that does
+What does not work: to log tuples without a call (``BUILD_TUPLE``, ``LIST_APPEND``) is four times as quick,
+and keeps every value of the call alive, tensors among them. To replace an instruction by a function that does
 the same leaves a frame of ours in tracebacks and in the way of who looks at the frame of the caller.
 """
 
@@ -20,15 +20,16 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-from bytecode import Bytecode, ConcreteInstr, Instr, Label, TryBegin, TryEnd
+from bytecode import Bytecode, ConcreteInstr, Instr, Label
+from bytecode.instr import TryBegin, TryEnd
 
 from .lines import line_table
 from .opcodes import NOTED, OPAQUE, SILENT, Noted
 
 _LOADS_CLOSURE = frozenset({"cell", "store_cell", "delete_cell"})
 _NAMED = frozenset({
-    "attribute", "super_attribute", "name", "store_attribute", "delete_attribute", "store_name", "delete_name",
-    "imported", "binary", "compare", "match_class", "raised",
+    "attribute", "super_attribute", "name", "store_attribute", "delete_attribute", "store_name",
+    "delete_name", "imported", "binary", "compare", "match_class", "raised",
 })  # fmt: skip
 """Notes that are told the instruction's own argument as well."""
 _BOOLEAN = frozenset({"CONTAINS_OP", "IS_OP", "UNARY_NOT", "TO_BOOL"})
@@ -85,7 +86,9 @@ def instrument(code: CodeType, notes: Any) -> CodeType:
     given[:] = made
     concrete = given.to_concrete_bytecode()
     assembled = concrete.to_code(stacksize=code.co_stacksize + _MORE_STACK + stack.most_copied)
-    return assembled.replace(co_linetable=line_table(assembled, [each for each in concrete if _is_placed(each)]))
+    return assembled.replace(
+        co_linetable=line_table(assembled, [each for each in concrete if _is_placed(each)])
+    )
 
 
 def _is_placed(each: Any) -> bool:
@@ -138,6 +141,12 @@ def _note(each: Instr, noted: Noted, notes: Any, stack: _Stack, held: list[Any])
     yield Instr("POP_TOP", location=location)
 
 
+def _last(argument: Any) -> Any:
+    """The argument as it is written: the last of several, and the name of an operator."""
+    last = argument[-1] if isinstance(argument, tuple) else argument
+    return getattr(last, "name", last)  # operators are members of an enum
+
+
 def _operands(each: Instr, noted: Noted, stack: _Stack, held: list[Any]) -> tuple[list[Any], int, int]:
     """What a note is told: constants, the number of items of the stack, the depth of the deepest."""
     argument: Any = each.arg
@@ -152,8 +161,7 @@ def _operands(each: Instr, noted: Noted, stack: _Stack, held: list[Any]) -> tupl
         return [], 1 + given, 1 + given + _CALLABLE_FIRST
     static: list[Any] = []
     if noted.note in _NAMED:
-        last = argument[-1] if isinstance(argument, tuple) else argument
-        static = [getattr(last, "name", last)]  # operators are members of an enum
+        static = [_last(argument)]
     items = int(argument) if noted.note == "raised" else noted.items
     return static, items, items
 

@@ -35,8 +35,8 @@ import numpy
 import torch
 
 PLAIN, TENSOR, CONTAINER, DERIVED, MODULE, CLASS, FUNCTION, METHOD, IN_C, OTHER = range(10)
-"""A value that cannot change; a tensor; a builtin container; an instance of a subclass of one; a Python module;
-a class; a Python function; a bound method; a function of C; anything else."""
+"""A value that cannot change; a tensor; a builtin container; an instance of a subclass of one; a Python
+module; a class; a Python function; a bound method; a function of C; anything else."""
 
 PLAIN_TYPES = frozenset({
     int, float, bool, str, bytes, complex, type(None), type(Ellipsis), type(NotImplemented), range, slice,
@@ -72,9 +72,11 @@ class _Kinds(dict[type, int]):
 
 
 FIXED = (
-    *PLAIN_TYPES, *C_FUNCTIONS, type, ModuleType, FunctionType, MethodType, CodeType, GenericAlias, UnionType, CellType,
+    *PLAIN_TYPES, *C_FUNCTIONS, type, ModuleType, FunctionType, MethodType, CodeType, GenericAlias, UnionType,
+    CellType,
     property, staticmethod, classmethod, BaseException, re.Pattern, re.Match, date, time, timedelta, tzinfo,
-    weakref.ref, partial, lru_cache(len).__class__, itemgetter, attrgetter, methodcaller, numpy.generic, numpy.dtype,
+    weakref.ref, partial, lru_cache(len).__class__, itemgetter, attrgetter, methodcaller, numpy.generic,
+    numpy.dtype,
     numpy.ufunc, torch.Generator, torch.finfo, torch.iinfo, ContextVar, super,
     torch.Stream, torch.Event, GetSetDescriptorType, MemberDescriptorType, TracebackType, struct.Struct,
     TypeVar, zoneinfo.ZoneInfo, Decimal,

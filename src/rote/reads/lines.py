@@ -1,8 +1,8 @@
 """The table of lines of code that was assembled: where each instruction stands in the source.
 
-The interpreter trusts the table. One that covers more than the code makes a profiled call write past the end of
-a block of memory, which is what the assembler's own table does here and there (0.19.1: where a jump has got
-longer on the way). So the table is made from the bytes of the code themselves.
+The interpreter trusts the table. One that covers more than the code makes a profiled call write past the end
+of a block of memory, which is what the assembler's own table does here and there (0.19.1: where a jump has
+got longer on the way). So the table is made from the bytes of the code themselves.
 
 Format: ``Objects/locations.md`` of CPython 3.11 and later.
 """

@@ -20,16 +20,18 @@ MISSING: Any = object()
 
 _IMMUTABLE = 1 << 8
 _DATA = {
-    FunctionType: False, WrapperDescriptorType: False, MethodDescriptorType: False, BuiltinFunctionType: False,
-    ClassMethodDescriptorType: False, staticmethod: False, classmethod: False,
+    FunctionType: False, WrapperDescriptorType: False, MethodDescriptorType: False,
+    BuiltinFunctionType: False, ClassMethodDescriptorType: False, staticmethod: False, classmethod: False,
     property: True, GetSetDescriptorType: True, MemberDescriptorType: True,
-    int: False, str: False, bool: False, float: False, type(None): False, dict: False, tuple: False, type: False,
+    int: False, str: False, bool: False, float: False, type(None): False, dict: False, tuple: False,
+    type: False,
 }  # fmt: skip
 """Whether descriptors of a class go before what the instance has, for Python's own."""
 
 _mro = type.__dict__["__mro__"].__get__
 _namespace = type.__dict__["__dict__"].__get__
 _flags = type.__dict__["__flags__"].__get__
+_module_table: Any = vars(ModuleType)["__dict__"].__get__
 
 
 class Found(NamedTuple):
@@ -98,7 +100,7 @@ def is_in_c(descriptor: Any) -> bool:
 def attributes_of(value: Any) -> dict[str, Any] | None:
     """The dict in which an object has its attributes; None if it has none."""
     if issubclass(type(value), ModuleType):
-        return ModuleType.__dict__["__dict__"].__get__(value)
+        return _module_table(value)
     try:
         asks = local if issubclass(type(value), local) else object
         found = asks.__getattribute__(value, "__dict__")

@@ -1,8 +1,8 @@
 """What instrumented code calls: each note goes to the trace of the thread, if it has one.
 
 Instrumented code is kept and used again, also by generators and functions that outlive the call in which they
-were made, and by other threads. So it is not bound to a trace, and a note that finds none returns. While a note
-is at work, its thread has none: what it calls, of Python's own library, may be instrumented too.
+were made, and by other threads. So it is not bound to a trace, and a note that finds none returns. While a
+note is at work, its thread has none: what it calls, of Python's own library, may be instrumented too.
 
 Most notes tell what was noted before. They return after a look at what the trace has seen, which is why those
 that come most often are written out here.
@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 
-from . import attributes, calls, containers, names
 from ..signature.executed import our_profiler
 from ..signature.workers import is_worker
+from . import attributes, calls, containers, names
 from .kinds import PLAIN_TYPES
 from .opcodes import NOTED
 from .trace import Trace
@@ -34,7 +34,8 @@ _LEFT: dict[str, Callable[..., None]] = {
     "store_cell": names.store_cell,
     "delete_cell": names.store_cell,
     "imported": names.imported,
-    "whole": containers.whole,
+    "sliced": containers.sliced,
+    "merged": containers.merged,
     "store_item": containers.store_item,
     "store_slice": containers.store_slice,
     "delete_item": containers.delete_item,
@@ -53,7 +54,10 @@ _LEFT: dict[str, Callable[..., None]] = {
 
 _VALUES = (int, float, str, bytes, complex)
 _PLAIN_OR_TENSOR = PLAIN_TYPES | {torch.Tensor, torch.nn.Parameter}
-_STEPPING = frozenset(type(iter(each)) for each in ((), [], {}, {}.values(), {}.items(), set[int](), range(0), "", zip(), enumerate(())))  # fmt: skip
+_STEPPING = frozenset(
+    type(iter(each))
+    for each in ((), [], {}, {}.values(), {}.items(), set[int](), range(0), "", zip(), enumerate(()))
+)
 
 
 class Notes:
@@ -200,9 +204,8 @@ class Notes:
             elif (id(function), "()") in trace.seen:
                 if kind is not FunctionType or trace.swaps.is_instrumented(function.__code__):
                     return
-            elif type(getattr(function, "__self__", None)) in _PLAIN_OR_TENSOR and kind is _BUILTIN:
-                if not args:
-                    return
+            elif kind is _BUILTIN and not args and type(function.__self__) in _PLAIN_OR_TENSOR:
+                return
             send(keywords, function, *args)
 
         return note

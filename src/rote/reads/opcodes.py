@@ -2,8 +2,9 @@
 
 Each opcode of a version is in exactly one row: *noted*, with the note that is called before it and the number
 of stack items that the note is given; *silent*, since it moves values or makes new ones; or *opaque*, since
-what it does is not followed. Code with an opcode of the last kind, or with one that is in no row, is opaque as
-a whole. ``tests/reads/test_opcodes.py`` goes through ``dis.opmap``, so a Python with new opcodes fails there.
+what it does is not followed. Code with an opcode of the last kind, or with one that is in no row, is opaque
+as a whole. ``tests/reads/test_opcodes.py`` goes through ``dis.opmap``, so a Python with new opcodes fails
+there.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ NOTED: dict[str, Noted] = {
     "LOAD_CLASSDEREF": Noted("cell", 0),
     "LOAD_FROM_DICT_OR_DEREF": Noted("cell", 0),
     "BINARY_SUBSCR": Noted("item", 2),
-    "BINARY_SLICE": Noted("whole", 3),
+    "BINARY_SLICE": Noted("sliced", 3),
     "STORE_ATTR": Noted("store_attribute", 2),
     "DELETE_ATTR": Noted("delete_attribute", 1),
     "STORE_SUBSCR": Noted("store_item", 3),
@@ -56,8 +57,8 @@ NOTED: dict[str, Noted] = {
     "UNPACK_EX": Noted("iterate", 1),
     "LIST_EXTEND": Noted("iterate", 1),
     "SET_UPDATE": Noted("iterate", 1),
-    "DICT_UPDATE": Noted("whole", 1),
-    "DICT_MERGE": Noted("whole", 1),
+    "DICT_UPDATE": Noted("merged", 1),
+    "DICT_MERGE": Noted("merged", 1),
     "CONTAINS_OP": Noted("contains", 2),
     "COMPARE_OP": Noted("compare", 2),
     "IS_OP": Noted("same", 2),
@@ -95,7 +96,8 @@ NOTED: dict[str, Noted] = {
 """Opcodes that are noted, of all versions."""
 
 SILENT = frozenset({
-    "BUILD_CONST_KEY_MAP", "BUILD_LIST", "BUILD_MAP", "BUILD_SET", "BUILD_SLICE", "BUILD_STRING", "BUILD_TUPLE",
+    "BUILD_CONST_KEY_MAP", "BUILD_LIST", "BUILD_MAP", "BUILD_SET", "BUILD_SLICE", "BUILD_STRING",
+    "BUILD_TUPLE",
     "CACHE", "CALL_INTRINSIC_1", "CALL_INTRINSIC_2", "CHECK_EG_MATCH", "CHECK_EXC_MATCH", "CLEANUP_THROW",
     "COPY", "COPY_FREE_VARS", "DELETE_FAST", "DELETE_NAME", "END_FOR", "END_SEND", "ENTER_EXECUTOR",
     "EXIT_INIT_CHECK", "EXTENDED_ARG", "INTERPRETER_EXIT", "JUMP", "JUMP_BACKWARD",

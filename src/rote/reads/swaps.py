@@ -1,9 +1,9 @@
 """Functions that run other code while a call is traced.
 
-A function's ``__code__`` is what the interpreter runs, and everybody sees it. So it is replaced when the traced
-call first comes to the function, and put back when the call is over, however it ends. Two calls may be traced
-at once, on two threads: then the code goes back with the later one. In between other threads run the same
-replaced code, whose notes find no tracer for them and return.
+A function's ``__code__`` is what the interpreter runs, and everybody sees it. So it is replaced when the
+traced call first comes to the function, and put back when the call is over, however it ends. Two calls may be
+traced at once, on two threads: then the code goes back with the later one. In between other threads run the
+same replaced code, whose notes find no tracer for them and return.
 
 Functions are held weakly: one that the call itself made dies when it would.
 """

@@ -65,7 +65,9 @@ def row_of(name: str) -> str:
     if found is not None:
         return found
     whole = f"{name}."  # a class is what "module.Class.*" says of its methods
-    return next((row for pattern, row in patterns if fnmatchcase(name, pattern) or whole == pattern[:-1]), UNKNOWN)
+    return next(
+        (row for pattern, row in patterns if fnmatchcase(name, pattern) or whole == pattern[:-1]), UNKNOWN
+    )
 
 
 def name_of(function: Any) -> str:
@@ -80,7 +82,9 @@ def name_of(function: Any) -> str:
         having = [cls for cls in kind.__mro__ if name in vars(cls)]
         owner = next((cls for cls in having if type(vars(cls)[name]) is not FunctionType), kind)
         if isinstance(bound, type):  # a method of the class in C, behind those that are Python code
-            owner = next((cls for cls in having if isinstance(vars(cls)[name], ClassMethodDescriptorType)), owner)
+            owner = next(
+                (cls for cls in having if isinstance(vars(cls)[name], ClassMethodDescriptorType)), owner
+            )
     if owner is not None:
         return f"{_name_of_class(owner)}.{name}"
     module = getattr(function, "__module__", None) or getattr(bound, "__name__", "")
@@ -177,7 +181,9 @@ class Rows:
                 name = name_of(function)  # a class of the user's is not held
                 return Row(name, row_of(name), self._handlers.get(name), None)
             name = name_of(function)
-            found = self._of[key] = Row(name, row_of(name), self._handlers.get(name), function if free else None)
+            found = self._of[key] = Row(
+                name, row_of(name), self._handlers.get(name), function if free else None
+            )
         return found
 
     def of_instances(self, kind: type) -> Row:

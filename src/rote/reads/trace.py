@@ -1,10 +1,10 @@
 """The trace of one call: what lies outside of it, what it read there and what it wrote.
 
-An object is *outside* if it was found in something outside: roots are the callable, its arguments, globals and
-builtins. Whatever else there is was made by the call, given that all its code is followed and all C callables
-are known; so an object that was never found outside needs no condition. What is outside is held until the call
-is over, so an identity stands for one object. Tensors are not held, since their lifetimes are part of what a
-recording is, and they are known by other means.
+An object is *outside* if it was found in something outside: roots are the callable, its arguments, globals
+and builtins. Whatever else there is was made by the call, given that all its code is followed and all C
+callables are known; so an object that was never found outside needs no condition. What is outside is held
+until the call is over, so an identity stands for one object. Tensors are not held, since their lifetimes are
+part of what a recording is, and they are known by other means.
 
 A slot that the call has written itself is no condition when it is read afterwards. What it held when it was
 first written is kept, and compared with what it holds in the end: an *effect* if they differ.
@@ -75,8 +75,12 @@ _BY_CONTENT = (
 _BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
 """Types of methods that belong to one object."""
 
-GLOBAL_GENERATORS: tuple[Any, ...] = (getattr(random, "_inst", None), getattr(numpy.random.mtrand, "_rand", None))
-"""What the functions of ``random`` and ``numpy.random`` draw from; that a call draws from them is seen anyway."""
+GLOBAL_GENERATORS: tuple[Any, ...] = (
+    getattr(random, "_inst", None),
+    getattr(numpy.random.mtrand, "_rand", None),
+)
+"""What the functions of ``random`` and ``numpy.random`` draw from; that a call draws from them is seen
+anyway."""
 
 
 class _Slot(NamedTuple):
@@ -201,9 +205,7 @@ class Trace:
 
     # ------------------------------------------------------------------ reads
 
-    def read(
-        self, kind: str, container: Any, key: Any, value: Any, suffix: str, owner: Any = None
-    ) -> None:
+    def read(self, kind: str, container: Any, key: Any, value: Any, suffix: str, owner: Any = None) -> None:
         """Note one read of something outside, unless the call has written it.
 
         Args:
@@ -404,7 +406,13 @@ class Trace:
         )
         noted = Noted(reads, effects, tuple(self._unseen.values()), tuple(self._late.values()))
         for held in (
-            self.outside, self._origins, self._reads, self._written, self._changed, self._namespaces, self._carriers,
+            self.outside,
+            self._origins,
+            self._reads,
+            self._written,
+            self._changed,
+            self._namespaces,
+            self._carriers,
         ):
             held.clear()
         self._held.clear()
@@ -515,14 +523,16 @@ def _is_torchs_own(frame: FrameType | None) -> bool:
 
 
 def is_compilers(module: Any) -> bool:
-    """Whether a module is PyTorch's compiler's or dispatcher's: they are told to stand aside during a trace."""
-    return isinstance(module, str) and module.startswith(("torch._dynamo", "torch._ops", "torch.jit._builtins"))
+    """Whether a module is PyTorch's compiler's or dispatcher's: they stand aside during a trace."""
+    return isinstance(module, str) and module.startswith(
+        ("torch._dynamo", "torch._ops", "torch.jit._builtins")
+    )
 
 
 def stood_for(value: Any) -> Any:
     """What a function of ours stands for that lies in its place while the call runs."""
-    if type(value) is FunctionType and "__wrapped__" in value.__dict__ and is_own(value.__code__.co_filename):
-        return value.__wrapped__
+    if type(value) is FunctionType and is_own(value.__code__.co_filename):
+        return value.__dict__.get("__wrapped__", value)
     return value
 
 
@@ -562,7 +572,9 @@ def _same_members(was: Any, now: Any) -> bool:
     if len(was) != len(now):
         return False
     pairs = zip(was, now, strict=True)
-    return all(_same_members(a, b) if type(a) is tuple and type(b) is tuple else _same(a, b) for a, b in pairs)
+    return all(
+        _same_members(a, b) if type(a) is tuple and type(b) is tuple else _same(a, b) for a, b in pairs
+    )
 
 
 def _changed(container: Any, was: Any, now: Any) -> tuple[str, Any, Any]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from .marks import mark
 
+
 def cached_in(function: Any) -> list[Any]:
     """Keys and results of a cache; of one of limited size the links are left out, which tell nothing."""
     own, found = vars(function), gc.get_referents(function)
@@ -19,7 +20,11 @@ def cached_in(function: Any) -> list[Any]:
 def _is_link(value: Any) -> bool:
     """Whether something is of the cache itself, or one of its types."""
     kind = value if isinstance(value, type) else type(value)
-    return kind.__module__ == "functools" and kind.__name__ in ("_lru_list_elem", "_lru_cache_wrapper", "CacheInfo")
+    return kind.__module__ == "functools" and kind.__name__ in (
+        "_lru_list_elem",
+        "_lru_cache_wrapper",
+        "CacheInfo",
+    )
 
 
 class Remembered(NamedTuple):

@@ -256,10 +256,7 @@ class Guard:
         return True
 
     def _slow_holds(self) -> bool:
-        for entry in self.slow:
-            if not same(entry.value, now_in(entry)):
-                return False
-        return True
+        return all(same(entry.value, now_in(entry)) for entry in self.slow)
 
     def _heal(self) -> bool:
         """Adopt equal plain values that merely are other objects; False if a value really differs."""

@@ -88,7 +88,9 @@ def repeated(spec: Spec, value: Any) -> tuple[tuple[int, int], ...]:
     """
     first: dict[int, int] = {}
     branches = enumerate(containers(spec, value))
-    pairs = [(number, first.setdefault(id(each), number)) for number, each in branches if is_mutable(type(each))]
+    pairs = [
+        (number, first.setdefault(id(each), number)) for number, each in branches if is_mutable(type(each))
+    ]
     return tuple([pair for pair in pairs if pair[0] != pair[1]])
 
 

@@ -151,7 +151,9 @@ class QuickGuard:
                 self._cell_values.append(value)
         elif plain and entry.kind == KIND:
             held = self._held
-            if not (held.take_table(entry.container, value) if entry.key else held.take_kind(entry.container)):
+            if not (
+                held.take_table(entry.container, value) if entry.key else held.take_kind(entry.container)
+            ):
                 self._slow.append(entry)
         elif plain and entry.kind == ATTRIBUTE and value is not UNSET:
             if self._held.take_attribute(entry.container, entry.key, value):

@@ -58,7 +58,7 @@ class Sets:
         Returns:
             Whether it did.
         """
-        content = entry.value.value if isinstance(entry.value, Content) else None
+        content: Any = entry.value.value if isinstance(entry.value, Content) else None
         if entry.kind == BULK and type(entry.container) is set:
             content = frozenset([(type(member), member) for member in content])
         elif entry.kind != ITEM or not isinstance(content, frozenset):

@@ -221,7 +221,11 @@ def same(was: Any, now: Any) -> bool:
 
 
 def _alike(was: Any, now: Any) -> bool:
-    if type(was) is tuple and type(now) is tuple and any(isinstance(each, torch.Tensor) for each in was + now):
+    if (
+        type(was) is tuple
+        and type(now) is tuple
+        and any(isinstance(each, torch.Tensor) for each in was + now)
+    ):
         return len(was) == len(now) and all(map(is_, was, now))
     return bool(was == now) and _kinds(was) == _kinds(now)
 

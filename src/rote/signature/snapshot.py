@@ -13,8 +13,18 @@ from .reads import Reads
 from .training import Training
 
 ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT, ANSWER, SCRIPTED = (
-    "item", "attribute", "cell", "length", "bulk", "order", "variable", "members", "defined", "present",
-    "answer", "scripted",
+    "item",
+    "attribute",
+    "cell",
+    "length",
+    "bulk",
+    "order",
+    "variable",
+    "members",
+    "defined",
+    "present",
+    "answer",
+    "scripted",
 )
 KIND, SUBCLASS, REFERENT, CACHED, ASKED, SAID, NUMBERS, HELD = (
     "kind", "subclass", "referent", "cached", "asked", "said", "numbers", "held",

@@ -336,7 +336,9 @@ class StateWalk:
                 self._note(ITEM, attributes, name, value, node, f".{name}")
 
     def _expand_class(self, cls: type, node: int) -> None:
-        namespace = self._executed.holders.setdefault(id(cls), Holder([vars(cls)]))[0]  # a new proxy at each vars()
+        namespace = self._executed.holders.setdefault(id(cls), Holder([vars(cls)]))[
+            0
+        ]  # a new proxy at each vars()
         # Not LENGTH: that says that all members are noted, and of methods only those that ran are.
         self._note(MEMBERS, namespace, None, Content(len(namespace)), node, " (number of attributes)")
         for name, value in members_of(cls, self._executed.globals):
