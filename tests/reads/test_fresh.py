@@ -27,7 +27,10 @@ PROGRAMS = {
         "def fn(x):\n optimizer.zero_grad()\n model(x).sum().backward()\n optimizer.step()\n return x * 2",
         "3",  # gradients are there from the second call on
     ),
-    "a seed for devices that have not started": ("def fn(x):\n torch.manual_seed(1)\n return x * 2", "0 RT208"),
+    "a seed for devices that have not started": (
+        "def fn(x):\n torch.manual_seed(1)\n return x * 2",
+        "0 RT208",
+    ),
     "a cache of one's own": (
         "import functools\n@functools.cache\ndef scale():\n return 2.0\ndef fn(x):\n return x * scale()",
         "3 RT201",
@@ -40,6 +43,10 @@ def test_the_first_calls(name):
     text, expected = PROGRAMS[name]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
-        [sys.executable, "-c", BEGIN + text + END], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", BEGIN + text + END],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stdout.strip() == expected, done.stdout + done.stderr

@@ -423,8 +423,12 @@ def _same_members(was: Any, now: Any) -> bool:
         return bool(was == now)
     if len(was) != len(now):
         return False
-    pairs = zip(was, now, strict=True)
-    return all(_same_members(a, b) if type(a) is tuple and type(b) is tuple else _same(a, b) for a, b in pairs)
+    return all(map(_same_member, was, now))
+
+
+def _same_member(was: Any, now: Any) -> bool:
+    """Whether one member is as it was; members of a mapping are pairs."""
+    return _same_members(was, now) if type(was) is tuple and type(now) is tuple else _same(was, now)
 
 
 def _changed(container: Any, was: Any, now: Any) -> tuple[str, Any, Any]:
@@ -435,7 +439,7 @@ def _changed(container: Any, was: Any, now: Any) -> tuple[str, Any, Any]:
         return " (length)", len(was), len(now)
     if issubclass(type(container), (set, frozenset)):
         return "", Content(frozenset(was)), Content(frozenset(now))
-    index = next(at for at, (a, b) in enumerate(zip(was, now, strict=True)) if not _same_members(a, b))
+    index = list(map(_same_member, was, now)).index(False)
     if not issubclass(type(container), dict):
         return f"[{index}]", was[index], now[index]
     (key, value), (other, later) = was[index], now[index]
