@@ -643,7 +643,11 @@ def test_recording_that_became_stale(device, make):
 
 def function_of_torch():
     before = F.relu
-    return lambda x: F.relu(x), lambda: setattr(F, "relu", lambda x: x * 5), lambda: setattr(F, "relu", before)
+    return (
+        lambda x: F.relu(x),
+        lambda: setattr(F, "relu", lambda x: x * 5),
+        lambda: setattr(F, "relu", before),
+    )
 
 
 def code():

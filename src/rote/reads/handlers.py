@@ -15,8 +15,8 @@ import torch
 import torch.autograd.function
 
 from ..base.location import is_internal
-from ..signature.classes import UNSET
 from ..signature.cached import cached_in, remembered
+from ..signature.classes import UNSET
 from ..signature.marks import Content
 from ..signature.snapshot import CACHED, ORDER, REFERENT, VARIABLE
 from . import lookup

@@ -10,7 +10,6 @@ from ..signature.slots import MISSING
 from ..signature.snapshot import CELL, ITEM
 from .trace import Trace, is_compilers
 
-
 _STARTING = ("torch.cuda", "torch.xpu", "torch.mtia")
 _LEFT_OUT = frozenset({
     ("torch.nn.utils.parametrize", "_cache"),  # made anew around each use of it
@@ -18,10 +17,10 @@ _LEFT_OUT = frozenset({
     *((module, name) for module in _STARTING for name in ("_lazy_seed_tracker", "_queued_calls")),
     *(("torch.autograd.profiler", f"_cupti_monitor_{name}") for name in ("checked", "module")),
 })  # fmt: skip
-"""Globals that are no condition and no effect: what Python and PyTorch keep for themselves, whatever a call computes.
+"""Globals that are no condition and no effect: what Python and PyTorch keep for themselves.
 
-Devices that have not started queue what is to be done when they do. All of it sets random numbers, which makes a
-call eager anyway.
+Devices that have not started queue what is to be done when they do. All of it sets random numbers, which
+makes a call eager anyway.
 """
 
 

@@ -64,7 +64,7 @@ _COMPARED_BYTES = 1 << 24
 _COUNTERS = frozenset({"next_id"})
 """What PyTorch's handles of hooks are numbered by: which number it is makes no difference."""
 _QUEUES = "_lazy_call"
-"""Functions of PyTorch's that keep, for a device that has not started, what is to be done and who asked for it."""
+"""Functions of PyTorch's that keep what is to be done when a device starts, and who asked for it."""
 _BY_CONTENT = (
     torch.Tensor, numpy.ndarray, set, frozenset, bytearray, array, random.Random, numpy.random.RandomState,
     numpy.random.Generator, numpy.random.BitGenerator, memoryview, mmap, BuiltinMethodType, MethodWrapperType,
@@ -118,7 +118,7 @@ class Trace:
         kinds: The class of thing by type.
         arguments: Names of tensors that are arguments, by identity.
         anchored: Arguments that are known by their identity, and whose death is noticed.
-        call: Notes that something is about to be called: the names of the last arguments, it, and its arguments.
+        call: Notes that something is about to be called: names of the last arguments, it, its arguments.
         around: The trace of a call around this one, on the same thread.
         at_work: A note is being taken: what runs meanwhile is none of the call's.
     """
@@ -571,10 +571,12 @@ def _same_members(was: Any, now: Any) -> bool:
         return _same(was, now)
     if len(was) != len(now):
         return False
-    pairs = zip(was, now, strict=True)
-    return all(
-        _same_members(a, b) if type(a) is tuple and type(b) is tuple else _same(a, b) for a, b in pairs
-    )
+    return all(map(_same_member, was, now))
+
+
+def _same_member(was: Any, now: Any) -> bool:
+    """Whether one member is as it was; members of a mapping are pairs."""
+    return _same_members(was, now) if type(was) is tuple and type(now) is tuple else _same(was, now)
 
 
 def _changed(container: Any, was: Any, now: Any) -> tuple[str, Any, Any]:
@@ -585,7 +587,7 @@ def _changed(container: Any, was: Any, now: Any) -> tuple[str, Any, Any]:
         return " (length)", len(was), len(now)
     if issubclass(type(container), (set, frozenset)):
         return "", Content(frozenset(was)), Content(frozenset(now))
-    index = next(at for at, (a, b) in enumerate(zip(was, now, strict=True)) if not _same_members(a, b))
+    index = list(map(_same_member, was, now)).index(False)
     if not issubclass(type(container), dict):
         return f"[{index}]", was[index], now[index]
     (key, value), (other, later) = was[index], now[index]

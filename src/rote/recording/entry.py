@@ -310,6 +310,7 @@ class Entry:
         trace = self.executed.followed = self.subject.follow(call)
         noted: Noted | None = None
         try:
+            assert plan.backend is not None
             with self.executed, unwaited(plan.backend):
                 outcome = self._run_traced(traced, variant, plan, trace)
         finally:

@@ -101,7 +101,8 @@ def unknown_reasons(noted: Noted, *, recorded: bool) -> list[Reason]:
 
 def effect_reasons(effects: Iterable[Effect], site: Site) -> list[Reason]:
     """What the call left behind outside of itself."""
-    found = [reason(rules.STATE_CHANGES, str(each), each.site if each.site.line else site) for each in effects]
+    sites = [(each, each.site if each.site.line else site) for each in effects]
+    found = [reason(rules.STATE_CHANGES, str(each), where) for each, where in sites]
     return found[:SHOWN]
 
 

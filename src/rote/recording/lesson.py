@@ -14,8 +14,8 @@ from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..reads import Noted
-from ..signature.key import Call
 from ..signature.bound import assign, returned
+from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
 from ..signature.marks import TensorMark
 from ..signature.reads import Reads

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from .members import put
 from .snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE
 
-
 CONTENTS = "contents"
 """All that a list or a dict holds."""
 

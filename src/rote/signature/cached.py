@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from .marks import mark
 
@@ -27,7 +28,8 @@ def _is_link(value: Any) -> bool:
     )
 
 
-class Remembered(NamedTuple):
+@dataclass(frozen=True)
+class Remembered:
     """What a cache has in it, in a form that can be compared.
 
     Attributes:

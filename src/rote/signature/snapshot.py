@@ -56,8 +56,8 @@ class Snapshot:
         arrays: Address ranges of the numpy arrays found.
         training: The optimizers and schedulers found.
         added: Slots that the walk has not found, and that were read.
-        written: Slots that the traced call has written and left in another state, with the lines; without a kind
-            and a key they are all slots of a container.
+        written: Slots that the traced call has written and left in another state, with the lines; without a
+            kind and a key they are all slots of a container.
         always: Identities of containers that C reads, past all code that is followed.
         reads: What traced calls read, if that is known: nothing else of what was found is under guard.
         acting: Methods named by the code that act on other processes past the dispatcher.
