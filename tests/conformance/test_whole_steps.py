@@ -906,9 +906,9 @@ def test_weights_that_a_hook_makes(device, kind):
             self.optimizer = momentum(list(self.model.parameters()))
 
     g = train(lambda: Normed(device), batches(device, 12))
-    often, first = g.report().reasons  # the first call makes the optimizer's state
+    often, *once = g.report().reasons  # the first call may be told to make the optimizer's state
     assert often.code == "RT201" and "torch.nn.utils.parametrizations" in often.remedy
-    assert first.code == "RT201" and "optimizer.state[<Parameter>] was absent" in first.message
+    assert all("optimizer.state[<Parameter>] was absent" in first.message for first in once)
 
     class Parametrized(Normed):
         norms = torch.nn.utils.parametrizations

@@ -15,6 +15,7 @@ _LEFT_OUT = frozenset({
     ("torch.nn.utils.parametrize", "_cache"),  # made anew around each use of it
     ("linecache", "cache"),  # lines of source, for messages
     *((module, name) for module in _STARTING for name in ("_lazy_seed_tracker", "_queued_calls")),
+    *((f"torch._functorch.{module}", "DECOMPOSITIONS_LOADED") for module in ("predispatch", "vmap")),
     *(("torch.autograd.profiler", f"_cupti_monitor_{name}") for name in ("checked", "module")),
 })  # fmt: skip
 """Globals that are no condition and no effect: what Python and PyTorch keep for themselves.

@@ -24,6 +24,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from mmap import mmap
+from pathlib import Path
 from types import (
     BuiltinMethodType,
     CodeType,
@@ -35,6 +36,7 @@ from types import (
 )
 from typing import Any, NamedTuple
 
+import bytecode
 import numpy
 import numpy.random
 import torch
@@ -61,6 +63,7 @@ from .table import Rows
 _DEPTH = 40
 _COMPARED_BYTES = 1 << 24
 """Up to which all numbers of an array are compared before each replay, which takes a millisecond then."""
+_WRITTEN_WITH = f"{Path(bytecode.__file__).parent}/"
 _COUNTERS = frozenset({"next_id"})
 """What PyTorch's handles of hooks are numbered by: which number it is makes no difference."""
 _QUEUES = "_lazy_call"
@@ -341,6 +344,11 @@ class Trace:
             return
         if not self.rows.is_in_pure(self.frame(), self.original):
             self._unseen[name] = Unseen(name, text, self._site())
+
+    @staticmethod
+    def is_tool(code: CodeType) -> bool:
+        """Whether code is of what takes notes and of what they are written with."""
+        return is_own(code.co_filename) or code.co_filename.startswith(_WRITTEN_WITH)
 
     def ran_apart(self, code: CodeType, frame: FrameType) -> bool:
         """Python code was entered that is not followed; whether that counts."""

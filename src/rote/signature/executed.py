@@ -88,6 +88,10 @@ class Followed(Protocol):
         """What code was before it was made to tell what it reads."""
         ...
 
+    def is_tool(self, code: CodeType) -> bool:
+        """Whether code runs for the one who follows, and never for a call."""
+        ...
+
     def ran_apart(self, code: CodeType, frame: FrameType) -> bool:
         """Code was entered that does not tell what it reads; whether that counts."""
         ...
@@ -196,7 +200,7 @@ class ExecutedCode:
             return False  # another thread's
         followed, counts = self.followed, True
         if followed is not None and followed.at_work:
-            return False
+            return followed.is_tool(entered)
         code = entered if followed is None else followed.original(entered)
         if code is entered and followed is not None and not _runs_apart(frame, followed):
             counts = followed.ran_apart(code, frame)
