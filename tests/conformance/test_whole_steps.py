@@ -905,10 +905,8 @@ def test_weights_that_a_hook_makes(device, kind):
                 getattr(self.norms, kind)(self.model[0])
             self.optimizer = momentum(list(self.model.parameters()))
 
-    g = train(lambda: Normed(device), batches(device, 12))
-    often, *once = g.report().reasons  # the first call may be told to make the optimizer's state
-    assert often.code == "RT201" and "torch.nn.utils.parametrizations" in often.remedy
-    assert all("optimizer.state[<Parameter>] was absent" in first.message for first in once)
+    # The hook assigns the weight in each call, and so does a replay.
+    assert train(lambda: Normed(device), batches(device, 30)).report().replayed >= 30 - WARM
 
     class Parametrized(Normed):
         norms = torch.nn.utils.parametrizations

@@ -43,12 +43,6 @@ SHOWN = 3
 
 _TENSOR = "a tensor at "
 
-DERIVED = (
-    "A hook of torch.nn.utils assigns the weight in each call. Use torch.nn.utils.parametrizations "
-    "(spectral_norm, weight_norm), which assigns nothing; a mask of prune can be a parametrization as well."
-)
-"""What to do about a weight that is made from others before each forward."""
-
 CLEARS = (
     "Nothing has to be done if it is seldom: a parameter that is new, or was frozen, begins without one. "
     "Otherwise clear gradients inside of the call only; where not every call reaches all parameters, with "
@@ -76,8 +70,8 @@ def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> 
     if difference.advanced:
         where = line_that_advances(difference.name, codes) or site
         return Reason(rules.STATE_CHANGES.code, str(difference), where, NEXT)
-    remedy = DERIVED if difference.derived else ""
-    if not remedy and difference.was.startswith(_TENSOR) and difference.now.startswith(_TENSOR):
+    remedy = ""
+    if difference.was.startswith(_TENSOR) and difference.now.startswith(_TENSOR):
         remedy = f"Write into it in place ({difference.name}.copy_(...)), or pass it in and return it."
     line = difference.site if difference.site is not None and difference.site.line else None
     line = line or line_that_changes(difference.name, codes) or line_that_reads(difference.name, codes)

@@ -13,15 +13,16 @@ What cannot be watched is an empty dict: ``update`` fills it from another one wi
 lengths are always read. The tables of hooks, ordered dicts, notice their ``update``. (``dict.update(table,
 ...)`` goes past an ordered dict's own, which leaves a table that says it has members and lists none.)
 
-A dict that changes and yet holds what is under guard, a namespace in which other things happen, is *busy*: it
-is looked into slot by slot from then on.
+A dict that changes again and again and yet holds what is under guard, a namespace in which other things
+happen, is *busy*: it is looked into slot by slot from then on. A few changes are none: modules are imported
+late.
 """
 
 from __future__ import annotations
 
 import gc
 import types
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from typing import Any, NamedTuple
 
 from ..base.settings import ENVIRONMENT
@@ -43,6 +44,10 @@ MANY = 128
 
 SETTLED = 8
 """Calls for which they have to have kept still. Who watches a dict that changes all the time has no epoch."""
+
+
+RARELY = 4
+"""Changes up to which a dict is not busy."""
 
 
 class Seen(NamedTuple):
@@ -68,6 +73,7 @@ class Dicts:
         self._reader = EPOCH.reader()
         self._read_epoch = self._reader if self._version_at is None else None
         self._busy: set[int] = set()
+        self._changes: Counter[int] = Counter()
         self._seen: Seen | None = None
         self._epoch: int | None = None
         self._left = SETTLED
@@ -137,7 +143,13 @@ class Dicts:
             self._seen = now
             return True
         dicts = zip(self._found, was.versions, now.versions, strict=True)
-        self._busy |= {id(found) for found, before, after in dicts if before != after}
+        changed = [id(found) for found, before, after in dicts if before != after]
+        self._changes.update(changed)
+        busy = {each for each in changed if self._changes[each] > RARELY}
+        if not busy:
+            self._seen = now
+            return True
+        self._busy |= busy
         return False
 
     def _read_versions(self) -> list[int]:

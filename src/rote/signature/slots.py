@@ -13,7 +13,7 @@ import torch
 
 from ..base.location import Site
 from . import members
-from .cached import Remembered, remembered
+from .cached import Remembered, cached_in, remembered
 from .classes import UNSET, own
 from .compat import has_memory
 from .iterators import Position
@@ -36,6 +36,7 @@ from .snapshot import (
     NUMBERS,
     ORDER,
     REFERENT,
+    RESULT,
     SAID,
     SCRIPTED,
     SUBCLASS,
@@ -65,7 +66,6 @@ class Difference:
         key: The key of the slot in its container.
         scheduler: Class of the learning-rate scheduler whose attribute the slot is.
         advanced: The slot holds an iterator, which was moved.
-        derived: A hook of ``torch.nn.utils`` makes the tensor in the slot before each forward.
     """
 
     name: str
@@ -77,19 +77,10 @@ class Difference:
     key: Any = None
     scheduler: str | None = None
     advanced: bool = False
-    derived: bool = False
 
     def __str__(self) -> str:
         now = "another one at the same address" if self.moved and self.was == self.now else self.now
         return f"{self.name} was {self.was} and is {now}"
-
-
-def _is_derived(entry: Entry) -> bool:
-    """Whether a hook of ``torch.nn.utils`` makes a weight from others, as that of ``spectral_norm``."""
-    if type(entry.container) is not dict or type(entry.value) is not TensorMark:
-        return False
-    parameters = entry.container.get("_parameters", ())
-    return f"{entry.key}_orig" in parameters or f"{entry.key}_g" in parameters
 
 
 def differences(
@@ -130,7 +121,6 @@ def differences(
                     key=entry.key,
                     scheduler=scheduler,
                     advanced=moved,
-                    derived=_is_derived(entry),
                 )
             )
         if len(found) >= limit:
@@ -172,10 +162,19 @@ def add_reads(snapshot: Snapshot, reads: Reads, written: Collection[int] = ()) -
             entry = entry._replace(value=now)
             snapshot.entries[address] = entry
             snapshot.added.add(address)
+            if noted.kind == CACHED:
+                _note_cached(snapshot, entry)
         known = isinstance(entry.value, (Position, TensorMark)) or same(noted.value, entry.value)
         if not (known or _is_at(entry, written)):
             found.append(Difference(snapshot.name_of(entry), show(noted.value), show(entry.value)))
     return found
+
+
+def _note_cached(snapshot: Snapshot, entry: Entry) -> None:
+    """Add the tensors that a cache holds, each as what lies at its place there."""
+    for place, value in enumerate(cached_in(entry.container)):
+        if isinstance(value, torch.Tensor):
+            snapshot.note_tensor(entry._replace(kind=RESULT, key=place, value=mark(value)), value)
 
 
 def _is_at(entry: Entry, addresses: Collection[int]) -> bool:
@@ -310,6 +309,7 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     ),
     SAID: lambda entry: answer(getattr(entry.container, entry.key)),
     NUMBERS: lambda entry: Content(entry.container.tobytes()),
+    RESULT: lambda entry: cached_in(entry.container)[entry.key],
     CACHED: lambda entry: Content(remembered(entry.container)),
     HELD: lambda entry: entry.container,
 }

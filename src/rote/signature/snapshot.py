@@ -26,8 +26,8 @@ ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT,
     "answer",
     "scripted",
 )
-KIND, SUBCLASS, REFERENT, CACHED, ASKED, SAID, NUMBERS, HELD = (
-    "kind", "subclass", "referent", "cached", "asked", "said", "numbers", "held",
+KIND, SUBCLASS, REFERENT, CACHED, RESULT, ASKED, SAID, NUMBERS, HELD = (
+    "kind", "subclass", "referent", "cached", "result", "asked", "said", "numbers", "held",
 )  # fmt: skip
 _ALWAYS = frozenset({ANSWER, SCRIPTED})
 """Kinds of slots that C reads when it is called, past all code that is followed."""

@@ -116,8 +116,8 @@ UNREACHABLE = Rule(
     Group.STATE,
     Finder.RUNTIME,
     """
-    The call reads a tensor that no attribute, closure or global leads to, for example one in an
-    ``lru_cache``.
+    The call reads a tensor that no attribute, closure, global or ``lru_cache`` leads to, for example one that
+    a callable keeps of which it was said that it keeps nothing (``rote.pure``).
 
     Why: A graph keeps its address. If somebody replaces it, nobody can notice.
 
