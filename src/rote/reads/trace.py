@@ -140,6 +140,7 @@ class Trace:
         self._held: list[Any] = []  # whose identity is in a key
         self._carriers: dict[int, weakref.ref[Any]] = {}  # tensors by the identity of their attributes
         self._namespaces: dict[type, dict[str, Any]] = {}
+        self._slots: dict[tuple[type, str, type | None], Any] = {}  # of classes, as they were looked up
         self._unseen: dict[str, Unseen] = {}
         self._late: dict[int, CodeType] = {}
         self._compared: dict[type, bool] = {}
@@ -281,6 +282,13 @@ class Trace:
 
     def class_slot(self, kind: type, name: str, after: type | None = None) -> Any:
         """Note what a class has under a name, itself or from a base; returns it, or MISSING."""
+        slot = (kind, name, after)
+        value = self._slots.get(slot, self)
+        if value is self:
+            value = self._slots[slot] = self._read_class(kind, name, after)
+        return value
+
+    def _read_class(self, kind: type, name: str, after: type | None) -> Any:
         found = lookup.find(kind, name, after)
         if found.owner is not None and is_compilers(said_module(found.owner)):
             return found.value
@@ -312,6 +320,8 @@ class Trace:
 
     def write(self, kind: str, container: Any, key: Any, owner: Any) -> None:
         """A slot is about to be written."""
+        if issubclass(type(owner), type):
+            self._slots.clear()
         if id(owner) not in self.outside and id(container) not in self.outside:
             return
         if is_compilers(said_module(owner if issubclass(type(owner), type) else type(owner))):
@@ -420,6 +430,7 @@ class Trace:
             self._written,
             self._changed,
             self._namespaces,
+            self._slots,
             self._carriers,
         ):
             held.clear()
