@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .members import put
+from .members import member, put
 from .snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE
 
 CONTENTS = "contents"
@@ -33,6 +33,21 @@ def assign(kind: str, container: Any, key: Any, value: Any) -> None:
         container.update(zip(key, value, strict=True))
 
 
+def read_from(kind: str, container: Any, key: Any) -> Any:
+    """What lies in a slot.
+
+    Raises:
+        KeyError, IndexError, ValueError, AttributeError: Nothing does.
+    """
+    if kind == ITEM:
+        return member(container, key)
+    if kind == CONTENTS:
+        return tuple(container) if key is None else tuple(container.values())
+    if kind == CELL:
+        return container.cell_contents
+    return container.get() if kind == VARIABLE else getattr(container, key)
+
+
 class Target:
     """A slot that a call binds.
 
@@ -50,6 +65,13 @@ class Target:
         self.container = container
         self.key = key
         self.name = name
+
+    def read(self) -> Any:
+        """What lies in it; None if nothing does."""
+        try:
+            return read_from(self.kind, self.container, self.key)
+        except (KeyError, IndexError, ValueError, AttributeError):
+            return None
 
     @property
     def address(self) -> tuple[str, int, Any]:
