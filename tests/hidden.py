@@ -7,13 +7,17 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+import rote
+
 
 def queued(items: Iterable[Any] = ()) -> Any:
-    """A queue that is an object of the standard library whose attributes are not looked into."""
+    """A queue whose methods are declared to depend on their arguments alone, which is not true."""
     held: Any = logging.Logger("hidden")
     waiting = deque(items)
     held.get = held.get_nowait = waiting.popleft
     held.put = waiting.append
     held.qsize = waiting.__len__
     held.empty = lambda: not waiting
+    for method in (held.get, held.put, held.qsize, held.empty):
+        rote.pure(method)
     return held

@@ -35,6 +35,7 @@ from .front.graph import graph as graph
 from .front.graph import step as step
 from .front.graphed import Graphed as Graphed
 from .front.options import Options as Options
+from .front.pure import pure as pure
 from .front.report import Report as Report
 from .hazards.findings import Findings as Findings
 from .hazards.findings import HazardError as HazardError
@@ -44,6 +45,6 @@ from .inspection.profile_result import Profile as Profile
 __all__ = [
     "CaptureError", "EnvironmentError_", "Findings", "Graphed", "HazardError", "InternalError",
     "MisuseError", "NotReplayedError", "OptionError", "Options", "Profile", "Report", "RoteError",
-    "StaleOutputError", "VerificationError", "check", "graph", "profile", "set_budget", "step",
+    "StaleOutputError", "VerificationError", "check", "graph", "profile", "pure", "set_budget", "step",
 ]  # fmt: skip
 __version__ = "0.1.0"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
-import logging
+import queue
 import threading
 import weakref
 
@@ -243,21 +243,31 @@ def test_another_thread_uses_the_parameters_while_they_are_recorded(device):
 
     model = Meeting().to(device)
     plain = copy.deepcopy(model)
-    kept = logging.getLogger(__name__)  # not looked into: what changes keeps a call from being recorded
-    kept.views = []
+    views, asked, done = [], queue.SimpleQueue(), queue.SimpleQueue()
 
+    def work():
+        while asked.get():
+            views.append(model.weight.view(-1))
+            done.put(True)
+
+    @rote.pure  # a call that hands work to a thread is not recorded
     def visit():
-        thread = threading.Thread(target=lambda: kept.views.append(model.weight.view(-1)))
-        thread.start()
-        thread.join()
+        asked.put(True)
+        done.get()
 
+    thread = threading.Thread(target=work)
+    thread.start()
     x = torch.randn(5, 4, device=device)
     g = rote.graph(model)
     model.visitor = visit
-    for _ in range(4):
-        g(x)
+    try:
+        for _ in range(4):
+            g(x)
+    finally:
+        asked.put(False)
+        thread.join()
     assert g.report().recorded == 1, g.explain()
-    for view in kept.__dict__.pop("views"):
+    for view in views:
         view.square().sum().backward()
         plain.weight.square().sum().backward()
     torch.testing.assert_close(model.weight.grad, plain.weight.grad)

@@ -119,6 +119,13 @@ def unhooked(x):
     x.register_hook(lambda g: g * 2).remove()
 
 
+def tagged_in_a_chain(x):
+    y = x * 2
+    y.tag, y.other = [1], {"k": 1}
+    y.tag.append(len(y.other))
+    return y * y.tag[1]
+
+
 LEFT = [
     (torch.Tensor.detach_, plain),
     (lambda x: x.requires_grad_(False), plain),
@@ -127,6 +134,8 @@ LEFT = [
     (unhooked, leaf),
     (lambda x: setattr(x, "grad", None), leaf),
     (lambda x: setattr(x * 2, "tag", 1), plain),
+    (lambda x: setattr(x * 2, "tag", 1), leaf),
+    (tagged_in_a_chain, plain),
     (lambda x: (x * 2).requires_grad_().register_hook(print), plain),
     (lambda x: x.mul_(2), plain),
 ]
@@ -208,3 +217,21 @@ def test_a_parameter_that_each_call_detaches(device):
 
 def test_an_attribute_of_a_parameter_that_settles(device):
     assert on_a_parameter(device, tag).report().replayed >= CALLS - 3
+
+
+def test_what_is_written_on_a_result_is_there_after_each_call(device):
+    kept = torch.zeros(2, device=device)
+
+    def call(x, into=None):
+        y = x * 2
+        y.tag = "a"
+        if into is not None:
+            into.seen = 1
+        return y
+
+    def observe(function, *args):
+        for _ in range(CALLS):
+            yield shown(function(plain(device), *args)), vars(kept)
+
+    assert list(observe(rote.graph(call))) == list(observe(call))
+    assert list(observe(rote.graph(call), kept)) == list(observe(call, kept))

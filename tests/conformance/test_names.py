@@ -46,6 +46,16 @@ def named(said, base=object, **body):
     return made
 
 
+@pytest.fixture(autouse=True)
+def declaration():
+    """Somebody has declared something, so each callable is compared with it."""
+    rote.pure(declared)
+
+
+def declared():
+    pass
+
+
 def differ(call, change, *args, replays=3):
     """Play a call, change something, and play on."""
     g = rote.graph(call)

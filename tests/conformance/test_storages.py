@@ -44,6 +44,20 @@ def test_a_read_of_a_storage_is_a_host_read(device, fn):
     assert g.report().replayed >= 2, g.explain()
 
 
+@pytest.mark.parametrize("fn", [
+    lambda x: x * x.untyped_storage().nbytes(), lambda x: x * x.untyped_storage().size(),
+    lambda x: x * len(x.untyped_storage()), lambda x: x * x.untyped_storage().__len__(),
+    lambda x: x * x.storage().size(), lambda x: x * len(x.storage()), lambda x: x * x.storage().nbytes(),
+    lambda x: x * (x.untyped_storage()._cdata > 0), lambda x: x * (x.storage()._cdata > 0),
+    lambda x: x * (x.untyped_storage().data_ptr() > 0), lambda x: x * (x.storage().data_ptr() > 0),
+])  # fmt: skip
+def test_what_is_around_a_tensor_is_no_condition(device, fn):
+    fn(torch.ones(1))  # PyTorch warns once, and remembers it
+    g = compare(fn, [(torch.ones(4 + n // 3, device=device)[:2],) for n in range(12)])
+    assert g.report().replayed == 0
+    assert "storage" in str(g.report().reasons).lower()
+
+
 def _set(x: torch.Tensor) -> torch.Tensor:
     y = x * 2
     y.untyped_storage()[3] = 65

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 import time
 
@@ -153,17 +154,36 @@ def test_host_random_that_changes_nothing_is_drawn_all_the_same(device):
     assert [random.random() for _ in range(CALLS + 1)][-1] == after
 
 
-def test_a_clock(device, where, reason):
+CLOCKS = {
+    "time.perf_counter": time.perf_counter,
+    "time.time": time.time,
+    "time.monotonic_ns": time.monotonic_ns,
+    "datetime.datetime.now": lambda: datetime.datetime.now().year,
+    "datetime.date.today": lambda: datetime.date.today().year,
+}
+
+
+@pytest.mark.parametrize("name", CLOCKS)
+def test_a_clock(device, where, reason, name):
+    """One that moves slowly is none the less a clock."""
+    clock = CLOCKS[name]
+
     def fn(x):
-        now = time.perf_counter()
-        return x * now
+        return x * clock()
 
     g = rote.graph(fn)
     run(g, torch.ones(2, device=device))
-    found = reason(g, "RT202")
-    assert found.message.startswith("an operand of aten::mul.Tensor was ")
-    assert found.where == where(fn, "return x * now")
-    assert found.remedy == "Pass the value in as an argument, or compute it with PyTorch on the device."
+    found = reason(g, "RT218")
+    assert found.message == f"the call calls {name}, which reads the clock"
+    assert found.where == (where(fn, "clock()") if name.startswith("time") else where(clock, name))
+    assert found.remedy.startswith("Call it outside, and pass in what it gives")
+
+
+def test_a_date_that_is_passed_in_replays(device):
+    g = rote.graph(lambda x, day: x * day.year)
+    for _ in range(CALLS):
+        g(torch.ones(2, device=device), datetime.date(2024, 1, 1))
+    assert g.report().replayed == CALLS - WARM, g.explain()
 
 
 def test_an_operand_from_nowhere_says_both_values(device, reason):
@@ -175,6 +195,7 @@ def test_an_operand_from_nowhere_says_both_values(device, reason):
         "an operand of aten::add.Tensor was 1.5 and is 2.5",
         "an operand of aten::add.Tensor was 2.5 and is 1.5",
     )
+    assert found.remedy == "Pass the value in as an argument, or compute it with PyTorch on the device."
 
 
 def test_other_operations_at_every_call(device, where, reason):

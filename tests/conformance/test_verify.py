@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import re
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from _queue import SimpleQueue
+from threading import Thread
 
 import numpy
 import pytest
@@ -356,115 +357,72 @@ def test_other_branch(device, make, where):
     assert error.cause.startswith("RT323") and error.difference == 2.0
 
 
-def test_function_replaced(device, make, where):
+def test_another_function(device, make, where):
+    values = hidden()
+
     def five(x):
         return x * 5
 
-    def fn(x):
-        return F.relu(x)
-
-    g, before = make(fn), F.relu
-    calls = batch(device, 3)
-    try:
-        for args in calls[:6]:
-            g(*args)
-        F.relu = five
-        error = failing(g, calls)
-    finally:
-        F.relu = before
+    error = failing(make(lambda x: (five if values() else F.relu)(x)), batch(device, 3))
     assert (error.output, error.operation) == ("result", "aten::mul.Tensor")
     assert error.where == where(five, "x * 5")
 
 
-def test_code_replaced(device, make):
-    def helper(x):
-        return x * 2
-
-    g = make(lambda x: helper(x))
-    calls = batch(device, 3)
-    for args in calls[:6]:
-        g(*args)
-    helper.__code__ = (lambda x: x * 5).__code__
-    error = failing(g, calls)
-    assert (error.output, error.operation) == ("result", "aten::mul.Tensor")
-    assert "was 2 and is 5" in error.cause
-
-
-def test_global_by_computed_name(device, make):
-    names = {"K": 1.0}
-    exec("def fn(x):\n return [x, x * globals()['k'.upper()]]", names)
-    g, calls = make(names["fn"]), batch(device, 3)
-    for args in calls[:6]:
-        g(*args)
-    names["K"] = 5.0
-    error = failing(g, calls)
+def test_code_without_a_file(device, make):
+    names = {"values": hidden(5.0, 1.0)}
+    exec("def fn(x):\n return [x, x * values()]", names)
+    error = failing(make(names["fn"]), batch(device, 3))
     assert (error.output, error.operation, error.where) == ("result[1]", "aten::mul.Tensor", "<string>:2")
 
 
-def test_computed_name_defined_later(device, make):
-    names = {}
-    exec("def fn(x):\n return x * globals()['late'.upper()] if 'late'.upper() in globals() else x", names)
-    g, calls = make(names["fn"]), batch(device, 3)
-    for args in calls[:6]:
-        g(*args)
-    names["LATE"] = 5.0
-    error = failing(g, calls)
-    assert (error.output, error.operation, error.where) == ("result", "aten::mul.Tensor", "<string>:2")
+def test_a_result_that_is_an_argument(device, make, where):
+    values = hidden()
+
+    def fn(x):
+        return x * 5 if values() else x
+
+    error = failing(make(fn), batch(device, 3))
+    assert (error.output, error.operation) == ("result", "aten::mul.Tensor")
+    assert error.where == where(fn, "x * 5")
     assert "result shares memory with args[0], unlike in the plain call" in str(error)
 
 
-def test_class_replaced(device, make):
-    class Once:
-        def f(self, x):
-            return x + 0
+def beside(work, total):
+    """Hands work to a thread that was there before, in a way that is declared to do nothing."""
+    tasks, done = SimpleQueue(), SimpleQueue()
 
-    class Five:
-        def f(self, x):
-            return x * 5
+    def run():
+        while tasks.get():
+            work(total)
+            done.put(1)
 
-    o = Once()
-    g, calls = make(lambda x: o.f(x)), batch(device, 3)
-    for args in calls[:6]:
-        g(*args)
-    o.__class__ = Five
-    assert failing(g, calls).operation == "aten::mul.Tensor"
+    Thread(target=run, daemon=True).start()
+    hand_over, wait = rote.pure(tasks.put), rote.pure(done.get)
 
-
-def test_storage_offset(device, make, where):
     def fn(x):
-        return x * x.storage_offset()
+        y = x * 2
+        hand_over(1)
+        wait()
+        return y + total
 
-    error = failing(make(fn), [(torch.arange(6.0, device=device)[2:4],) for _ in range(CALLS)])
-    assert (error.output, error.operation) == ("result", "aten::mul.Tensor")
-    assert error.where == where(fn, "storage_offset") and "was 0 and is 2" in error.cause
+    return fn, lambda: tasks.put(0)
 
 
 def test_written_by_another_thread(make, where):
-    buffer = torch.zeros(3)
-    with ThreadPoolExecutor(1) as pool:
-
-        def fn(x):
-            pool.submit(lambda: buffer.add_(1)).result()
-            return x * 2 + buffer
-
-        error = failing(make(fn), batch("cpu", 3))
+    fn, stop = beside(lambda total: total.add_(1), torch.zeros(3))
+    error = failing(make(fn), batch("cpu", 3))
+    stop()
     assert (error.output, error.operation) == ("result", "aten::add.Tensor")
-    assert error.where == where(fn, "x * 2 + buffer")
-    assert error.cause.startswith("RT326") and "buffer is written by the plain call" in error.cause
+    assert error.where == where(beside, "y + total")
+    assert error.cause.startswith("RT326") and "total is written by the plain call" in error.cause
 
 
 def test_a_call_that_does_not_repeat_itself(make, where):
     """A write past every version counter: all that shows is that two plain calls differ."""
-    buffer = torch.zeros(3)
-    with ThreadPoolExecutor(1) as pool:
-
-        def fn(x):
-            y = x * 2
-            pool.submit(lambda: buffer.data.add_(1)).result()
-            return y + buffer
-
-        error = failing(make(fn), batch("cpu", 3))
-    assert (error.operation, error.where) == ("aten::add.Tensor", where(fn, "y + buffer"))
+    fn, stop = beside(lambda total: total.data.add_(1), torch.zeros(3))
+    error = failing(make(fn), batch("cpu", 3))
+    stop()
+    assert (error.operation, error.where) == ("aten::add.Tensor", where(beside, "y + total"))
     assert error.cause.startswith("RT325") and "use_deterministic_algorithms" in error.cause
 
 
@@ -518,22 +476,69 @@ def test_hidden_gradient(device, make, where):
     assert error.where == where(Trainer, "mul_(2)") and error.difference > 0
 
 
-def test_hidden_change_of_python_state(device, make, where):
+def increment(model):
+    model.count += 1
+
+
+def write_one(model):
+    model.table["a"] = 1
+
+
+def append_one(model):
+    model.log.append(1)
+
+
+def advance(model):
+    next(model.batches)
+
+
+def declare(model):
+    type(model).last = 1
+
+
+CHANGES = {
+    "Model.count was 0 and is 1": increment,
+    "Model.table['a'] was not there and is 1": write_one,
+    "Model.log (length) was 0 and is 1": append_one,
+    "Model.batches": advance,
+    "test_hidden_change_of_python_state.<locals>.Model.last was not there and is 1": declare,
+}
+
+
+@pytest.mark.parametrize("text", CHANGES)
+def test_hidden_change_of_python_state(device, make, where, text):
+    """Of what no recorded call has read, so that no guard looks at it."""
+    change = CHANGES[text]
+
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
-            self.count, self.values = 0, hidden()
+            self.count, self.table, self.log, self.batches = 0, {}, [], iter([1, 2])
+            self.values = hidden()
 
         def forward(self, x):
             if self.values():
-                self.count += 1
+                change(self)
             return x * 2
 
-    model = Model()
-    error = failing(make(model), batch(device, 3))
-    assert (error.output, error.operation) == ("Model.count", None)
-    assert error.where == where(Model, "self.count += 1") and error.cause.startswith("RT324")
-    assert model.count == 1
+    error = failing(make(Model()), batch(device, 3))
+    assert (error.output, error.operation) == (text.partition(" was ")[0], None)
+    assert error.where == where(change, "    ") and error.cause.startswith("RT324") and text in str(error)
+
+
+def test_what_the_plain_call_puts_back_is_no_change(device, make):
+    values, log = hidden(), []
+
+    def fn(x):
+        if values():
+            log.append(1)
+            log.pop()
+        return x * 2
+
+    g = make(fn)
+    for args in batch(device, 3):
+        g(*args)
+    assert g.report().verified == CALLS - WARM
 
 
 @pytest.mark.parametrize(
@@ -633,17 +638,87 @@ def test_recording_that_became_stale(device, make):
     assert error.output == "result" and "this one had become stale" in error.cause
 
 
+# ---------------------------------------------------------------------- what is seen without a check
+
+
+def function_of_torch():
+    before = F.relu
+    return (
+        lambda x: F.relu(x),
+        lambda: setattr(F, "relu", lambda x: x * 5),
+        lambda: setattr(F, "relu", before),
+    )
+
+
+def code():
+    def helper(x):
+        return x * 2
+
+    return lambda x: helper(x), lambda: setattr(helper, "__code__", (lambda x: x * 5).__code__), bool
+
+
+def computed_name():
+    names = {"K": 1.0}
+    exec("def fn(x):\n return [x, x * globals()['k'.upper()]]", names)
+    return names["fn"], lambda: names.update(K=5.0), bool
+
+
+def computed_name_defined_later():
+    names = {}
+    exec("def fn(x):\n return x * globals()['late'.upper()] if 'late'.upper() in globals() else x", names)
+    return names["fn"], lambda: names.update(LATE=5.0), bool
+
+
+def class_of_an_object():
+    class Once:
+        def f(self, x):
+            return x + 0
+
+    class Five:
+        def f(self, x):
+            return x * 5
+
+    o = Once()
+    return lambda x: o.f(x), lambda: setattr(o, "__class__", Five), bool
+
+
+@pytest.mark.parametrize(
+    "case", [function_of_torch, code, computed_name, computed_name_defined_later, class_of_an_object]
+)
+def test_what_is_replaced_is_recorded_anew(device, make, case):
+    """A check finds nothing: what was replaced is under guard."""
+    fn, change, back = case()
+    g, calls = make(fn), batch(device, 3)
+    try:
+        for replaced in (False, True):
+            if replaced:
+                change()
+            for (x,) in calls:
+                assert_same(g(x), fn(x))
+    finally:
+        back()
+    assert g.report().verified == g.report().replayed == 2 * (CALLS - WARM), g.explain()
+
+
+def test_where_an_argument_lies(device, make):
+    g = make(lambda x: x * x.storage_offset())
+    for n in range(CALLS):
+        x = torch.arange(12.0, device=device)[n:]
+        assert_same(g(x), x * n)
+    assert not g.report().replayed
+
+
 # ---------------------------------------------------------------------- after a failed check
 
 
 def test_later_calls_are_right(device, make, reason):
-    names = {"K": 1.0}
-    exec("def fn(x): return x * globals()['k'.upper()]", names)
-    g = make(names["fn"])
+    scale = [1.0]
+    values = rote.pure(scale.copy)  # it is not: it gives what the list holds
+    g = make(lambda x: x * values()[0])
     for args in [*batch(device, 3), *batch(device, 4)]:
         g(*args)
     assert len(g.report().recordings) == 2
-    names["K"] = 5.0
+    scale[0] = 5.0
     failing(g, batch(device, 3))
     assert not g.report().recordings  # what was hidden from one was hidden from the other
     for (x,) in [*batch(device, 3), *batch(device, 4)]:

@@ -896,7 +896,7 @@ def test_an_average_with_a_history(device, reason):
 
 
 @pytest.mark.parametrize("kind", ["spectral_norm", "weight_norm"])
-def test_weights_that_a_hook_makes(device, reason, kind):
+def test_weights_that_a_hook_makes(device, kind):
     class Normed(Trainer):
         norms = torch.nn.utils
 
@@ -905,8 +905,8 @@ def test_weights_that_a_hook_makes(device, reason, kind):
                 getattr(self.norms, kind)(self.model[0])
             self.optimizer = momentum(list(self.model.parameters()))
 
-    g = train(lambda: Normed(device), batches(device, 12))
-    assert "torch.nn.utils.parametrizations" in reason(g, "RT201").remedy
+    # The hook assigns the weight in each call, and so does a replay.
+    assert train(lambda: Normed(device), batches(device, 30)).report().replayed >= 30 - WARM
 
     class Parametrized(Normed):
         norms = torch.nn.utils.parametrizations

@@ -147,7 +147,7 @@ def test_memory_of_a_wrapper_is_given_back():
     before = reserved()
     for _ in range(3):
         use()
-        assert reserved() == before
+        assert reserved() <= before  # less, where what earlier tests had is given back only now
 
 
 def test_calls_of_many_shapes_share_a_pool():

@@ -417,7 +417,7 @@ def test_gradients_that_somebody_meddles_with(device, what):
             assert torch.equal(mine, eager) and torch.equal(mine.grad, eager.grad)
         for mine, eager in zip(kept, wanted, strict=True):
             assert not isinstance(mine, torch.Tensor) or torch.equal(mine, eager)
-    assert g.report().replayed > 10
+    assert g.report().replayed > (5 if what == "a hook" else 10)  # which hooks there are is a condition
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[None]:

@@ -18,6 +18,7 @@ from torch import nn
 from rote.recording.compat import swap_tensors
 from rote.signature import compat, dicts, epoch, held, quick, sets
 from rote.signature.compat import dict_version, numbers_watched_dicts, plain_functions
+from rote.signature.dicts import RARELY
 from rote.signature.executed import ExecutedCode
 from rote.signature.guards import Guard
 from rote.signature.layout import find_layout, find_version
@@ -441,7 +442,7 @@ def test_what_holds_is_not_asked_twice(monkeypatch):
     world = make_world()
     guard = make_guard(world)
     checked = QuickGuard(guard)
-    for _ in range(3):  # a namespace that changes is looked into from the third time on
+    for _ in range(RARELY + 3):  # a namespace that goes on changing is looked into slot by slot
         CHANGES["other global"](world)
         assert checked.holds()
     monkeypatch.setattr(guard, "holds", lambda: pytest.fail("the plain guard was asked"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import gc
 import pickle
@@ -16,6 +17,7 @@ from torch import nn
 from rote.signature import compat
 from rote.signature import layout as layouts
 from rote.signature.compat import sizes_of_objects
+from rote.signature.held import Held
 from rote.signature.layout import (
     CHANGES,
     DICT_CHANGES,
@@ -27,6 +29,7 @@ from rote.signature.layout import (
     find_owners,
     find_table,
     find_version,
+    place_of_table,
     shows_changes,
 )
 from rote.signature.words import (
@@ -276,7 +279,8 @@ def test_members_of_sets(length):
 
 def test_attributes():
     places_of = find_attributes()
-    assert {name for _, name in places_of} == {"__defaults__", "default_factory"}
+    of_functions = {"__code__", "__defaults__", "__kwdefaults__", "__doc__"}
+    assert {name for _, name in places_of} == of_functions | {"__mro__", "__name__", "default_factory"}
 
     def function(first=1):
         return first
@@ -285,8 +289,81 @@ def test_attributes():
     assert word(id(function), at) == id(function.__defaults__)
     function.__defaults__ = None
     assert word(id(function), at) == 0
+    at = places_of[types.FunctionType, "__code__"]
+    assert word(id(function), at) == id(function.__code__)
+    function.__code__ = (lambda first=1: first).__code__
+    assert word(id(function), at) == id(function.__code__)
     table = collections.defaultdict(list)
     assert word(id(table), places_of[collections.defaultdict, "default_factory"]) == id(list)
+
+
+def test_classes_and_their_names():
+    places_of = find_attributes()
+    kind = abc.ABCMeta("Part", (Plain,), {})
+    changes = {"__bases__": (Other,), "__name__": "Another"}
+    for name, changed in (("__mro__", "__bases__"), ("__name__", "__name__")):
+        before = word(id(kind), places_of[type, name])
+        assert before == id(getattr(kind, name))
+        setattr(kind, changed, changes[changed])
+        assert before != word(id(kind), places_of[type, name]) == id(getattr(kind, name))
+
+
+class Base(abc.ABC):
+    @abc.abstractmethod
+    def part(self): ...
+
+
+class Concrete(Base):
+    def part(self):
+        return 1
+
+
+class Plain:
+    pass
+
+
+class Other:
+    pass
+
+
+class Slotted:
+    __slots__ = ("__dict__", "part")
+
+
+class Numbers(list):
+    pass
+
+
+@pytest.mark.parametrize("kind", [Plain, Concrete, Slotted, Numbers, nn.Linear, torch.utils.data.Dataset])
+def test_where_attributes_lie(kind):
+    value = kind(2, 2) if kind is nn.Linear else kind()
+    table, place = vars(value), place_of_table(kind)
+    assert place is not None and words_at(places(id(value), [place])) == [id(table)]
+    other = dict(table)
+    object.__setattr__(value, "__dict__", other)
+    assert words_at(places(id(value), [place])) == [id(other)]
+
+
+def test_objects_without_attributes():
+    assert place_of_table(int) is None and place_of_table(list) is None
+
+
+def test_of_which_class_an_object_is():
+    value, held = Plain(), Held()
+    assert held.take_kind(value) and held.take_table(value, vars(value))
+    noted = held.stages([])[0]
+    assert is_same(noted)
+    value.__class__ = Other
+    assert not is_same(noted)
+    value.__class__ = Plain
+    assert is_same(noted)
+    value.__dict__ = {}
+    assert not is_same(noted)
+
+
+def is_same(stage):
+    read, where, were = stage
+    return read(where).tobytes() == were
 
 
 @pytest.mark.parametrize("kind", [dict, collections.OrderedDict, collections.defaultdict, list])

@@ -13,7 +13,9 @@ from ..base.location import Site
 from ..hazards import rules
 from ..hazards.findings import findings_of
 from ..hazards.rules import reason
+from ..reads import WATCH, Effect
 from ..signature.ambient import explain_ambient, read_ambient
+from ..signature.bound import Bound, Target, returned
 from ..signature.compat import has_memory
 from ..signature.key import Call
 from ..signature.leaves import flatten
@@ -60,6 +62,7 @@ class Check:
         self._backend = backend
         self._tolerance = tolerance
         self._attributes = [attributes_of(leaf) for leaf in call.leaves]
+        self._effects: tuple[Effect, ...] = ()  # of the plain call
         backend.enter_call()
         self._surface = Surface(variant, call, backend)
         self._before = self._surface.first()
@@ -76,7 +79,8 @@ class Check:
             MemoryError: There is no memory for the comparison (or PyTorch's own error of that kind).
         """
         surface, before = self._surface, self._before
-        kept = surface.keep(replayed)
+        left = [_with(replayed, targets) for targets in self._bound()]
+        kept_of = {id(each): surface.keep(each) for each in left}
         after = surface.read()
         surface.complete(before, after)
         try:
@@ -88,15 +92,23 @@ class Check:
                 text = f"raises {type(error).__name__} when it is made plainly: {error}"
                 found = [Mismatch("the call", text)]
             else:
-                found = self._mismatches(replayed, plain, kept, after, now, counted)
+                ours = _alike(left, plain)
+                found = self._mismatches(ours, plain, kept_of[id(ours)], after, now, counted)
         except OUT_OF_MEMORY:  # twice the memory is needed; the replay stands
             surface.write(after)
             raise
         if not found:
             surface.write(after)  # the same within the tolerance
+            if type(ours) is Bound:
+                ours.put()
             self._backend.leave_call()
             return
-        self._fail(found, plain, error, counted, site)
+        self._fail(found, returned(plain), error, counted, site)
+
+    def _bound(self) -> list[tuple[Target, ...]]:
+        """What the ways of the recording bind, without repetition."""
+        templates = [node.template for node in self._variant.root.walk() if node.template is not None]
+        return list(dict.fromkeys(template.targets for template in templates))
 
     def _count(self) -> Counted:
         """The version counters of reachable tensors whose writing would show nowhere else."""
@@ -113,13 +125,16 @@ class Check:
 
     def _run_plainly(self) -> tuple[Any, Exception | None]:
         args, kwargs = self._call.given or self._call.rebuild(list(self._call.leaves))
-        with versions_kept(self._surface.tensors()), plainly(self._backend):
-            try:
-                return self._function(*args, **kwargs), None
-            except OUT_OF_MEMORY:
-                raise
-            except Exception as error:
-                return None, error
+        trace = self._entry.subject.follow(self._call)
+        try:
+            with versions_kept(self._surface.tensors()), plainly(self._backend):
+                return trace.bound(self._function(*args, **kwargs)), None
+        except OUT_OF_MEMORY:
+            raise
+        except Exception as error:
+            return None, error
+        finally:
+            self._effects = WATCH.end(trace).effects
 
     # ------------------------------------------------------------------ comparing
 
@@ -175,7 +190,10 @@ class Check:
 
     def _compare_python(self) -> Iterator[Mismatch]:
         variant, call = self._variant, self._call
-        if not variant.holds():
+        for effect in self._effects[:SHOWN]:  # a recorded call has none
+            text = f"was {effect.was} and is {effect.now} after the plain call"
+            yield Mismatch(effect.name, text, python=True, site=effect.site)
+        if not self._effects and not variant.holds():
             for difference in variant.explain()[:SHOWN]:
                 text = f"was {difference.was} and is {difference.now} after the plain call"
                 yield Mismatch(difference.name, text, python=True)
@@ -241,3 +259,14 @@ def _written(counted: Counted) -> Tensors:
 
 def _outline(gradient: torch.Tensor | None) -> str:
     return "None" if gradient is None else f"a {list(gradient.shape)} tensor"
+
+
+def _with(value: Any, targets: tuple[Target, ...]) -> Any:
+    """A result, with what lies in some slots now."""
+    return Bound(value, targets, tuple([target.read() for target in targets])) if targets else value
+
+
+def _alike(left: list[Any], plain: Any) -> Any:
+    """Of results with what lay in slots, the one that has the slots of the plain one, or else the first."""
+    targets = plain.targets if type(plain) is Bound else ()
+    return next((each for each in left if (each.targets if type(each) is Bound else ()) == targets), left[0])

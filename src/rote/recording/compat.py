@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum
-from functools import cache, lru_cache
+from functools import cache, lru_cache, wraps
 from typing import Any, TypeVar
 
 import torch
@@ -296,6 +296,7 @@ def unseen_function_mode() -> Generator[None]:
         overrides.has_torch_function = original
 
 
+@wraps(torch.overrides.has_torch_function)
 def _has_overrides(arguments: Iterable[Any]) -> bool:
     """Whether an argument is of a class that overrides functions of PyTorch."""
     kinds = {type(argument) for argument in arguments} - {torch.Tensor}

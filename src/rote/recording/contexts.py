@@ -33,8 +33,8 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.executed import ExecutedCode
 from ..signature.iterators import Position, position
+from ..signature.made_in_c import is_python
 from ..signature.owners import is_open, module_of
-from ..signature.readers import is_python
 from ..signature.slots import same, show
 from ..signature.snapshot import Snapshot
 from ..signature.state import StateWalk

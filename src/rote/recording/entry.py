@@ -20,8 +20,8 @@ from ..base.location import Site, user_mark, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
+from ..reads import WATCH, Noted, Trace
 from ..signature.key import OPAQUE, Call, describe_key
-from ..signature.reads import Reads
 from ..signature.snapshot import Snapshot
 from ..signature.state import StateWalk
 from .autograd import GradientWalk
@@ -292,9 +292,8 @@ class Entry:
         plan.codes = self.executed.extent
         traced = TracedCall(self.function, call, plan, site)
         try:
-            with self.executed, unwaited(plan.backend):
-                outcome = self._run_traced(traced, variant, plan)
-            return Lesson(self, variant, call, plan, outcome, site).learn(before, watch, dice, guards)
+            noted, outcome = self._follow(call, traced, variant, plan)
+            return Lesson(self, variant, call, plan, outcome, noted, site).learn(before, watch, dice, guards)
         except BaseException as error:
             traced.copy_back()
             if traced.lost:
@@ -304,14 +303,31 @@ class Entry:
                 self.rest([reason(rules.OPERATION_RAISES, f"the call raised {type(error).__name__}", site)])
             raise
 
-    def _run_traced(self, traced: TracedCall, variant: Variant | None, plan: Plan) -> Outcome:
+    def _follow(
+        self, call: Call, traced: TracedCall, variant: Variant | None, plan: Plan
+    ) -> tuple[Noted, Outcome]:
+        """Run the callable, and note what it reads and writes outside of itself."""
+        trace = self.executed.followed = self.subject.follow(call)
+        noted: Noted | None = None
+        try:
+            assert plan.backend is not None
+            with self.executed, unwaited(plan.backend):
+                outcome = self._run_traced(traced, variant, plan, trace)
+        finally:
+            self.executed.followed = None
+            noted = WATCH.end(trace)
+            self.executed.note_apart(noted.late)
+        return noted, outcome
+
+    def _run_traced(self, traced: TracedCall, variant: Variant | None, plan: Plan, trace: Trace) -> Outcome:
         """Run the callable; what is recorded has leaves of its own instead of the parameters."""
+        bound = trace.bound if not self.limits.borrow else trace.unbound
         grad = torch.is_grad_enabled() or (variant is not None and may_track(variant))
         if plan.session is None or variant is None or not grad:
-            return traced.run()
+            return traced.run(bound)
         parameters = [tensor for ref in variant.externals.values() if (tensor := ref()) is not None]
         with variant.stand_ins.placed(parameters):
-            return traced.run()
+            return traced.run(bound)
 
     def _abandon(self, variant: Variant | None, plan: Plan) -> None:
         """The callable raised, or what it did could not be kept: nothing of a recording is left."""
@@ -323,13 +339,13 @@ class Entry:
 
     # ------------------------------------------------------------------ state around a call
 
-    def walk(self, call: Call, reads: Reads | None = None) -> Snapshot:
-        """Take a snapshot of the state that the call reaches; of attributes those that are read, if given."""
+    def walk(self, call: Call) -> Snapshot:
+        """Take a snapshot of the state that the call reaches."""
         roots = list(self.subject.roots)
         for name, leaf, kind in zip(call.names(), call.leaves, call.kinds, strict=True):
             if kind == OPAQUE or isinstance(leaf, (FunctionType, type)):
                 roots.append((name, leaf))
-        return StateWalk(self.executed, reads).take(roots)
+        return StateWalk(self.executed).take(roots)
 
     def _guard_reasons(self, site: Site | None = None) -> list[Reason]:
         """Why none of the recordings there are fits, or why this call is not the one observed last."""

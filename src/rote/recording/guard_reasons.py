@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from types import CodeType
 
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..signature.executed import mentions_of
-from ..signature.reads import Reads
 from ..signature.slots import Difference
 from .optimizers import rate_reason
 from .pinpoint import line_that_calls, line_that_reads
 from .variant import Variant
 
 SHOWN = 3
-
-REACH_LESS = (
-    "Graph a function that reaches less: a method reaches all of its instance, a function what it names "
-    "(net = self.net; act = rote.graph(lambda obs: net(obs)))."
-)
-NOT_MENTIONED = f"The call does not name it, but reaches it. {REACH_LESS}"
 
 
 FROZEN_OR_NOT = "Nothing has to be done if it is seldom: each way of freezing has a recording of its own."
@@ -43,8 +34,7 @@ def guard_reasons(variants: list[Variant], codes: Collection[CodeType], site: Si
     if site is not None:
         files.append(site.file)
     found = known[0].explain()[:SHOWN]
-    reads = known[0].reads
-    return [rate_reason(part, files, site) or _reason(part, codes, site, reads) for part in found]
+    return [rate_reason(part, files, site) or _reason(part, codes, site) for part in found]
 
 
 def island_reasons(variant: Variant) -> list[Reason]:
@@ -57,9 +47,7 @@ def island_reasons(variant: Variant) -> list[Reason]:
     return found
 
 
-def _reason(
-    difference: Difference, codes: Collection[CodeType], site: Site | None, reads: Reads | None
-) -> Reason:
+def _reason(difference: Difference, codes: Collection[CodeType], site: Site | None) -> Reason:
     """A slot that differs, as a reason."""
     if difference.moved and difference.key == "grad":
         line = line_that_calls("", "zero_grad", codes)
@@ -67,24 +55,4 @@ def _reason(
     rule = rules.TENSOR_MOVED if difference.moved else rules.VALUE_CHANGED
     remedy = FROZEN_OR_NOT if difference.was.startswith("requires_grad=") else ""
     line = difference.site or line_that_reads(difference.name, codes) or site
-    why = reason(rule, str(difference), line, remedy)
-    attribute = None if difference.moved else difference.attribute
-    if attribute is not None and not any(attribute in mentions_of(code) for code in codes):
-        why = replace(why, where=site, remedy=_who_reads(difference, attribute, reads))
-    return why
-
-
-def _who_reads(difference: Difference, attribute: str, reads: Reads | None) -> str:
-    """Why an attribute counts as read that the user's code does not name, and what to do."""
-    if reads is not None and reads.block is not None:
-        where, text = reads.block
-        place = f"{where} {text}" if where is not None else text
-        why = f"The call does not name it, but may read any attribute: {place}."
-        return f"{why} Name what is read there, or: {REACH_LESS}"
-    if difference.reflected is not None:
-        place = f"{difference.reflected} ({difference.reflected.function})"
-        return f"The call does not name it, but {place} reads all attributes of this object. {REACH_LESS}"
-    if reads is not None and attribute in reads.names:
-        why = f"A library that the call uses reads an attribute {attribute!r}."
-        return f"{why} Give it another name, or: {REACH_LESS}"
-    return NOT_MENTIONED
+    return reason(rule, str(difference), line, remedy)

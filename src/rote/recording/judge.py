@@ -13,17 +13,17 @@ import torch
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..reads import Effect, Noted
 from ..signature.ambient import explain_ambient, read_ambient
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call
 from ..signature.leaves import containers, flatten
-from ..signature.members import put
 from ..signature.slots import Difference
-from ..signature.snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE, Snapshot
+from ..signature.snapshot import Snapshot
 from .autograd import kept_storages
 from .gradients import GradientWatch
 from .ledger import NEW, Ledger
-from .pinpoint import line_that_advances, line_that_calls, line_that_changes
+from .pinpoint import line_that_advances, line_that_calls, line_that_changes, line_that_reads
 from .placement import group_members
 from .run import HostRandom, Outcome, parameters_of
 from .template import OWN
@@ -38,13 +38,10 @@ FREEZE_OUTSIDE = (
 )
 """What to do about a call that freezes what it finds unfrozen, as one of two that take turns."""
 
-_TENSOR = "a tensor at "
+SHOWN = 3
+"""Reasons of one kind that are given."""
 
-DERIVED = (
-    "A hook of torch.nn.utils assigns the weight in each call. Use torch.nn.utils.parametrizations "
-    "(spectral_norm, weight_norm), which assigns nothing; a mask of prune can be a parametrization as well."
-)
-"""What to do about a weight that is made from others before each forward."""
+_TENSOR = "a tensor at "
 
 CLEARS = (
     "Nothing has to be done if it is seldom: a parameter that is new, or was frozen, begins without one. "
@@ -73,11 +70,34 @@ def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> 
     if difference.advanced:
         where = line_that_advances(difference.name, codes) or site
         return Reason(rules.STATE_CHANGES.code, str(difference), where, NEXT)
-    remedy = DERIVED if difference.derived else ""
-    if not remedy and difference.was.startswith(_TENSOR) and difference.now.startswith(_TENSOR):
+    remedy = ""
+    if difference.was.startswith(_TENSOR) and difference.now.startswith(_TENSOR):
         remedy = f"Write into it in place ({difference.name}.copy_(...)), or pass it in and return it."
-    line = line_that_changes(difference.name, codes) or site
-    return reason(rules.STATE_CHANGES, str(difference), line, remedy)
+    line = difference.site if difference.site is not None and difference.site.line else None
+    line = line or line_that_changes(difference.name, codes) or line_that_reads(difference.name, codes)
+    return reason(rules.STATE_CHANGES, str(difference), line or site, remedy)
+
+
+def unknown_reasons(noted: Noted, *, recorded: bool) -> list[Reason]:
+    """What the call did of which nobody knows what it depends on.
+
+    Args:
+        noted: What was noted of the call.
+        recorded: It was to be recorded, so code that was not followed counts.
+    """
+    found = [reason(rules.UNKNOWN_CODE, f"the call {each.text}", each.site) for each in noted.unseen]
+    for code in noted.late if recorded else ():
+        where = Site(code.co_filename, code.co_firstlineno, code.co_name)
+        text = f"{code.co_qualname} ran without being followed; the next call follows it"
+        found.append(reason(rules.UNKNOWN_CODE, text, where))
+    return found[:SHOWN]
+
+
+def effect_reasons(effects: Iterable[Effect], site: Site) -> list[Reason]:
+    """What the call left behind outside of itself."""
+    sites = [(each, each.site if each.site.line else site) for each in effects]
+    found = [reason(rules.STATE_CHANGES, str(each), where) for each, where in sites]
+    return found[:SHOWN]
 
 
 def freezing_reasons(tensors: list[torch.Tensor], state: Snapshot, site: Site) -> list[Reason]:
@@ -310,16 +330,3 @@ def _unaccounted(ledger: Ledger, allowed: set[int], tracked: list[torch.Tensor],
         alive = ledger.alive()
         left = {number for number in left if number in alive and alive[number]._cdata not in kept}
     return left
-
-
-def assign(kind: str, container: Any, key: Any, value: torch.Tensor) -> None:
-    """Put a value into a place that a walk of the state found."""
-    if kind == ITEM:
-        if not isinstance(container, tuple):
-            put(container, key, value)
-    elif kind == ATTRIBUTE:
-        setattr(container, key, value)
-    elif kind == CELL:
-        container.cell_contents = value
-    elif kind == VARIABLE:
-        container.set(value)

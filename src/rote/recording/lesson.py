@@ -13,12 +13,13 @@ import torch
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..signature.guards import Guard
+from ..reads import Noted
+from ..signature.bound import assign, returned
 from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
 from ..signature.marks import TensorMark
 from ..signature.reads import Reads
-from ..signature.slots import Difference, differences
+from ..signature.slots import Difference, add_reads, differences
 from ..signature.snapshot import Snapshot
 from . import judge
 from .backward import Backward
@@ -48,11 +49,19 @@ class Lesson:
         call: The arguments.
         plan: How the call ran.
         outcome: What it did.
+        noted: What it read and wrote outside of itself.
         site: The caller's line.
     """
 
     def __init__(
-        self, pupil: Pupil, variant: Variant | None, call: Call, plan: Plan, outcome: Outcome, site: Site
+        self,
+        pupil: Pupil,
+        variant: Variant | None,
+        call: Call,
+        plan: Plan,
+        outcome: Outcome,
+        noted: Noted,
+        site: Site,
     ) -> None:
         self._pupil = pupil
         self._variant = variant
@@ -68,7 +77,10 @@ class Lesson:
         self._refused: Reason | None = None
         self._first = False  # the first observation of a state
         self._strange = False  # one state more that was seen only once
+        self._noted = noted
+        self._read = Reads(noted.reads)
         self._reads: Reads | None = None  # by this call and those before it, if the state was looked at
+        self._moved: list[Difference] = []  # what is not as it was when the call read it
 
     def learn(
         self, before: Snapshot | None, watch: GradientWatch, dice: HostRandom, guards: list[Reason]
@@ -112,6 +124,8 @@ class Lesson:
         )
         changes, after = self._changes(before)
         found = judge.state_reasons(changes, list(self._pupil.executed.globals), site)
+        found = found or judge.effect_reasons(self._noted.effects, site)
+        found += judge.unknown_reasons(self._noted, recorded=self._plan.session is not None)
         refrozen = outcome.use.refrozen(outcome.ledger)
         if refrozen:
             after = after if after is not None else self._pupil.walk(self._call)
@@ -150,33 +164,22 @@ class Lesson:
         guard = self._variant.guard if self._variant is not None else None
         if before is None and guard is not None:
             if guard.holds():
-                if not self._reads_more(guard):
+                if self._pupil.executed.extent <= self._plan.codes and guard.covers(self._read):
                     return [], None
-                # What code reads that was not seen before is under no guard yet; and nobody knows whether the
-                # call changed it, so this is not the call to record.
                 after = self._walk()
-                late = guard.newly_read(after)[:3] if self._plan.session is not None else []
-                self._pupil.executed.late = self._reads if late else self._pupil.executed.late
-                return late, after
+                return self._moved[:3], after
             return guard.explain()[:3], self._walk()
         after, written = self._walk(), judge.written_arrays(self._outcome)
-        return (differences(before, after, 3, written) if before is not None else []), after
-
-    def _reads_more(self, guard: Guard) -> bool:
-        """Whether the call read what its variant does not guard."""
-        executed, variant = self._pupil.executed, self._variant
-        if executed.extent > self._plan.codes or not guard.covers(executed.attributes):
-            return True
-        assert variant is not None
-        variant.reads = executed.attributes.joined(variant.reads)
-        return False
+        changed = differences(before, after, 3, written) if before is not None else []
+        return changed or self._moved[:3], after
 
     def _walk(self) -> Snapshot:
-        """The state now, as far as this call or an earlier one of the variant may have read it."""
-        if self._reads is None:
-            known, executed = self._variant.reads if self._variant is not None else None, self._pupil.executed
-            self._reads = executed.attributes.joined(known).joined(executed.late)
-        return self._pupil.walk(self._call, self._reads)
+        """The state now, as far as this call or an earlier one of the variant read it."""
+        after = self._pupil.walk(self._call)
+        after.written = {effect.address: effect.site for effect in self._noted.effects}
+        self._reads = self._read.joined(self._variant.reads if self._variant is not None else None)
+        self._moved = add_reads(after, self._reads, judge.written_arrays(self._outcome))
+        return after
 
     def _compare_result(self) -> Reason | None:
         node, template = self._node, self._outcome.template
@@ -206,7 +209,7 @@ class Lesson:
         found: list[Reason] = []
         for entry in after.entries.values():
             if isinstance(entry.value, TensorMark) and entry.value.identity in originals:
-                judge.assign(entry.kind, entry.container, entry.key, originals[entry.value.identity])
+                assign(entry.kind, entry.container, entry.key, originals[entry.value.identity])
                 text = f"{after.name_of(entry)} keeps an argument of the call"
                 found.append(reason(rules.STATE_CHANGES, text, self._site))
         return found
@@ -236,13 +239,13 @@ class Lesson:
                     effect.hand_out(copy=True)
             return value
         if not any(leaf.spent for leaf in outcome.template.leaves):
-            return outcome.value
+            return returned(outcome.value)
         leaves: list[Any] = []
         spec = flatten(outcome.value, leaves)
         fresh: list[Any] = []
         for part, leaf in zip(leaves, outcome.template.leaves, strict=False):
             fresh.append(fresh[leaf.index] if leaf.kind == AGAIN else spend(part) if leaf.spent else part)
-        return unflatten(spec, iter(fresh))
+        return returned(unflatten(spec, iter(fresh)))
 
     def _take_over(self, variant: Variant | None, inputs: StaticInputs) -> Backward | None:
         """The call ran on static inputs: keep its graph for the backward of this call and of replays."""

@@ -96,7 +96,7 @@ class Locator:
 
     def state(self, found: Mismatch) -> Located:
         """The plain call changed Python state that the replay left alone."""
-        site = line_that_changes(found.name, list(self._entry.executed.globals))
+        site = found.site or line_that_changes(found.name, list(self._entry.executed.globals))
         return Located(reason(rules.HIDDEN_STATE, str(found), site))
 
     def error(self, error: Exception) -> Located:

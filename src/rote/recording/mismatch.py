@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..base.location import Site
 from ..signature.bits import bytes_of, sharing
 from ..signature.leaves import flatten, paths
 from ..signature.marks import mark
@@ -27,12 +28,14 @@ class Mismatch(NamedTuple):
         text: How it differs.
         largest: The largest absolute difference, if it is a matter of numbers.
         python: It is a matter of Python state, not of what operations compute.
+        site: The line that made it so, if it is known.
     """
 
     name: str
     text: str
     largest: float | None = None
     python: bool = False
+    site: Site | None = None
 
     def __str__(self) -> str:
         return f"{self.name} {self.text}"

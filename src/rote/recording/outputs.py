@@ -19,6 +19,7 @@ import torch
 
 from ..base.location import NOWHERE, Site
 from ..hazards.rules import Reason
+from ..signature.bound import Bound
 from ..signature.compat import is_lazy_zero, is_wrapped, negative_view
 from ..signature.leaves import flatten, paths, unflatten
 from .borrow import Lease, lend
@@ -167,7 +168,8 @@ def hand_out(
             parts.append(parts[leaf.index])
         else:
             parts.append(leaf.value)
-    return unflatten(template.spec, iter(parts))
+    value = unflatten(template.spec, iter(parts))
+    return value.put() if type(value) is Bound else value
 
 
 def _lent(template: Template, lease: Lease) -> Template:

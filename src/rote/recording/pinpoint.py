@@ -21,7 +21,7 @@ _NAMING = _LOADS | {"LOAD_FAST"}
 _NEAR = 2  # instructions from the name of a container, or of an item, to the store into it
 _LOOPS = ("GET_ITER", "FOR_ITER")
 _ASKING = ("next", "__next__", "send")
-_LENGTH = re.compile(r" \((length|number of attributes)\)$")
+_LENGTH = re.compile(r" \([^()]*\)$")
 _METHODS = frozenset({
     "append", "extend", "add", "update", "insert", "pop", "setdefault", "clear", "remove", "popleft",
     "popitem", "appendleft", "extendleft", "rotate", "discard", "sort", "reverse",

@@ -10,7 +10,6 @@ import torch
 from ..hazards.rules import Reason
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call
-from ..signature.reads import Reads
 from ..signature.snapshot import Snapshot
 from .autograd import GradientWalk
 from .choice import Choice
@@ -76,8 +75,8 @@ class Pupil(Protocol):
         """Run eagerly from now on."""
         ...
 
-    def walk(self, call: Call, reads: Reads | None = None) -> Snapshot:
-        """Take a snapshot of the reachable state, or of what was read of it."""
+    def walk(self, call: Call) -> Snapshot:
+        """Take a snapshot of the reachable state."""
         ...
 
     def move(self, device: torch.device) -> None:

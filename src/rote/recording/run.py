@@ -142,6 +142,7 @@ class TracedCall:
         self._ran: dict[int, torch.Tensor] = {}
         self._failed: Reason | None = None
         self._last: Tracer | None = None
+        self._bound: Callable[[Any], Any] = lambda value: value
 
     def _run_on(self, leaves: tuple[Any, ...]) -> None:
         """Give the callable these argument leaves."""
@@ -151,12 +152,16 @@ class TracedCall:
             id(leaf): leaf.requires_grad for leaf, kind in zip(leaves, kinds, strict=True) if kind == TENSOR
         }
 
-    def run(self) -> Outcome:
+    def run(self, bound: Callable[[Any], Any] = lambda value: value) -> Outcome:
         """Run until the callable has returned.
+
+        Args:
+            bound: Adds to what the callable returned what it has left outside, if that can be done again.
 
         Raises:
             Exception: What the callable raised, unchanged.
         """
+        self._bound = bound
         try:
             return self._run()
         finally:
@@ -202,7 +207,7 @@ class TracedCall:
             finally:
                 if tape is not None:
                     tape.abort()
-        return self._finish(tracer, host, use, value)
+        return self._finish(tracer, host, use, self._bound(value))
 
     def _call_function(self, tracer: Tracer, host: HostDataMode, use: GradientUse) -> Any:
         if self._plan.inputs is None and self._call.given is not None:

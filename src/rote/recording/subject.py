@@ -9,7 +9,9 @@ from typing import Any
 import torch
 
 from ..backends.base import Backend
+from ..reads import WATCH, Trace
 from ..signature.executed import ExecutedCode
+from ..signature.key import PLAIN, Call, is_known_by_identity
 from .autograd import GradientWalk, kept_storages
 from .log import BackwardLog
 from .result import Limits
@@ -41,6 +43,13 @@ class Subject:
     log: BackwardLog
     roots: tuple[tuple[str, Any], ...]
     trusted: frozenset[int] = frozenset()
+
+    def follow(self, call: Call) -> Trace:
+        """Note what the callable reads and writes outside of itself, from now on."""
+        roots = [*self.roots, *self.executed.owners()]
+        leaves = zip(call.names(), call.leaves, call.kinds, strict=True)
+        roots += [(name, leaf) for name, leaf, kind in leaves if kind != PLAIN or is_known_by_identity(leaf)]
+        return WATCH.begin(self.function, roots, self.executed.apart())
 
     def walking(self, walk: GradientWalk) -> Subject:
         """The backward of a recorded call of this callable.

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..signature.bound import Target
 from ..signature.leaves import Spec, paths
 
 PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VIEW, VALUE, META, AGAIN = (
@@ -62,6 +63,11 @@ class Template:
     def tracked(self) -> bool:
         """Whether backward may be called on a part of the result that is made by the call."""
         return any(leaf.tracked and leaf.kind == OWN for leaf in self.leaves)
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The slots outside that are bound with the result."""
+        return self.spec[2] if self.spec is not None and self.spec[0] == "bound" else ()
 
     @property
     def key(self) -> Any:

@@ -96,8 +96,6 @@ class Tracer(Repeated, DispatchMode):
             if sys.getprofile() is profiler:
                 sys.setprofile(None)
             else:  # another thread, or inside of an operation that is seen
-                if get_ident() != self._thread:
-                    profiler.__self__.miss_thread()
                 profiler = None
         try:
             return self._dispatch(func, args, kwargs or {})

@@ -6,13 +6,14 @@ A checked call goes so:
    tensors it writes, the gradients it replaces, the state of the random generators (:mod:`.surface`).
 2. The replay runs as always. What it changed is copied too.
 3. Everything is put back, and the callable runs plainly, in the caller's modes and with the caller's
-   tensors: no tracer, no function mode, no graph. Wrappers inside are plain calls. (Autocast's
-   cache of cast weights is emptied around it, as around a recording: what it keeps would outlive the call and
-   hide the put-back weights.)
+   tensors: no tracer, no function mode, no graph. Its code tells what it writes, as in a traced call.
+   Wrappers inside are plain calls. (Autocast's cache of cast weights is emptied around it, as around a
+   recording: what it keeps would outlive the call and hide the put-back weights.)
    Version counters stay as the replay left them, for the sake of a backward that the caller still wants.
 4. Compared are: the result (values, shapes, strides, what shares memory, attributes set on tensors), the
    arguments, the external tensors written, every gradient slot, the random generators, and whether the plain
-   call wrote a tensor, changed a slot of Python state or a mode that the replay left alone.
+   call wrote a tensor, changed Python state or a mode that the replay left alone. Of Python state that is
+   what is under guard, and whatever else the code of the plain call wrote and left changed.
 5. If all is equal, what the replay left is put back, so the caller's tensors and gradients are those of a
    replay. If not, what the plain call left stays, the key runs eagerly from then on, the other recordings of
    the callable are released, :mod:`.locate` looks for the operation, and ``VerificationError`` is raised.
@@ -35,8 +36,8 @@ What it cannot see:
 
 - calls that ran the callable (observed, recorded, eager): there is nothing to compare them with;
 - the calls between two checks, and paths or states that happen to come up only then;
-- effects outside of tensors and of the Python state under guard: a queue, a file, a print. The plain run has
-  them, as the plain callable would; the replays in between do not;
+- what is done to things other than tensors by functions that are declared pure, or to files and streams. The
+  plain run does it, as the plain callable would; the replays in between do not;
 - writes past version counters (``.data``, other libraries) into tensors that the recording does not write;
 - what a backward started by the caller does besides replaying (hooks, accumulation, the caller's own graph);
 - draws from Python's and numpy's generators while other threads are alive, which may have drawn as well;

@@ -32,7 +32,7 @@ from .compat import (
     tells_modes,
 )
 from .key import OPAQUE, PARAMETER, PLAIN, TENSOR, Call, describe, describe_tensor, is_plain, sharing
-from .leaves import Spec, keys_of
+from .leaves import Spec, is_mutable, keys_of
 from .source import Source
 from .switches import SWITCHES
 from .switches.compat import STATE_SWITCHES, state_check
@@ -61,6 +61,7 @@ class Admission:
         self._call = call
         self._sorts = sorts
         self._containers = 0
+        self._mutable: list[str] = []
         self._handles: set[str] = set()
         self._compared: list[torch.Tensor] = []
         self._check: Callable[..., bool] | None = None
@@ -69,7 +70,7 @@ class Admission:
     @staticmethod
     def possible(call: Call) -> bool:
         """Whether a check can be written: known containers only."""
-        if call.foreign is not None or call.key[3][5] is not None:
+        if call.foreign is not None or call.again or call.key[3][5] is not None:
             return False
         return _is_known(call.spec)
 
@@ -85,6 +86,7 @@ class Admission:
         args, kwargs = self._call.spec[3]
         self._unpack(args, "args", given=True)
         self._keywords(kwargs)
+        self._boxes()
         self._values()
         self._unwrap()
         self._tensors()
@@ -121,6 +123,8 @@ class Admission:
         source = self._source
         if not given:
             source.refuse(f"type({name}) is not {source.constant(cls)}")
+            if is_mutable(cls):
+                self._mutable.append(name)
         if kind in _INDEXED:
             source.refuse(f"len({name}) != {len(children)}")
             members = name
@@ -154,6 +158,14 @@ class Admission:
                 self.leaves.append(variable)
             else:
                 self._unpack(child, variable)
+
+    def _boxes(self) -> None:
+        """No container is given twice: a call may ask whether two are one."""
+        names = self._mutable
+        if len(names) > 1:
+            identity = self._source.constant(id)
+            distinct = ", ".join([f"{identity}({name})" for name in names])
+            self._source.refuse(f"len({{{distinct}}}) != {len(names)}")
 
     def _variable(self, spec: Spec) -> str:
         """A fresh name; leaves and containers are told apart by the letter only for who reads the text."""

@@ -13,15 +13,16 @@ What cannot be watched is an empty dict: ``update`` fills it from another one wi
 lengths are always read. The tables of hooks, ordered dicts, notice their ``update``. (``dict.update(table,
 ...)`` goes past an ordered dict's own, which leaves a table that says it has members and lists none.)
 
-A dict that changes and yet holds what is under guard, a namespace in which other things happen, is *busy*: it
-is looked into slot by slot from then on.
+A dict that changes again and again and yet holds what is under guard, a namespace in which other things
+happen, is *busy*: it is looked into slot by slot from then on. A few changes are none: modules are imported
+late.
 """
 
 from __future__ import annotations
 
 import gc
 import types
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from typing import Any, NamedTuple
 
 from ..base.settings import ENVIRONMENT
@@ -29,6 +30,7 @@ from .compat import dict_version
 from .epoch import EPOCH
 from .guards import Guard
 from .layout import find_lengths, find_version, state_of
+from .snapshot import DEFINED, Entry
 from .words import NEVER, Stage, joined, places, stage, words_at
 
 _EMPTY_TESTED = (dict, OrderedDict, defaultdict, list, set)
@@ -42,6 +44,10 @@ MANY = 128
 
 SETTLED = 8
 """Calls for which they have to have kept still. Who watches a dict that changes all the time has no epoch."""
+
+
+RARELY = 4
+"""Changes up to which a dict is not busy."""
 
 
 class Seen(NamedTuple):
@@ -67,6 +73,7 @@ class Dicts:
         self._reader = EPOCH.reader()
         self._read_epoch = self._reader if self._version_at is None else None
         self._busy: set[int] = set()
+        self._changes: Counter[int] = Counter()
         self._seen: Seen | None = None
         self._epoch: int | None = None
         self._left = SETTLED
@@ -83,7 +90,7 @@ class Dicts:
         readable = find_lengths()
         self._found, self._tables, self.empties = [], [], []
         self._filling, self._lengths = [], []  # places of words; the plain guard keeps the containers alive
-        for entry in guard.lengths:
+        for entry in (*guard.lengths, *_missing(guard.slow)):
             kind = type(entry.container)
             if not entry.value.value and kind in _EMPTY_TESTED and id(entry.container) not in covered:
                 covered.add(id(entry.container))
@@ -136,7 +143,13 @@ class Dicts:
             self._seen = now
             return True
         dicts = zip(self._found, was.versions, now.versions, strict=True)
-        self._busy |= {id(found) for found, before, after in dicts if before != after}
+        changed = [id(found) for found, before, after in dicts if before != after]
+        self._changes.update(changed)
+        busy = {each for each in changed if self._changes[each] > RARELY}
+        if not busy:
+            self._seen = now
+            return True
+        self._busy |= busy
         return False
 
     def _read_versions(self) -> list[int]:
@@ -194,6 +207,11 @@ class Dicts:
         if self._version_of is not None:
             for container in (*self._found, *self._tables):
                 self._version_of(container)
+
+
+def _missing(slow: list[Entry]) -> list[Entry]:
+    """Slots that are not there, in dicts that have no members at all."""
+    return [entry for entry in slow if entry.kind == DEFINED and not entry.container]
 
 
 def _behind(container: Any) -> Any:

@@ -21,10 +21,14 @@ import inspect
 import re
 import sys
 import weakref
+from _thread import get_ident
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, Protocol
 
+import numpy
+import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
@@ -33,7 +37,7 @@ from .compat import in_backward
 from .kernels import hiding
 from .owners import is_open
 from .processes import Contact, contact, is_acting, is_reader
-from .reads import Reading, Reads
+from .workers import is_worker
 
 _TOOLS = (4, 3)
 """The tool numbers of ``sys.monitoring`` that are nobody's by convention, the less usual one first."""
@@ -62,10 +66,35 @@ _FRAMES = frozenset({"f_globals", "__globals__"})
 
 _OTHERS = sys.stdlib_module_names | frozenset(TORCH_NEEDS) | {__name__.partition(".")[0]}
 
+TORCHS_OWN = (f"{Path(torch.__file__).parent}/_", f"{Path(numpy.__file__).parent}/")
+"""What PyTorch keeps to itself: the dispatcher calls it, and it looks at no object of the user's."""
+
 _SAVING = {
     id(code): code for code in (saved_tensors_hooks.__enter__.__code__, inspect.unwrap(checkpoint).__code__)
 }
 """Code that takes over what a backward keeps, by its identity: hashing code takes as long as its text."""
+
+
+class Followed(Protocol):
+    """What follows the code of a call; see :mod:`rote.reads`.
+
+    Attributes:
+        at_work: What runs at the moment runs for the one who follows, and not for the call.
+    """
+
+    at_work: bool
+
+    def original(self, code: CodeType) -> CodeType:
+        """What code was before it was made to tell what it reads."""
+        ...
+
+    def is_tool(self, code: CodeType) -> bool:
+        """Whether code runs for the one who follows, and never for a call."""
+        ...
+
+    def ran_apart(self, code: CodeType, frame: FrameType) -> bool:
+        """Code was entered that does not tell what it reads; whether that counts."""
+        ...
 
 
 class ExecutedCode:
@@ -81,8 +110,7 @@ class ExecutedCode:
         asks_groups: The code read which process groups there are.
         blind: The last call could not be watched, because another profiler was active.
         contact: Code of the last call that acts on other processes, the first that ran.
-        late: What was read in a call that was to be recorded, and in none before: it counts as read from then
-            on, since such a call is not recorded.
+        followed: Tells what code was before it was made to tell what it reads, and is told of other code.
     """
 
     def __init__(self) -> None:
@@ -95,19 +123,20 @@ class ExecutedCode:
         self.hiding: set[str] = set()
         self.blind = False
         self.contact: Contact | None = None
-        self.late: Reads | None = None
-        self._reading = Reading()
+        self.followed: Followed | None = None
+        self._thread = 0
         self._stop: Callable[[], None] | None = None
         self._backwards: set[CodeType] = set()
         self._beside: dict[CodeType, list[weakref.ref[Any]]] = {}  # functions, and objects whose method ran
-        self._passive: set[int] = set()  # code, by identity, that reads the same whenever it is entered
+        self._apart: dict[int, tuple[CodeType, list[weakref.ref[FunctionType]]]] = {}
+        self._found_in: dict[int, dict[str, Any]] = {}  # globals of such code, in the last call
         self._settled: dict[int, CodeType] = {}
 
     def __enter__(self) -> ExecutedCode:
         self.resumed.clear()
         self.contact = None
-        self._forget()
-        self._reading.begin()
+        self._settled.clear()
+        self._thread = get_ident()
         self._stop = self._start_monitoring() if hasattr(sys, "monitoring") else self._start_profile()
         self.blind = self._stop is None
         return self
@@ -116,21 +145,7 @@ class ExecutedCode:
         stop, self._stop = self._stop, None
         if stop is not None:
             stop()
-        self._reading.reads.settle()
-        self._forget()
-
-    def _forget(self) -> None:
         self._settled.clear()
-        self._passive.clear()
-
-    @property
-    def attributes(self) -> Reads:
-        """Which attributes the last call may have read."""
-        return self._reading.reads
-
-    def miss_thread(self) -> None:
-        """Operations run on another thread, whose Python code is not seen."""
-        self._reading.reads.stop(None, "the call works on other threads, which Python 3.11 cannot watch")
 
     def _start_profile(self) -> Callable[[], None] | None:
         if sys.getprofile() is not None:
@@ -145,14 +160,8 @@ class ExecutedCode:
         return stop
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call":
-            code = frame.f_code
-            if id(code) not in self._settled:
-                self._note(code, frame)
-            if id(code) not in self._passive and not self._reading.enter(code, frame):
-                self._passive.add(id(code))  # the reading keeps the code
-        elif event == "c_call" and id(frame.f_code) in self._reading.open:
-            self._reading.reach(frame.f_code, frame.f_lasti, argument)
+        if event == "call" and id(frame.f_code) not in self._settled:
+            self._note(frame.f_code, frame)
 
     def _start_monitoring(self) -> Callable[[], None] | None:
         monitoring: Any = sys.monitoring  # pyright: ignore[reportAttributeAccessIssue]
@@ -160,45 +169,42 @@ class ExecutedCode:
         if tool is None:
             return None
         names = monitoring.events
-        asked: dict[int, CodeType] = {}
-
-        def note(code: CodeType, frame: FrameType) -> bool:
-            self._note(code, frame)
-            again = self._reading.enter(code, frame)
-            if id(code) in self._reading.open and id(code) not in asked:
-                asked[id(code)] = code
-                monitoring.set_local_events(tool, code, names.CALL)
-            return again or (id(code) in _SAVING and _called_by_us(frame))
 
         def entered(code: CodeType, offset: int) -> Any:
-            return None if note(code, sys._getframe(1)) else monitoring.DISABLE
+            frame = sys._getframe(1)
+            counts = self._note(code, frame)
+            again = not counts or (id(code) in _SAVING and _called_by_us(frame))
+            return None if again else monitoring.DISABLE
 
         def thrown(code: CodeType, offset: int, error: BaseException) -> None:
-            note(code, sys._getframe(1))
-
-        def called(code: CodeType, offset: int, function: Any, target: Any) -> None:
-            if id(code) in self._reading.open:
-                known = () if target is monitoring.MISSING else (target,)
-                self._reading.reach(code, offset, function, *known)
+            self._note(code, sys._getframe(1))
 
         # Resumed are generators, which may have been started before.
         callbacks = {names.PY_START: entered, names.PY_RESUME: entered, names.PY_THROW: thrown}
 
         def stop() -> None:
             monitoring.set_events(tool, 0)
-            for code in asked.values():
-                monitoring.set_local_events(tool, code, 0)
-            for event in (*callbacks, names.CALL):
+            for event in callbacks:
                 monitoring.register_callback(tool, event, None)
             monitoring.free_tool_id(tool)
 
-        for event, callback in (*callbacks.items(), (names.CALL, called)):
+        for event, callback in callbacks.items():
             monitoring.register_callback(tool, event, callback)
         monitoring.set_events(tool, names.PY_START | names.PY_RESUME | names.PY_THROW)
         monitoring.restart_events()
         return stop
 
-    def _note(self, code: CodeType, frame: FrameType) -> None:
+    def _note(self, entered: CodeType, frame: FrameType) -> bool:
+        """Note that code was entered; False if it may count when it is entered from elsewhere."""
+        if get_ident() != self._thread and not is_worker():
+            return False  # another thread's
+        followed, counts = self.followed, True
+        if followed is not None and followed.at_work:
+            return followed.is_tool(entered)
+        code = entered if followed is None else followed.original(entered)
+        if code is entered and followed is not None and not _runs_apart(frame, followed):
+            counts = followed.ran_apart(code, frame)
+            self._found_in[id(code)] = frame.f_globals
         if code.co_flags & inspect.CO_GENERATOR:
             self.resumed.add(code)
         if (
@@ -219,18 +225,19 @@ class ExecutedCode:
             self.hooks = True
         if code.co_name == "<module>" or is_internal(code.co_filename) or code in self.globals:
             if not saves:  # to note it again in this call would say nothing new
-                self._settled[id(code)] = code
-            return
+                self._settled[id(entered)] = entered
+            return counts
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if package.startswith("namedtuple_") or any(
             getattr(callback, "__code__", None) is code for callback in gc.callbacks
         ):
-            return
+            return counts
         # Code made by exec, of a dataclass for instance, has no file that would say whose it is.
         if package not in _OTHERS:
             self.globals[code] = frame.f_globals
             if in_backward():
                 self._note_owner(code, frame)
+        return counts
 
     def _note_owner(self, code: CodeType, frame: FrameType) -> None:
         """Note what a backward runs, and the object whose method it is: PyTorch may keep it out of sight."""
@@ -263,6 +270,30 @@ class ExecutedCode:
             for value in [reference() for reference in references]:
                 if value is not None and id(value) not in seen and code not in met:
                     yield getattr(value, "__qualname__", type(value).__qualname__), value
+
+    def note_apart(self, codes: Iterable[CodeType]) -> None:
+        """Find the functions of code that C called, so that they can be followed in the next call."""
+        unknown = {id(code): code for code in codes if id(code) not in self._apart}
+        for code in unknown.values():
+            self._apart[id(code)] = code, []
+        for function in gc.get_referrers(*unknown.values()) if unknown else ():
+            if type(function) is FunctionType and id(function.__code__) in unknown:
+                self._apart[id(function.__code__)][1].append(weakref.ref(function))
+        for code in unknown.values():  # the collector does not tell of what it was told to leave alone
+            if not self._apart[id(code)][1]:
+                functions = _by_name(code, self._found_in.get(id(code), {}))
+                self._apart[id(code)][1].extend(weakref.ref(function) for function in functions)
+        self._found_in.clear()
+
+    def owners(self) -> list[tuple[str, Any]]:
+        """Objects whose methods ran in earlier calls, with names: C may hold them where nobody else does."""
+        held = [reference() for references in self._beside.values() for reference in references]
+        return [(type(value).__qualname__, value) for value in held if value is not None]
+
+    def apart(self) -> list[FunctionType]:
+        """The functions that C called in earlier calls."""
+        held = [reference() for _, references in self._apart.values() for reference in references]
+        return [function for function in held if function is not None]
 
     def ran(self, function: Any) -> bool:
         """Whether the code of a function ran, or of a callable object that stands for one."""
@@ -352,6 +383,32 @@ def our_profiler() -> Any:
     """
     profiler = sys.getprofile()
     return profiler if getattr(profiler, "__func__", None) is _PROFILE else None
+
+
+def _by_name(code: CodeType, namespace: dict[str, Any]) -> list[FunctionType]:
+    """The functions with this code that lie in its module, or where its name says."""
+    found: Any = None
+    beside = [each for each in list(namespace.values()) if type(each) is FunctionType]
+    for part in code.co_qualname.split("."):
+        found = namespace.get(part)
+        namespace = dict(vars(found)) if isinstance(found, type) else {}
+    function = getattr(found, "__func__", found) if type(found) in (staticmethod, classmethod) else found
+    named = [function] if type(function) is FunctionType else []
+    return list({id(each): each for each in (*beside, *named) if each.__code__ is code}.values())
+
+
+def _runs_apart(frame: FrameType, followed: Followed) -> bool:
+    """Whether library code, or our own, runs for code of ours and not for code that is followed."""
+    at: FrameType | None = frame
+    while at is not None:
+        code = at.f_code
+        if is_own(code.co_filename) or code.co_filename.startswith(TORCHS_OWN):
+            return True
+        made = code.co_filename.startswith("<")  # from text, as the methods of named tuples are
+        if followed.original(code) is not code or not (made or is_internal(code.co_filename)):
+            return False
+        at = at.f_back
+    return False
 
 
 def _called_by_us(frame: FrameType) -> bool:

@@ -20,11 +20,11 @@ import torch
 from ..base.location import Site
 from .compat import metadata_check, plain_functions
 from .iterators import Position
-from .marks import Content, Present, TensorMark, mark, pointer_of
+from .marks import Content, TensorMark, mark, pointer_of
 from .members import has_plain_length, is_direct
 from .reads import Reads
-from .slots import Difference, attribute_of, now_in, read, same, show, show_tensor
-from .snapshot import ATTRIBUTE, ITEM, LENGTH, MEMBERS, ORDER, PRESENT, Entry, Snapshot
+from .slots import Difference, now_in, read, same, show, show_tensor
+from .snapshot import ATTRIBUTE, ITEM, LENGTH, MEMBERS, NUMBERS, ORDER, Entry, Snapshot
 
 _data_ptr = torch.Tensor.data_ptr
 
@@ -95,7 +95,7 @@ class Guard:
 
         self._died = died
         for entry in snapshot.entries.values():
-            if snapshot.training.is_guarded(entry.container, entry.key):
+            if snapshot.counts(entry) and snapshot.training.is_guarded(entry.container, entry.key):
                 self._sort(entry)
         self._grad = flags or torch.is_grad_enabled()
         self._guard_externals(externals)
@@ -118,6 +118,8 @@ class Guard:
         return isinstance(now, numpy.ndarray) and pointer_of(now) in self._arrays
 
     def _sort(self, entry: Entry) -> None:
+        if entry.kind == NUMBERS and pointer_of(entry.container) in self._arrays:
+            return
         if self._is_reread(entry):
             entry = entry._replace(value=read(entry))
         if isinstance(entry.value, Position):
@@ -194,19 +196,9 @@ class Guard:
         return self._heal() and self._slow_holds()
 
     def covers(self, reads: Reads) -> bool:
-        """Whether a call that read this read nothing that was left out here; it is covered from now on."""
-        return self._snapshot.left_out.covers(reads)
-
-    def newly_read(self, later: Snapshot) -> list[Difference]:
-        """Slots of a later walk that were left out here, since nothing was known to read them."""
-        left_out = self._snapshot.left_out.containers
-        return [
-            Difference(later.name_of(entry), "not known to be read", show(entry.value))
-            for address, entry in later.entries.items()
-            if address[1] in left_out
-            and address not in self._snapshot.entries
-            and entry.kind in (ITEM, ATTRIBUTE)
-        ]
+        """Whether everything that a call read is under guard here."""
+        known = self._snapshot.reads
+        return known is None or reads.slots.keys() <= known.slots.keys()
 
     @property
     def ignores(self) -> bool:
@@ -264,14 +256,7 @@ class Guard:
         return True
 
     def _slow_holds(self) -> bool:
-        for entry in self.slow:
-            if entry.kind == PRESENT:  # one of each module
-                names, here = entry.value
-                if names.intersection(entry.container) != here:
-                    return False
-            elif not same(entry.value, now_in(entry)):
-                return False
-        return True
+        return all(same(entry.value, now_in(entry)) for entry in self.slow)
 
     def _heal(self) -> bool:
         """Adopt equal plain values that merely are other objects; False if a value really differs."""
@@ -330,18 +315,12 @@ class Guard:
                 group = self._snapshot.training.groups.get(id(entry.container))
                 scheduler = self._snapshot.training.schedulers.get(id(entry.container))
                 was, now = show(entry.value), show(now)
-                attribute = attribute_of(entry, name)
-                found.append(
-                    Difference(
-                        name, was, now, moved, None, group, entry.key, scheduler, attribute=attribute,
-                        reflected=self._snapshot.left_out.reflected.get(id(entry.container)),
-                    )
-                )  # fmt: skip
+                found.append(Difference(name, was, now, moved, None, group, entry.key, scheduler))
         return sorted(found, key=lambda difference: (not difference.moved, "(" in difference.name))
 
 
 def _keeps_others(value: Any) -> bool:
-    known = (TensorMark, Content, Present, Position, type, ModuleType)
+    known = (TensorMark, Content, Position, type, ModuleType)
     return gc.is_tracked(value) and not isinstance(value, known)
 
 

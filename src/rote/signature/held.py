@@ -1,4 +1,4 @@
-"""What lies in closures' cells, in lists, and in defaults of functions and the like, known by its address.
+"""What lies in closures' cells, in lists, in functions and classes, and of which class an object is.
 
 A cell and a function are a few words in memory, one of which is the address of what they hold. A list is its
 length and the address of its members' addresses. So whether a slot of them holds what it held is a question
@@ -17,8 +17,11 @@ from collections.abc import Sequence
 from types import CellType
 from typing import Any
 
-from .layout import find_attributes, find_cell, find_items, find_lengths
-from .words import Stage, expecting, places, word
+from .layout import find_attributes, find_cell, find_items, find_lengths, place_of_table
+from .words import Stage, expecting, places, word, words_at
+
+_EMPTY_WITHOUT = ("__defaults__", "__kwdefaults__")
+"""Attributes of functions whose word is zero while there are none."""
 
 
 class Held:
@@ -42,11 +45,28 @@ class Held:
 
     def take_attribute(self, owner: Any, name: str, value: Any) -> bool:
         """Take on an attribute, if it can be read. A function without defaults has a word of zero."""
-        place = self._attributes.get((type(owner), name))
-        if place is None or (value is None and name != "__defaults__"):
+        place = self._attributes.get((type if isinstance(owner, type) else type(owner), name))
+        if place is None:
             return False
-        self._places += places(id(owner), [place])
-        self._ids.append(id(value) if value is not None else 0)
+        empty = value is None and name in _EMPTY_WITHOUT
+        return self._take(owner, place, 0 if empty else id(value))
+
+    def take_kind(self, owner: Any) -> bool:
+        """Take on the class of an object; False if it cannot be read."""
+        return self._cell is not None and self._take(owner, 1, id(type(owner)))
+
+    def take_table(self, owner: Any, table: Any) -> bool:
+        """Take on which dict the attributes of an object lie in; False if it cannot be read."""
+        place = place_of_table(type(owner))
+        return place is not None and self._take(owner, place, id(table))
+
+    def _take(self, owner: Any, place: int, wanted: int) -> bool:
+        """Take on one word of an object, if it is what it has to be."""
+        at = places(id(owner), [place])
+        if words_at(at) != [wanted]:
+            return False
+        self._places += at
+        self._ids.append(wanted)
         return True
 
     def take_length(self, container: Any, length: int) -> bool:

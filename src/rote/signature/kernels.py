@@ -1,15 +1,15 @@
 """Python functions that are kernels of operators, and what they read that no guard looks at.
 
-An operator is called by its name, so nothing that the callable reaches leads to the function behind it. The
-globals that it names are found when it runs. What it has besides its operands is not: values in its closure,
-an instance whose method it is, operands that ``functools.partial`` adds. An operator with such a kernel is
-not captured: its Python code runs at every replay.
+An operator is called by its name, so nothing that the callable reaches leads to the function behind it. It is
+found when it runs, and what it reads from its globals and its closure is under guard. What it has besides its
+operands is not found: an instance whose method it is, operands that ``functools.partial`` adds. An operator
+with such a kernel is not captured: its Python code runs at every replay.
 """
 
 from __future__ import annotations
 
-from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
-from typing import Any, NamedTuple
+from types import CodeType, FrameType
+from typing import NamedTuple
 
 from ..base.location import is_internal, is_own
 
@@ -35,12 +35,7 @@ def hiding(code: CodeType, frame: FrameType) -> str | None:
     if running is None:
         return None
     given = code.co_argcount + code.co_kwonlyargcount
-    if given > running.operands:
-        return running.name
-    values = frame.f_locals
-    if all(_is_plain(values.get(name), set()) for name in code.co_freevars):
-        return None
-    return running.name
+    return running.name if given > running.operands else None
 
 
 def _operator_of(frame: FrameType) -> Running | None:
@@ -51,16 +46,3 @@ def _operator_of(frame: FrameType) -> Running | None:
             return getattr(above.f_locals.get("self"), "running", None)
         above = above.f_back
     return None
-
-
-def _is_plain(value: Any, seen: set[int]) -> bool:
-    """Whether a value in a closure is code alone, as what a decorator wraps is."""
-    if isinstance(value, (type, ModuleType, BuiltinFunctionType)) or id(value) in seen:
-        return True
-    if not isinstance(value, FunctionType) or value.__defaults__ or value.__kwdefaults__:
-        return False
-    seen.add(id(value))
-    try:
-        return all(_is_plain(cell.cell_contents, seen) for cell in value.__closure__ or ())
-    except ValueError:  # a cell that is empty still
-        return False

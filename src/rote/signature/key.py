@@ -11,7 +11,7 @@ import torch
 
 from .ambient import Ambient, explain_ambient, read_ambient
 from .compat import is_wrapped
-from .leaves import Spec, flatten, paths, unflatten
+from .leaves import Spec, flatten, has_branches, paths, repeated, unflatten
 from .values import value_token
 
 TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN = "tensor", "parameter", "plain", "opaque", "foreign"
@@ -34,6 +34,7 @@ class Call(NamedTuple):
         given: The arguments as the caller gave them; None if a leaf had to be replaced.
         foreign: Name of a tensor that cannot be placed (a subclass, sparse, nested), or None.
         borrowed: Leaves that came as borrowed outputs: the position, and the tensor with its lease.
+        again: Containers that are one object with an earlier one.
     """
 
     spec: Spec
@@ -43,6 +44,7 @@ class Call(NamedTuple):
     given: tuple[tuple[Any, ...], dict[str, Any]] | None = None
     foreign: str | None = None
     borrowed: tuple[tuple[int, Any], ...] = ()
+    again: tuple[tuple[int, int], ...] = ()
 
     def names(self) -> list[str]:
         """Name of every leaf: ``args[0]``, ``kwargs['mask']``."""
@@ -58,7 +60,7 @@ class Call(NamedTuple):
 
     def rebuild(self, leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Put arguments of the same structure together from other leaves."""
-        args, kwargs = unflatten(self.spec, iter(leaves))
+        args, kwargs = unflatten(self.spec, iter(leaves), self.again)
         return args, kwargs
 
 
@@ -90,8 +92,10 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         tokens.append(token)
         if kind is TENSOR:
             shared.append(leaf)
-    key = (spec, tuple(tokens), sharing(shared) if len(shared) > 1 else (), read_ambient())
-    return Call(spec, tuple(leaves), tuple(kinds), key, given, foreign, tuple(borrowed))
+    again = repeated(spec, (args, kwargs)) if has_branches(spec) else ()
+    common = (sharing(shared) if len(shared) > 1 else ()) + again
+    key = (spec, tuple(tokens), common, read_ambient())
+    return Call(spec, tuple(leaves), tuple(kinds), key, given, foreign, tuple(borrowed), again)
 
 
 def describe(leaf: Any) -> tuple[str, Any]:
@@ -118,6 +122,11 @@ def describe(leaf: Any) -> tuple[str, Any]:
         return PLAIN, (kind, leaf)
     token = value_token(leaf, _plain_token)
     return (PLAIN, token) if token is not None else (OPAQUE, (kind, id(leaf)))
+
+
+def is_known_by_identity(leaf: Any) -> bool:
+    """Whether the key has a plain leaf itself, so that what it holds may change; otherwise it has a copy."""
+    return isinstance(leaf, (enum.Enum, type, types.FunctionType, types.BuiltinFunctionType))
 
 
 def _plain_token(leaf: Any) -> tuple[Any, ...] | None:

@@ -82,7 +82,7 @@ def find_attributes() -> dict[tuple[type, str], int]:
     """The words of objects that are the addresses of attributes: those that are found."""
     found: dict[tuple[type, str], int] = {}
     for (kind, name), make in _WITH.items() if sizes_of_objects() is not None else ():
-        samples = [make(lambda: None) for _ in range(4)]
+        samples = [make(_Held(number)) for number in range(4)]
         heads = [read(id(sample), kind.__basicsize__ // BYTES) for sample in samples]
         place = _place(heads, [[id(getattr(sample, name))] for sample in samples])
         if place is not None:
@@ -90,18 +90,60 @@ def find_attributes() -> dict[tuple[type, str], int]:
     return found
 
 
-def _with_default(value: Any) -> Any:
-    def function(held: Any) -> Any:
-        return held
+class _Held:
+    """What a sample holds, another one in each.
 
-    function.__defaults__ = (value,)
-    return function
+    Args:
+        number: Which it is.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.name = f"_Held{number}"
+
+    def __call__(self) -> None:
+        """Nothing is made: a factory has to be callable."""
 
 
-_WITH: dict[tuple[type, str], Callable[[Any], Any]] = {
-    (FunctionType, "__defaults__"): _with_default,
+def _function(name: str, value: Callable[[_Held], Any]) -> Callable[[_Held], Any]:
+    """A sample of functions, with one attribute set."""
+
+    def make(held: _Held) -> Any:
+        function = FunctionType((lambda: None).__code__.replace(co_name=held.name), {})
+        setattr(function, name, value(held))
+        return function
+
+    return make
+
+
+_WITH: dict[tuple[type, str], Callable[[_Held], Any]] = {
+    (FunctionType, "__defaults__"): _function("__defaults__", lambda held: (held,)),
+    (FunctionType, "__kwdefaults__"): _function("__kwdefaults__", lambda held: {"held": held}),
+    (FunctionType, "__code__"): _function("__module__", lambda held: held.name),
+    (FunctionType, "__doc__"): _function("__doc__", lambda held: (held,)),
+    (type, "__mro__"): lambda held: type(held.name, (), {}),
+    (type, "__name__"): lambda held: type(held.name, (), {"__qualname__": "other"}),
     (defaultdict, "default_factory"): defaultdict,
 }
+
+
+def place_of_table(kind: type) -> int | None:
+    """The word that is the address of the dict with the attributes of an instance; None if there is none.
+
+    It may lie before the object (seen in Python 3.11 to 3.13). Whether it is what it says has to be looked at
+    in each object: some keep their attributes elsewhere.
+    """
+    if sizes_of_objects() is None:
+        return None
+    if kind.__flags__ & _MANAGED:
+        return _BEFORE
+    offset = kind.__dictoffset__
+    return offset // BYTES if offset > 0 and offset % BYTES == 0 else None
+
+
+_MANAGED = 1 << 4
+"""Of the flags of a type: its instances have their attributes where Python puts them, before the object."""
+_BEFORE = -3
+"""Which word that is: after it follow a word of weak references and two of the collector."""
 
 
 @cache

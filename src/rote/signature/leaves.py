@@ -14,6 +14,8 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from .bound import Bound
+
 Spec = Any
 """``None`` for a leaf, else ``(kind, type, names, children)``."""
 
@@ -53,6 +55,9 @@ def flatten(value: Any, leaves: list[Any]) -> Spec:
         return ("defaultdict", value.default_factory, keys_of(value), children)
     if dataclasses.is_dataclass(kind):
         return _flatten_dataclass(value, kind, leaves)
+    if kind is Bound:
+        parts = tuple([flatten(part, leaves) for part in (value.value, *value.parts)])
+        return ("bound", Bound, value.targets, parts)
     if isinstance(value, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
         return ("namedtuple", kind, kind._fields, tuple([flatten(item, leaves) for item in value]))
     if isinstance(value, tuple) and hasattr(kind, "n_sequence_fields"):  # torch.return_types
@@ -76,14 +81,75 @@ def _flatten_dataclass(value: Any, kind: type[Any], leaves: list[Any]) -> Spec:
     return ("dataclass", kind, names, children)
 
 
-def unflatten(spec: Spec, leaves: Iterator[Any]) -> Any:
-    """Build a value of the given structure from leaves in the order :func:`flatten` met them."""
+def repeated(spec: Spec, value: Any) -> tuple[tuple[int, int], ...]:
+    """Which branches are one object with an earlier one: the numbers of both, outermost first.
+
+    Branches that cannot change are left out: whether two equal tuples are one object says nothing.
+    """
+    first: dict[int, int] = {}
+    branches = enumerate(containers(spec, value))
+    pairs = [
+        (number, first.setdefault(id(each), number)) for number, each in branches if is_mutable(type(each))
+    ]
+    return tuple([pair for pair in pairs if pair[0] != pair[1]])
+
+
+def is_mutable(kind: type) -> bool:
+    """Whether branches of a type can be changed."""
+    return not issubclass(kind, tuple)
+
+
+def has_branches(spec: Spec) -> bool:
+    """Whether there is a branch among the arguments of a call."""
+    return any([child is not None for part in spec[3] for child in part[3]])
+
+
+class _Builder:
+    """Builds a value again, and its branches as often as there were.
+
+    Args:
+        leaves: In the order in which :func:`flatten` met them.
+        again: Branches that are one object with an earlier one (:func:`repeated`).
+    """
+
+    def __init__(self, leaves: Iterator[Any], again: dict[int, int]) -> None:
+        self._leaves = leaves
+        self._again = again
+        self._made: dict[int, Any] = {}
+        self._number = -1
+
+    def build(self, spec: Spec) -> Any:
+        """The value of a structure."""
+        if spec is None:
+            return next(self._leaves)
+        self._number += 1
+        number = self._number
+        made = _make(spec, [self.build(child) for child in spec[3]])
+        made = self._made[number] = self._made.get(self._again.get(number, number), made)
+        return made
+
+
+def unflatten(spec: Spec, leaves: Iterator[Any], again: tuple[tuple[int, int], ...] = ()) -> Any:
+    """Build a value of the given structure.
+
+    Args:
+        spec: The structure.
+        leaves: In the order in which :func:`flatten` met them.
+        again: Branches that are one object with an earlier one (:func:`repeated`).
+    """
+    if again:
+        return _Builder(leaves, dict(again)).build(spec)
     if spec is None:
         return next(leaves)
-    kind, cls, names, children = spec
-    values = [unflatten(child, leaves) for child in children]
+    return _make(spec, [unflatten(child, leaves) for child in spec[3]])
+
+
+def _make(spec: Spec, values: list[Any]) -> Any:
+    kind, cls, names, _ = spec
     if kind == "list":
         return values
+    if kind == "bound":
+        return Bound(values[0], names, tuple(values[1:]))
     if kind == "tuple":
         return tuple(values)
     if kind == "dict":
@@ -119,6 +185,8 @@ def containers(spec: Spec, value: Any) -> Iterator[Any]:
                 inner = value[position]
             elif kind in ("dict", "defaultdict"):
                 inner = value[names[position]]
+            elif kind == "bound":
+                inner = (value.value, *value.parts)[position]
             else:
                 inner = getattr(value, names[position])
             yield from containers(child, inner)
@@ -135,6 +203,8 @@ def paths(spec: Spec, prefix: str) -> list[str]:
             label = f"{prefix}[{index}]"
         elif kind in ("dict", "defaultdict"):
             label = f"{prefix}[{names[index]!r}]"
+        elif kind == "bound":
+            label = names[index - 1].name if index else prefix
         else:
             label = f"{prefix}.{names[index]}"
         found.extend(paths(child, label))

@@ -48,25 +48,9 @@ def counted(length: int) -> Content:
     return _LENGTHS[length] if length < len(_LENGTHS) else Content(length)
 
 
-class Present(NamedTuple):
-    """Which attributes, of those that are read by name, an object has.
-
-    Attributes:
-        names: What is read, the same set for all objects of a walk.
-        here: What of it there is.
-    """
-
-    names: set[str]
-    here: set[str]
-
-    def now(self, attributes: dict[str, Any]) -> Present:
-        """The same for what there is now."""
-        return Present(self.names, self.names.intersection(attributes))
-
-
 def mark(value: Any) -> Any:
     """The form in which a slot's content is kept: tensors by address; arrays, memory and sets by content."""
-    if type(value) in BY_IDENTITY or isinstance(value, (Content, Present)):
+    if type(value) in BY_IDENTITY or isinstance(value, Content):
         return value
     if isinstance(value, torch.Tensor):
         return TensorMark(id(value), _address(value), value.requires_grad)

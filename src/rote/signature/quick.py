@@ -35,16 +35,17 @@ from .guards import Guard
 from .held import Held
 from .layout import find_layout
 from .marks import Content, TensorMark
+from .reads import Argument
 from .sets import Sets
 from .slots import now_in, read, same
-from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, LENGTH, ORDER, PRESENT, VARIABLE, Entry
+from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, KIND, LENGTH, ORDER, VARIABLE, Entry
 from .source import Source
 from .switches import Switches
 from .words import EVERYTHING, FEW, NEVER, NOTHING, Stage, Words, is_readable, joined
 
 _data_ptr = torch.Tensor.data_ptr
 
-_OF_KEYS = (BULK, DEFINED, LENGTH, ORDER, PRESENT)
+_OF_KEYS = (BULK, DEFINED, LENGTH, ORDER)
 """Kinds of slots that say what a container has, and nothing of what is in its members."""
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -133,9 +134,12 @@ class QuickGuard:
     def _sort_slow(self, entry: Entry, covered: set[int]) -> None:
         value, covers = entry.value, id(entry.container) in covered
         plain = not isinstance(value, (Content, TensorMark)) and read(entry) is value
+        if type(entry.container) is Argument:
+            self._slow.append(entry)
+            return
         if covers and (entry.kind in _OF_KEYS or (entry.kind == ITEM and plain)):
             return
-        if covers and self._sets.take(entry):
+        if (covers or entry.kind == BULK) and self._sets.take(entry):
             return
         if entry.kind == CELL and isinstance(value, TensorMark) and self._is_watched(value):
             if not self._held.take_cell(entry.container, value.identity):
@@ -145,6 +149,12 @@ class QuickGuard:
             if not self._held.take_cell(entry.container, id(value)):
                 self._cells.append(entry.container)
                 self._cell_values.append(value)
+        elif plain and entry.kind == KIND:
+            held = self._held
+            if not (
+                held.take_table(entry.container, value) if entry.key else held.take_kind(entry.container)
+            ):
+                self._slow.append(entry)
         elif plain and entry.kind == ATTRIBUTE and value is not UNSET:
             if self._held.take_attribute(entry.container, entry.key, value):
                 return

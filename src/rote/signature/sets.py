@@ -19,7 +19,7 @@ from typing import Any
 from .layout import Table, find_table
 from .marks import Content
 from .slots import read
-from .snapshot import ITEM, Entry
+from .snapshot import BULK, ITEM, Entry
 from .words import BYTES, Stage, expecting, places
 from .words import read as read_words
 
@@ -58,13 +58,15 @@ class Sets:
         Returns:
             Whether it did.
         """
-        content = entry.value.value if isinstance(entry.value, Content) else None
-        if entry.kind != ITEM or not isinstance(content, frozenset):
+        content: Any = entry.value.value if isinstance(entry.value, Content) else None
+        if entry.kind == BULK and type(entry.container) is set:
+            content = frozenset([(type(member), member) for member in content])
+        elif entry.kind != ITEM or not isinstance(content, frozenset):
             return False
-        if type(read(entry)) is frozenset:
+        if type(_set_of(entry)) is frozenset:
             self._frozen.append(entry)
             return True
-        if type(read(entry)) is not set:
+        if type(_set_of(entry)) is not set:
             return False
         pairs: Any = content  # of types and members
         types = {kind for kind, _ in pairs}
@@ -77,12 +79,12 @@ class Sets:
 
     def look(self) -> None:
         """Note which objects lie in the slots."""
-        found = [read(entry) for entry in self.entries]
+        found = [_set_of(entry) for entry in self.entries]
         self._found = [each if type(each) is set else _NO_SET for each in found]
 
     def thawed(self) -> bool:
         """Whether one that could not change has given its place to one that can, perhaps an equal one."""
-        return any([type(read(entry)) is not frozenset for entry in self._frozen])
+        return any([type(_set_of(entry)) is not frozenset for entry in self._frozen])
 
     def stages(self) -> tuple[Stage, Stage]:
         """The words of the sets, and those of their tables; what cannot be read is left to :meth:`same`."""
@@ -113,6 +115,11 @@ class Sets:
         if [{*map(type, each)} for each in found] != [self._types[index] for index in self._asked]:
             return False
         return all(map(eq, found, [self._members[index] for index in self._asked]))
+
+
+def _set_of(entry: Entry) -> Any:
+    """The set itself: what lies in the slot, or the container of which all members are under guard."""
+    return entry.container if entry.kind == BULK else read(entry)
 
 
 def _rows(table: Table, found: set[Any]) -> tuple[list[int], int, list[int], list[Any]] | None:

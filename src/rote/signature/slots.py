@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from operator import is_
 from typing import Any
 
 import numpy
@@ -12,23 +13,33 @@ import torch
 
 from ..base.location import Site
 from . import members
-from .classes import UNSET
+from .cached import Remembered, cached_in, remembered
+from .classes import UNSET, own
 from .compat import has_memory
 from .iterators import Position
-from .marks import Content, Present, TensorMark, mark, pointer_of
+from .marks import Content, TensorMark, mark, pointer_of
+from .reads import Argument, Reads
 from .scripted import scripted
 from .snapshot import (
     ANSWER,
+    ASKED,
     ATTRIBUTE,
     BULK,
+    CACHED,
     CELL,
     DEFINED,
+    HELD,
     ITEM,
+    KIND,
     LENGTH,
     MEMBERS,
+    NUMBERS,
     ORDER,
-    PRESENT,
+    REFERENT,
+    RESULT,
+    SAID,
     SCRIPTED,
+    SUBCLASS,
     VARIABLE,
     Entry,
     Snapshot,
@@ -36,9 +47,6 @@ from .snapshot import (
 from .standard import ANSWERS
 from .training import Group
 from .wrappers import is_bound_method
-
-_OF_TORCH = frozenset({"_modules", "param_groups", "optimizer"})
-"""Attributes by which a module, an optimizer and a schedule are known."""
 
 MISSING: Any = object()
 """What is read from a slot that is gone."""
@@ -53,14 +61,11 @@ class Difference:
         was: Text of the earlier value.
         now: Text of the later value.
         moved: The slot holds a tensor that the recording reads (its address is ``was``).
-        site: The user's line that read the tensor.
+        site: The user's line that read the tensor, or that wrote the slot.
         group: The optimizer's parameter group, if the slot is one of its hyperparameters.
         key: The key of the slot in its container.
         scheduler: Class of the learning-rate scheduler whose attribute the slot is.
         advanced: The slot holds an iterator, which was moved.
-        derived: A hook of ``torch.nn.utils`` makes the tensor in the slot before each forward.
-        attribute: Name of the slot, if it is an attribute that PyTorch does not read by itself.
-        reflected: Code that reads all attributes of the object whose attribute it is.
     """
 
     name: str
@@ -72,21 +77,10 @@ class Difference:
     key: Any = None
     scheduler: str | None = None
     advanced: bool = False
-    derived: bool = False
-    attribute: str | None = None
-    reflected: Site | None = None
 
     def __str__(self) -> str:
         now = "another one at the same address" if self.moved and self.was == self.now else self.now
         return f"{self.name} was {self.was} and is {now}"
-
-
-def _is_derived(entry: Entry) -> bool:
-    """Whether a hook of ``torch.nn.utils`` makes a weight from others, as that of ``spectral_norm``."""
-    if type(entry.container) is not dict or type(entry.value) is not TensorMark:
-        return False
-    parameters = entry.container.get("_parameters", ())
-    return f"{entry.key}_orig" in parameters or f"{entry.key}_g" in parameters
 
 
 def differences(
@@ -101,14 +95,17 @@ def differences(
         written: Addresses of numpy arrays that are not looked at.
     """
     found: list[Difference] = []
-    fresh = len(after.entries)
+    fresh = len(after.entries) - len(after.added)
     for address, entry in before.entries.items():
         later = after.entries.get(address)
         fresh -= later is not None
+        if not after.concerns(entry):
+            continue
         if later is None:
             now = read(entry)
             if now is MISSING or (entry.kind == DEFINED and not same(entry.value, now)):
-                found.append(Difference(before.name_of(entry), show(entry.value), show(now)))
+                name, line = before.name_of(entry), after.line_of(entry)
+                found.append(Difference(name, show(entry.value), show(now), site=line))
         elif not (entry.value is later.value or same(entry.value, later.value) or _is_at(entry, written)):
             scheduler = after.training.schedulers.get(id(entry.container))
             was, now = show(entry.value), show(later.value)
@@ -120,41 +117,72 @@ def differences(
                     before.name_of(entry),
                     was,
                     now,
+                    site=after.line_of(entry),
                     key=entry.key,
                     scheduler=scheduler,
                     advanced=moved,
-                    derived=_is_derived(entry),
                 )
             )
         if len(found) >= limit:
             return found
     for address, entry in after.entries.items() if fresh else ():
-        if address in before.entries or entry.kind == PRESENT:
+        if address in before.entries or address in after.added or not after.concerns(entry):
             continue
         if (LENGTH, address[1], None) in before.entries:
-            found.append(Difference(after.name_of(entry), "absent", show(entry.value)))
+            name, line = after.name_of(entry), after.line_of(entry)
+            found.append(Difference(name, "absent", show(entry.value), site=line))
         if len(found) >= limit:
             break
     return sorted(found, key=lambda difference: "(" in difference.name)
 
 
-def _is_at(entry: Entry, addresses: Collection[int]) -> bool:
-    """Whether a numpy array at one of some addresses lies in the slot."""
-    now = read(entry) if addresses and isinstance(entry.value, Content) else None
-    return isinstance(now, numpy.ndarray) and pointer_of(now) in addresses
-
-
-def attribute_of(entry: Entry, name: str) -> str | None:
-    """The attribute that a slot is; None for one of a module, optimizer or schedule, which PyTorch reads.
+def add_reads(snapshot: Snapshot, reads: Reads, written: Collection[int] = ()) -> list[Difference]:
+    """Let only what was read count, and add what the walk has not found of it.
 
     Args:
-        entry: The slot.
-        name: Its name, which tells attributes from entries of a dict.
+        snapshot: The walk.
+        reads: What was read.
+        written: Addresses of numpy arrays that may have changed since.
+
+    Returns:
+        What is not any more as it was when it was read.
     """
-    container = entry.container
-    if entry.kind != ITEM or type(container) is not dict or not name.endswith(f".{entry.key}"):
-        return None
-    return entry.key if _OF_TORCH.isdisjoint(container) else None
+    snapshot.restrict(reads)
+    found: list[Difference] = []
+    for address, noted in reads.slots.items():
+        entry = snapshot.entries.get(address)
+        if entry is None:
+            entry = Entry(noted.kind, noted.container, noted.key, noted.value, snapshot.node(-1, noted.name))
+            value = read(entry)
+            if isinstance(value, torch.Tensor):
+                snapshot.note_tensor(entry, value)
+            now = now_in(entry)
+            if isinstance(now, Position) and isinstance(noted.value, Position):
+                now = now._replace(asked=noted.value.asked)
+            entry = entry._replace(value=now)
+            snapshot.entries[address] = entry
+            snapshot.added.add(address)
+            if noted.kind == CACHED:
+                _note_cached(snapshot, entry)
+        known = isinstance(entry.value, (Position, TensorMark)) or same(noted.value, entry.value)
+        if not (known or _is_at(entry, written)):
+            found.append(Difference(snapshot.name_of(entry), show(noted.value), show(entry.value)))
+    return found
+
+
+def _note_cached(snapshot: Snapshot, entry: Entry) -> None:
+    """Add the tensors that a cache holds, each as what lies at its place there."""
+    for place, value in enumerate(cached_in(entry.container)):
+        if isinstance(value, torch.Tensor):
+            snapshot.note_tensor(entry._replace(kind=RESULT, key=place, value=mark(value)), value)
+
+
+def _is_at(entry: Entry, addresses: Collection[int]) -> bool:
+    """Whether a numpy array at one of some addresses lies in the slot."""
+    if entry.kind == NUMBERS:
+        return pointer_of(entry.container) in addresses
+    now = read(entry) if addresses and isinstance(entry.value, Content) else None
+    return isinstance(now, numpy.ndarray) and pointer_of(now) in addresses
 
 
 def now_in(entry: Entry) -> Any:
@@ -177,9 +205,7 @@ def same(was: Any, now: Any) -> bool:
     if isinstance(was, Position):
         return was.agrees(now)
     if isinstance(was, Content):
-        return isinstance(now, Content) and was.value == now.value and _kinds(was.value) == _kinds(now.value)
-    if isinstance(was, Present):
-        return isinstance(now, Present) and was.here == now.here
+        return isinstance(now, Content) and _alike(was.value, now.value)
     if type(was) is not type(now):
         return False
     if isinstance(was, float):
@@ -191,6 +217,16 @@ def same(was: Any, now: Any) -> bool:
     if is_bound_method(was) and is_bound_method(now):  # made anew at each access
         return was.__func__ is now.__func__ and was.__self__ is now.__self__
     return False
+
+
+def _alike(was: Any, now: Any) -> bool:
+    if (
+        type(was) is tuple
+        and type(now) is tuple
+        and any(isinstance(each, torch.Tensor) for each in was + now)
+    ):
+        return len(was) == len(now) and all(map(is_, was, now))
+    return bool(was == now) and _kinds(was) == _kinds(now)
 
 
 def _kinds(value: Any) -> Any:
@@ -210,16 +246,22 @@ def show(value: Any) -> str:
         return f"a tensor at {value.address:#x}"
     if isinstance(value, Position):
         return value.text if len(value.text) <= 100 else value.text[:97] + "..."
-    if isinstance(value, Present):
-        value = len(value.here)
     if isinstance(value, Content):
         value = value.value
+    if isinstance(value, Remembered):
+        return str(value)
     if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):
-        text = repr(value)
-        return text if len(text) <= 60 else text[:57] + "..."
+        return _shortened(value)
+    if type(value) is tuple and all([type(each) in (int, str) for each in value]):
+        return _shortened(value)
     if isinstance(value, Enum):
         return repr(value)
     return f"a {type(value).__name__} (id {id(value):#x})"
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def show_tensor(value: Any) -> str:
@@ -232,6 +274,8 @@ def show_tensor(value: Any) -> str:
 def read(entry: Entry) -> Any:
     """What lies in the slot now."""
     try:
+        if type(entry.container) is Argument:
+            entry = entry._replace(container=entry.container())
         return _READERS[entry.kind](entry)
     except (KeyError, IndexError, AttributeError, ValueError):
         return MISSING
@@ -255,7 +299,26 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     BULK: lambda entry: Content(_bulk(entry.container)),
     ORDER: lambda entry: Content(members.keys(entry.container)),
     VARIABLE: lambda entry: entry.container.get(UNSET),
-    PRESENT: lambda entry: entry.value.now(entry.container),
     ANSWER: lambda entry: Content(ANSWERS[entry.key](entry.container)),
     SCRIPTED: lambda entry: scripted(entry.container, entry.key),
+    KIND: lambda entry: own(entry.container, "__dict__") if entry.key else type(entry.container),
+    SUBCLASS: lambda entry: Content(issubclass(entry.key, entry.container)),
+    REFERENT: lambda entry: Content(entry.container() is not None),
+    ASKED: lambda entry: answer(
+        entry.container(*entry.key) if type(entry.key) is tuple else getattr(entry.container, entry.key)()
+    ),
+    SAID: lambda entry: answer(getattr(entry.container, entry.key)),
+    NUMBERS: lambda entry: Content(entry.container.tobytes()),
+    RESULT: lambda entry: cached_in(entry.container)[entry.key],
+    CACHED: lambda entry: Content(remembered(entry.container)),
+    HELD: lambda entry: entry.container,
 }
+
+
+def answer(said: Any) -> Content:
+    """What a function of C said, in a form that can be compared."""
+    if isinstance(said, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)):
+        return Content(said)
+    if isinstance(said, (list, tuple)):
+        return Content(tuple(said))
+    return Content(repr(said))

@@ -6,15 +6,35 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..base.location import Site
 from .compat import has_memory, plain_functions
-from .omission import LeftOut
 from .processes import acting_method
+from .reads import Reads
 from .training import Training
 
 ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT, ANSWER, SCRIPTED = (
-    "item", "attribute", "cell", "length", "bulk", "order", "variable", "members", "defined", "present",
-    "answer", "scripted",
+    "item",
+    "attribute",
+    "cell",
+    "length",
+    "bulk",
+    "order",
+    "variable",
+    "members",
+    "defined",
+    "present",
+    "answer",
+    "scripted",
+)
+KIND, SUBCLASS, REFERENT, CACHED, RESULT, ASKED, SAID, NUMBERS, HELD = (
+    "kind", "subclass", "referent", "cached", "result", "asked", "said", "numbers", "held",
 )  # fmt: skip
+_ALWAYS = frozenset({ANSWER, SCRIPTED})
+"""Kinds of slots that C reads when it is called, past all code that is followed."""
+
+
+class Holder(list[Any]):
+    """A slot for something that lies in none: an argument that is compared by content."""  # fmt: skip
 
 
 class Entry(NamedTuple):
@@ -35,7 +55,11 @@ class Snapshot:
         tensors: For each storage handle found, the slot entries of tensors on it.
         arrays: Address ranges of the numpy arrays found.
         training: The optimizers and schedulers found.
-        left_out: What was left out.
+        added: Slots that the walk has not found, and that were read.
+        written: Slots that the traced call has written and left in another state, with the lines; without a
+            kind and a key they are all slots of a container.
+        always: Identities of containers that C reads, past all code that is followed.
+        reads: What traced calls read, if that is known: nothing else of what was found is under guard.
         acting: Methods named by the code that act on other processes past the dispatcher.
         parents: The tree of names: the parent of each place, or -1.
         labels: The label of each place.
@@ -46,7 +70,10 @@ class Snapshot:
         self.tensors: dict[int, list[tuple[Entry, torch.Tensor]]] = {}
         self.arrays: list[tuple[int, int]] = []
         self.training = training
-        self.left_out = LeftOut()
+        self.added: set[tuple[str, int, Any]] = set()
+        self.always: set[int] = set()
+        self.written: dict[tuple[str, int, Any], Site] = {}
+        self.reads: Reads | None = None
         self.acting: list[str] = []
         self.parents: list[int] = []
         self.labels: list[str] = []
@@ -68,6 +95,31 @@ class Snapshot:
         method = acting_method(value, names)
         if method is not None:
             self.acting.append(f"{self.path(node)}.{method}")
+
+    def restrict(self, reads: Reads) -> None:
+        """Only what was read counts from now on; what was read beside what the walk found is added."""
+        self.reads = reads
+
+    def counts(self, entry: Entry) -> bool:
+        """Whether a slot has a part in what traced calls did."""
+        if self.reads is None or entry.kind in _ALWAYS or type(entry.container) is Holder:
+            return True
+        if id(entry.container) in self.always:
+            return True
+        if entry.kind in (LENGTH, ORDER, BULK, MEMBERS):
+            return (entry.kind, id(entry.container), entry.key) in self.reads.slots
+        return self.reads.has(entry.container, entry.key)
+
+    def line_of(self, entry: Entry) -> Site | None:
+        """The line in which the traced call has written a slot, or any slot of its container."""
+        if not self.written:
+            return None
+        address, anywhere = (entry.kind, id(entry.container), entry.key), ("", id(entry.container), None)
+        return self.written.get(address) or self.written.get(anywhere)
+
+    def concerns(self, entry: Entry) -> bool:
+        """Whether a slot counts, or the traced call has written it."""
+        return self.counts(entry) or self.line_of(entry) is not None
 
     def path(self, node: int) -> str:
         """The name of a place, as a user would write it."""

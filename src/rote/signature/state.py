@@ -33,15 +33,13 @@ from torch.autograd.function import BackwardCFunction
 from ..base.collector import COLLECTOR
 from ..base.settings import ENVIRONMENT, READERS
 from . import members
-from .classes import DESCRIPTORS, HOOKS_OF, MADE_WITH_A_CLASS, UNSET, Class, class_of, members_of, own
+from .classes import HOOKS_OF, UNSET, Class, class_of, members_of, own
 from .compat import class_switches, global_hooks, plain_functions, scripted_names
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
-from .marks import BY_IDENTITY, Content, Present, base_of, counted, hooks_of, mark, pointer_of
-from .omission import MetReaderError, Omission
+from .marks import BY_IDENTITY, Content, base_of, counted, hooks_of, mark, pointer_of
 from .origin import said_name
 from .owners import is_users
-from .reads import Reads
 from .scripted import scripted
 from .snapshot import (  # fmt: skip
     ANSWER,
@@ -53,10 +51,10 @@ from .snapshot import (  # fmt: skip
     LENGTH,
     MEMBERS,
     ORDER,
-    PRESENT,
     SCRIPTED,
     VARIABLE,
     Entry,
+    Holder,
     Snapshot,
 )
 from .standard import ANSWERS, question_for
@@ -70,7 +68,7 @@ BULK_LENGTH = 4096
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)
 _CONTAINERS = frozenset({dict, OrderedDict, list, tuple, set, frozenset})
-_KEPT_TYPES = _PLAIN_TYPES | BY_IDENTITY | {Content, Present}  # kept as they are
+_KEPT_TYPES = _PLAIN_TYPES | BY_IDENTITY | {Content}  # kept as they are
 
 
 class StateWalk:
@@ -78,36 +76,21 @@ class StateWalk:
 
     Args:
         executed: The code that ran.
-        reads: Attributes that it read; others are left out. All of them are read, if None.
     """
 
-    def __init__(self, executed: ExecutedCode, reads: Reads | None = None) -> None:
+    def __init__(self, executed: ExecutedCode) -> None:
         self._executed = executed
-        self._reads = reads if reads is not None and reads.block is None else None
         self._names = executed.mentioned()
-        self._begin()
-
-    def _begin(self, why: str | None = None) -> None:
-        if self._reads is not None and why is not None:
-            self._reads.stop(None, why)
-            self._reads = None
-        self._omission = Omission(self._reads) if self._reads is not None else None
         self._seen: dict[int, Any] = {}
         self._classes: dict[type, Class] = {}
         self._queue: deque[tuple[Any, int]] = deque()
         self.snapshot = Snapshot(Training(self._names))
-        if self._omission is not None:
-            self.snapshot.left_out = self._omission.found
 
     def take(self, roots: list[tuple[str, Any]]) -> Snapshot:
         """Snapshot everything reachable from the roots and the executed code's globals."""
         # A walk makes tens of thousands of tuples, no garbage: collecting would double its time.
         with COLLECTOR.rests(), plain_functions():  # to look at a stale borrowed output is not to use it
-            try:
-                self._take(roots)
-            except MetReaderError as met:  # then it may have read what was left out
-                self._begin(str(met))
-                self._take(roots)
+            self._take(roots)
         return self.snapshot
 
     def _take(self, roots: list[tuple[str, Any]]) -> None:
@@ -121,9 +104,8 @@ class StateWalk:
             self._note(LENGTH, hooks, None, Content(len(hooks)), -1, name)
             self._note(ORDER, hooks, None, Content(tuple(hooks)), -1, f"{name} (order)")
         for owner, name in class_switches():
-            if self._reads is None or name in self._reads.names:
-                table = self._executed.holders.setdefault(id(owner), [vars(owner)])[0]
-                self._note(ITEM, table, name, table[name], -1, f"{owner.__name__}.{name}")
+            table = self._executed.holders.setdefault(id(owner), Holder([vars(owner)]))[0]
+            self._note(ITEM, table, name, table[name], -1, f"{owner.__name__}.{name}")
         for namespace, name in [*python_switches(), *self._executed.reads()]:
             label = f"{namespace.get('__name__', '')}.{name}"
             if name in namespace:
@@ -141,8 +123,6 @@ class StateWalk:
         for name, value in list(self._executed.beside(self._seen)):
             self._descend(value, self.snapshot.node(-1, name))
         self._expand_queue()
-        if self._omission is not None:
-            self._omission.look_behind(self._seen)
 
     def _expand_queue(self) -> None:
         while self._queue:
@@ -151,7 +131,7 @@ class StateWalk:
 
     def _holder(self, root: Any) -> list[Any]:
         """A slot for an argument; the same one at every walk, so that two walks can be compared."""
-        return self._executed.holders.setdefault(id(root), [root])
+        return self._executed.holders.setdefault(id(root), Holder([root]))
 
     def _note(self, kind: str, container: Any, key: Any, value: Any, parent: int, label: str) -> None:
         address = (kind, id(container), key)
@@ -178,6 +158,7 @@ class StateWalk:
                 self._expand_attributes(vars(value), node)
             for name, hooks in hooks_of(value):
                 if any(map(self._executed.ran, hooks.values())):
+                    self.snapshot.always.add(id(hooks))  # autograd reads them
                     self._descend(hooks, self.snapshot.node(node, f".{name}"))
         elif isinstance(value, numpy.ndarray):
             for item in value.flat if isinstance(entry.value, Content) and value.dtype.hasobject else ():
@@ -222,8 +203,6 @@ class StateWalk:
                 self._descend(getattr(value, label), self.snapshot.node(node, f".{label}"))
             return
         elif isinstance(value, WRAPPERS):
-            self._meet(value, node)
-            self._close(value)
             for function in wrapped_functions(value):
                 if function.__code__ in self._executed.globals:
                     self._descend(function, node)
@@ -238,20 +217,16 @@ class StateWalk:
             self._note(VARIABLE, value, None, value.get(UNSET), node, ".get()")
             return
         elif isinstance(value, types.ModuleType):
-            self._meet(value, node)
             self._expand_module(value)
             return
         elif isinstance(value, type):
-            self._meet(value, node)
             if is_users(value):
                 self._expand_class(value, node)
                 self._descend(type(value), node)
             return
         if kind in _CONTAINERS:  # they have no attributes and are asked nothing
-            self._close(value)
             return
         of_class = self._classes.get(kind) or self._classes.setdefault(kind, class_of(kind))
-        self._meet(value, node)
         if of_class.is_open:
             self._expand_instance(value, of_class, node)
         elif isinstance(value, types.BuiltinFunctionType):
@@ -259,11 +234,6 @@ class StateWalk:
                 self._note(ATTRIBUTE, value, "__self__", value.__self__, node, ".__self__")
         else:
             self._ask(value, node)
-            self._close(value)
-
-    def _meet(self, value: Any, node: int) -> None:
-        if self._omission is not None:
-            self._omission.meet(value, lambda: self.snapshot.path(node))
 
     def _ask(self, value: Any, node: int) -> None:
         """Note what the code that ran may ask an object of the standard library."""
@@ -271,16 +241,6 @@ class StateWalk:
         if question is not None:
             self._note(ANSWER, value, question, Content(ANSWERS[question](value)), node, f".{question}")
         self.snapshot.note_acting(value, self._names, node)
-
-    def _close(self, value: Any) -> None:
-        """Note that the walk does not look into an object."""
-        if self._omission is not None:
-            self._omission.closed.append(value)
-
-    def _meet_method(self, cls: type, name: str, value: Any, node: int) -> None:
-        """Look at a part of a class that is no slot: its own are made with it, others it was given."""
-        if getattr(value, "__objclass__", None) is not cls and name not in MADE_WITH_A_CLASS:
-            self._meet(value, self.snapshot.node(node, f".{name}"))
 
     def _expand_dict(self, value: Mapping[Any, Any], node: int) -> None:
         found = members.items(value)
@@ -343,18 +303,14 @@ class StateWalk:
 
     def _expand_instance(self, value: Any, of_class: Class, node: int) -> None:
         attributes = own(value, "__dict__")
-        omission = self._omission
-        table = attributes if attributes is not UNSET else None
-        owner = value if omission is not None and omission.concerns(value, table) else None
         if attributes is not UNSET:
             self.snapshot.training.meet(value)
-            self._expand_attributes(attributes, node, owner)
+            self._expand_attributes(attributes, node)
         if isinstance(value, torch.jit.ScriptModule):
             self._expand_scripted(value, node)
         for name in of_class.slots:
             found = own(value, name)  # one that is not set may be set later
-            if owner is None or omission is None or not omission.takes(owner, owner, name, found):
-                self._note(ATTRIBUTE, value, name, found, node, f".{name}")
+            self._note(ATTRIBUTE, value, name, found, node, f".{name}")
         for cls in of_class.users:
             if id(cls) not in self._seen:
                 self._descend(cls, self.snapshot.node(-1, said_name(cls)))
@@ -365,14 +321,8 @@ class StateWalk:
         for name, module in value.named_children():
             self._descend(module, self.snapshot.node(node, f".{name}"))
 
-    def _expand_attributes(self, attributes: dict[str, Any], node: int, owner: Any = None) -> None:
-        """Note attributes; only those that are read by name, where an object is given whose they are."""
-        omission = self._omission if owner is not None else None
-        if omission is not None:
-            present = Present(omission.found.read_names, set()).now(attributes)
-            self._note(PRESENT, attributes, None, present, node, " (attributes that are read)")
-        else:
-            self._note(LENGTH, attributes, None, counted(len(attributes)), node, " (number of attributes)")
+    def _expand_attributes(self, attributes: dict[str, Any], node: int) -> None:
+        self._note(LENGTH, attributes, None, counted(len(attributes)), node, " (number of attributes)")
         for name in list(attributes):
             if name in HOOKS_OF and not attributes.get(HOOKS_OF[name], True):
                 continue
@@ -382,15 +332,14 @@ class StateWalk:
                 self._note_order(value, node)
                 for key, item in members.items(value):
                     self._note(ITEM, value, key, item, node, f".{key}")
-            elif omission is None or not omission.takes(owner, attributes, name, value):
+            else:
                 self._note(ITEM, attributes, name, value, node, f".{name}")
 
     def _expand_class(self, cls: type, node: int) -> None:
-        namespace = self._executed.holders.setdefault(id(cls), [vars(cls)])[0]  # a new proxy at each vars()
+        namespace = self._executed.holders.setdefault(id(cls), Holder([vars(cls)]))[
+            0
+        ]  # a new proxy at each vars()
         # Not LENGTH: that says that all members are noted, and of methods only those that ran are.
         self._note(MEMBERS, namespace, None, Content(len(namespace)), node, " (number of attributes)")
-        for name, value in list(namespace.items()) if self._omission is not None else ():
-            if name.startswith("__") or isinstance(value, DESCRIPTORS):
-                self._meet_method(cls, name, value, node)
         for name, value in members_of(cls, self._executed.globals):
             self._note(ITEM, namespace, name, value, node, f".{name}")

@@ -729,9 +729,9 @@ def lbfgs(wrap: Wrap, device: torch.device) -> Items:
         loss.backward()
         return loss
 
-    g = wrap(lambda x: o.step(lambda: closure(x)).detach())
+    g = wrap(lambda x: o.step(lambda: closure(x)).detach())  # RT201
     for _ in range(8):
-        yield g(batch(device)), list(m.parameters())  # RT201
+        yield g(batch(device)), list(m.parameters())
 
 
 @case(Kind.REFUSED, replays=False)

@@ -197,15 +197,15 @@ def numpy_random(wrap: Wrap, device: torch.device) -> Items:
 def random_choice_of_a_branch(wrap: Wrap, device: torch.device) -> Items:
     """A layer is skipped with a probability, drawn on the host from a generator of its own."""
     o = types.SimpleNamespace(dice=random.Random(3))
-    g = wrap(lambda x: x * 2 if o.dice.random() < 0.7 else x)  # wrong
+    g = wrap(lambda x: x * 2 if o.dice.random() < 0.7 else x)  # RT201 wrong
     for i in range(30):
-        yield g(full(i + 1, device))  # RT201
+        yield g(full(i + 1, device))
 
 
 @case(Kind.WRONG, replays=False)
 def clock(wrap: Wrap, device: torch.device) -> Items:
     """A time stamp is put into the result: it has to be later than that of the call before."""
-    g = wrap(lambda x: x.double() * 0 + time.perf_counter())  # RT202 wrong
+    g = wrap(lambda x: x.double() * 0 + time.perf_counter())  # RT218 wrong
     last = 0.0
     for _ in range(10):
         stamp = g(full(0, device))[0].item()
@@ -311,6 +311,6 @@ def factorization_that_fails(wrap: Wrap, device: torch.device) -> Items:
 def random_state_of_numpy(wrap: Wrap, device: torch.device) -> Items:
     """A rare branch is drawn from a ``numpy.random.RandomState`` of its own."""
     dice = numpy.random.RandomState(1)
-    g = wrap(lambda x: x * 2 if dice.rand() < 0.8 else x)  # wrong
+    g = wrap(lambda x: x * 2 if dice.rand() < 0.8 else x)  # RT201 wrong
     for i in range(30):
-        yield g(full(i + 1, device))  # RT201
+        yield g(full(i + 1, device))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -110,9 +110,11 @@ _CHECK = "_accelerator_graph_capture_health_check"
 ``torch.cuda.is_current_stream_capturing``; before, it had another name."""
 
 
+@wraps(torch.cuda.is_current_stream_capturing)
 def _never() -> bool:
     return False
 
 
+@wraps(getattr(torch.optim.Optimizer, _CHECK, torch.optim.Optimizer.step))
 def _no_check(_: torch.optim.Optimizer) -> None:
     return None

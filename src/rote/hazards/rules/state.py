@@ -116,8 +116,8 @@ UNREACHABLE = Rule(
     Group.STATE,
     Finder.RUNTIME,
     """
-    The call reads a tensor that no attribute, closure or global leads to, for example one in an
-    ``lru_cache``.
+    The call reads a tensor that no attribute, closure, global or ``lru_cache`` leads to, for example one that
+    a callable keeps of which it was said that it keeps nothing (``rote.pure``).
 
     Why: A graph keeps its address. If somebody replaces it, nobody can notice.
 
@@ -239,5 +239,34 @@ BLIND = Rule(
     Good::
 
         sys.setprofile(None)
+    """,
+)
+UNKNOWN_CODE = Rule(
+    "RT218",
+    "code of which it is not known what it reads",
+    "Call it outside, and pass in what it gives; or, if it gives the same for the same arguments: "
+    "rote.pure(...).",
+    Severity.SPEED,
+    Group.STATE,
+    Finder.RUNTIME,
+    """
+    The callable calls a function in C of which rote's table does not say what it reads or which reads what is
+    outside of the program, hands work to other threads, or runs Python code that cannot be followed.
+
+    Why: A recording is valid as long as everything that the call read is as it was. What such code reads is
+    not seen, so the call runs eagerly.
+
+    Limits: The table believes the functions of Python, NumPy and PyTorch that it names, and ``rote.pure``
+    believes you.
+
+    Unchecked: The check does not follow what a call reads.
+
+    Bad::
+
+        return x * float(select.select([], [], [], 0)[0] == [])
+
+    Good::
+
+        return x * ready
     """,
 )

@@ -125,7 +125,8 @@ NOT_REPEATABLE = Rule(
 
     Bad::
 
-        pool.submit(lambda: total.data.add_(1)).result()
+        hand_over(1)  # another thread adds to total
+        wait()
         return x * 2 + total
 
     Good::
@@ -152,7 +153,8 @@ HIDDEN_WRITE = Rule(
 
     Bad::
 
-        pool.submit(lambda: total.add_(1)).result()
+        hand_over(1)  # another thread adds to total
+        wait()
         return x * 2 + total
 
     Good::
@@ -181,7 +183,7 @@ OBSERVER_DIFFERS = Rule(
 
     Bad::
 
-        return x * 3 if is_in_torch_dispatch_mode() else x * 2
+        return x * 3 if is_observed() else x * 2
 
     Good::
 

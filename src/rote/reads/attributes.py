@@ -1,0 +1,346 @@
+"""Reads and writes of attributes: what Python asks on the way to one, class by class."""
+
+from __future__ import annotations
+
+from threading import local
+from types import (
+    CodeType,
+    FunctionType,
+    GenericAlias,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any
+
+import torch
+import torch.autograd.function
+
+from ..base.location import is_own
+from ..signature.classes import UNSET
+from ..signature.marks import Content
+from ..signature.slots import answer
+from ..signature.snapshot import ATTRIBUTE, ITEM, KIND, ORDER, SAID
+from . import lookup
+from .kinds import C_FUNCTIONS, CLASS, MODULE, PLAIN, TENSOR, is_in_c
+from .trace import Trace
+
+_MISSING = lookup.MISSING
+_IDENTIFYING = frozenset({
+    "data_ptr", "storage_offset", "_version", "_base", "_backward_hooks", "_post_accumulate_grad_hooks",
+    "_cdata", "_is_view", "retains_grad", "names", "_python_dispatch",
+    "__cuda_array_interface__", "__array_interface__",
+})  # fmt: skip
+"""What says of a tensor where it lies, what it is a view of, or who watches it."""
+_GETATTRIBUTE = object.__dict__["__getattribute__"]
+_IN_NAMESPACE = frozenset({"__abstractmethods__", "__module__", "__annotations__", "__type_params__"})
+"""What C says of a class from its namespace."""
+_FIXED_IN_C = (*C_FUNCTIONS, MemberDescriptorType, GetSetDescriptorType, CodeType)
+"""Types whose instances say the same for ever."""
+_HANDS_ON = {MethodType: "__func__", GenericAlias: "__origin__"}
+"""Types whose instances answer with the attributes of another object, which they have under this name."""
+_OF_COMPILER = "__dynamo_disable"
+"""Under which name PyTorch keeps, with a function of its own, what calls it past the compiler."""
+_NODE = torch.autograd.function.BackwardCFunction
+_OF_NODES = frozenset({"saved_tensors", "saved_variables", "needs_input_grad", "next_functions"})
+"""What the node of a graph says of itself: it stays for the node's life, in a tuple that is new each time."""
+_OF_CLASSES = frozenset({"_is_param", "_is_buffer"})
+"""By which tensors of classes of one's own say that they are parameters; asked by isinstance."""
+
+
+def attribute(trace: Trace, name: str, value: Any) -> None:
+    """``value.name`` is about to be read."""
+    kind = type(value)
+    what = trace.kinds[kind]
+    if what == PLAIN or name == _OF_COMPILER:
+        return
+    if id(value) not in trace.outside:
+        trace.hold(kind)
+        trace.seen.add((kind, name))
+    else:
+        trace.seen.add((id(value), name))
+    if what == MODULE and kind is ModuleType:
+        _of_module(trace, name, value)
+    elif what == CLASS:
+        trace.namespace(value)
+        _of_class(trace, name, value)
+    elif kind is super:
+        trace.seen.discard((kind, name))
+        if value.__self_class__ is not None:
+            through_super(trace, name, value.__thisclass__, value.__self_class__, value.__self__)
+    elif what == TENSOR:
+        _of_tensor(trace, name, value, kind)
+    else:
+        _of_instance(trace, name, value, kind)
+
+
+def _of_module(trace: Trace, name: str, value: ModuleType) -> None:
+    table = lookup.attributes_of(value) or {}
+    if name == "__dict__":
+        trace.find(table, value, ".__dict__")
+    elif name in table:
+        trace.read(ITEM, table, name, table[name], f".{name}", value)
+    elif lookup.find(ModuleType, name).owner is None:
+        trace.absent(table, name, f".{name}", value)
+        if "__getattr__" in table:
+            _of_module(trace, "__getattr__", value)
+            trace.call((), table["__getattr__"], name)
+
+
+def _of_class(trace: Trace, name: str, value: type) -> None:
+    meta = type(value)
+    above = trace.class_slot(meta, name) if meta is not type else lookup.find(type, name).value
+    if above is not _MISSING and lookup.is_data(above):
+        _get(trace, above, name, value)
+        return
+    found = trace.class_slot(value, name)
+    if found is not _MISSING:
+        bind(trace, found)
+    elif above is _MISSING and meta is not type:
+        trace.runs(trace.class_slot(meta, "__getattr__"))
+
+
+def through_super(trace: Trace, name: str, this: type, kind: type, target: Any) -> None:
+    """An attribute is read through ``super``."""
+    found = trace.class_slot(kind, name, this)
+    if found is _MISSING:
+        return
+    if lookup.is_data(found):
+        _get(trace, found, name, target)
+    else:
+        bind(trace, found)
+
+
+def super_attribute(trace: Trace, name: str, function: Any, kind: Any, value: Any) -> None:
+    """``super().name`` is about to be read, in one instruction."""
+    if function is super and issubclass(type(kind), type):
+        through_super(trace, name, kind, value if issubclass(type(value), type) else type(value), value)
+
+
+def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
+    """What C says of a tensor is known by other means; what Python adds is read like anything else."""
+    found = trace.class_slot(kind, name)
+    argument = trace.arguments.get(id(value))
+    if found is _MISSING:
+        _added(trace, name, value, argument)
+    elif name in _IDENTIFYING and argument is not None:
+        trace.refuse(
+            f"{argument}.{name}", f"reads {argument}.{name}, which is not what a replay computes with"
+        )
+    elif not lookup.is_data(found):
+        bind(trace, found)
+    elif not lookup.is_in_c(found):
+        _get(trace, found, name, value)
+
+
+def _added(trace: Trace, name: str, value: Any, argument: str | None) -> None:
+    """An attribute that somebody has set on a tensor."""
+    table = lookup.attributes_of(value)
+    if table is None or trace.wrote(ITEM, table, name) or name in _OF_CLASSES:
+        return
+    if argument is not None:
+        text = f"reads the attribute {name!r} of the tensor {argument}, which is another one in each call"
+        trace.refuse(f"{argument}.{name}", text)
+    elif name in table:
+        trace.read(ITEM, table, name, table[name], f".{name}", value)
+    else:
+        trace.absent(table, name, f".{name}", value)
+
+
+def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
+    if trace.has(value):
+        trace.kind(value)
+    asks = lookup.find(kind, "__getattribute__").value
+    if asks is not _GETATTRIBUTE and not is_in_c(asks):
+        trace.runs(trace.class_slot(kind, "__getattribute__"))
+        return
+    behind = _HANDS_ON.get(kind)
+    if behind is not None and lookup.find(kind, name).owner in (None, object):
+        target = object.__getattribute__(value, behind)
+        if trace.has(value):
+            trace.find(target, value, f".{behind}")
+        attribute(trace, name, target)
+        return
+    if issubclass(kind, local):
+        trace.runs(trace.class_slot(kind, "__init__"))  # which C calls, once in each thread
+    plain_attribute(trace, name, value)
+
+
+def plain_attribute(trace: Trace, name: str, value: Any) -> None:
+    """An attribute as ``object.__getattribute__`` finds it, and then ``__getattr__``."""
+    kind = type(value)
+    found = trace.class_slot(kind, name)
+    if found is not _MISSING and lookup.is_data(found):
+        _get(trace, found, name, value)
+        return
+    table = lookup.attributes_of(value)
+    if table is not None:
+        outside = trace.has(value)
+        if outside:
+            table_of(trace, value, table)
+        if name in table:
+            if outside:
+                trace.read(ITEM, table, name, table[name], f".{name}", value)
+            return
+        if outside:
+            trace.absent(table, name, f".{name}", value)
+    if found is not _MISSING:
+        bind(trace, found)
+    else:
+        _hand_on(trace, trace.class_slot(kind, "__getattr__"), value, name)
+
+
+def _hand_on(trace: Trace, found: Any, value: Any, *given: Any) -> None:
+    """What a class has for attributes in general is about to be called: what ours does is known."""
+    if type(found) is FunctionType and is_own(found.__code__.co_filename):
+        trace.seen.discard((type(value), given[0]))  # each object hands on to another
+        trace.call((), found, value, *given)
+    else:
+        trace.runs(found)
+
+
+def table_of(trace: Trace, value: Any, table: dict[str, Any]) -> None:
+    """The dict with the attributes of an object outside is looked into."""
+    if not trace.has(table):
+        trace.find(table, value, "")
+        how = ATTRIBUTE if issubclass(type(value), local) else KIND  # threads have one each
+        trace.read(how, value, "__dict__", table, " (its attributes)")
+
+
+def bind(trace: Trace, found: Any) -> None:
+    """What a class has is handed out, perhaps as a method, perhaps by a descriptor in Python."""
+    if issubclass(type(found), (staticmethod, classmethod)):
+        trace.find(found.__func__, found, "")
+    elif issubclass(type(found), property):
+        _get(trace, found, "", None)
+    elif not is_in_c(found):
+        kind = type(found)
+        getter = lookup.find(kind, "__get__").value
+        if getter is not _MISSING and not is_in_c(getter):
+            trace.runs(trace.class_slot(kind, "__get__"))
+
+
+def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
+    """A descriptor that goes before the instance gives the attribute."""
+    if issubclass(type(descriptor), property):
+        trace.find(descriptor.fget, descriptor, "")
+        trace.call((), descriptor.fget, value)
+    elif issubclass(type(descriptor), (MemberDescriptorType, GetSetDescriptorType)):
+        _of_c(trace, name, value)
+    else:
+        trace.runs(trace.class_slot(type(descriptor), "__get__"))
+
+
+def _of_c(trace: Trace, name: str, value: Any) -> None:
+    """An attribute that C gives: a slot, or what an object of C says of itself."""
+    if name == "_cdata" and issubclass(type(value), torch.UntypedStorage):
+        trace.refuse(name, "reads _cdata of a storage, which is another one in each call")
+        return
+    if not trace.has(value) or trace.kinds[type(value)] == TENSOR or name == "__class__":
+        return
+    if name == "__dict__":
+        table = lookup.attributes_of(value)
+        if issubclass(type(value), type):
+            trace.find(trace.namespace(value), value, ".__dict__")
+        elif table is not None:
+            table_of(trace, value, table)
+        return
+    if issubclass(type(value), type) and (name in _IN_NAMESPACE or not lookup.can_change(value)):
+        if lookup.can_change(value):
+            of_namespace(trace, name, value)
+        return
+    if name in _OF_NODES and issubclass(type(value), _NODE):
+        return
+    try:
+        found = getattr(value, name)
+    except AttributeError:
+        found = UNSET
+    if issubclass(type(value), _FIXED_IN_C):
+        trace.find(found, value, f".{name}")
+        return
+    if type(found) in (tuple, list, dict, set) and getattr(value, name) is not found:  # made when asked for
+        trace.read(SAID, value, name, answer(found), f".{name}")
+    else:
+        trace.read(ATTRIBUTE, value, name, found, f".{name}")
+
+
+def of_namespace(trace: Trace, name: str, value: type) -> None:
+    """What a class says of itself, and keeps in its namespace."""
+    table = trace.namespace(value)
+    if name in table:
+        trace.read(ITEM, table, name, table[name], f".{name}", value)
+    else:
+        trace.absent(table, name, f".{name}", value)
+
+
+def everything(trace: Trace, value: Any) -> None:
+    """All attributes of an object are about to be read by C."""
+    kind = type(value)
+    table = lookup.attributes_of(value)
+    names: list[Any] = [*(table or ()), *(name for each in lookup.bases(kind) for name in _slots(each))]
+    for name in names:
+        if issubclass(type(name), str):
+            plain_attribute(trace, name, value)
+    if table is not None and trace.has(value):
+        table_of(trace, value, table)
+        trace.read(ORDER, table, None, Content(tuple(table)), " (its attributes)", value)
+    for name in (
+        "__reduce__",
+        "__reduce_ex__",
+        "__getstate__",
+        "__getnewargs__",
+        "__getnewargs_ex__",
+        "__copy__",
+    ):
+        found = lookup.find(kind, name).value
+        if found is not _MISSING and not is_in_c(found):
+            trace.runs(trace.class_slot(kind, name))
+
+
+def _slots(kind: type) -> list[str]:
+    members = lookup.namespace(kind).items()
+    return [name for name, value in members if isinstance(value, MemberDescriptorType)]
+
+
+def store_attribute(trace: Trace, name: str, new: Any, value: Any) -> None:
+    """``value.name = new`` is about to happen."""
+    trace.runs(new)  # what is kept somewhere may be called by C
+    if name != _OF_COMPILER:
+        _store(trace, "__setattr__", value, name, new)
+
+
+def delete_attribute(trace: Trace, name: str, value: Any) -> None:
+    """``del value.name`` is about to happen."""
+    _store(trace, "__delattr__", value, name)
+
+
+def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
+    found = trace.class_slot(type(value), method)
+    if found is not _MISSING and not is_in_c(found):
+        _hand_on(trace, found, value, name, *new)
+    else:
+        plain_store(trace, name, value)
+
+
+def plain_store(trace: Trace, name: str, value: Any) -> None:
+    """An attribute is set or deleted as ``object.__setattr__`` does."""
+    found = trace.class_slot(type(value), name)
+    if found is not _MISSING and lookup.is_data(found):
+        if issubclass(type(found), property):
+            trace.runs(found.fset)
+            trace.runs(found.fdel)
+        elif not lookup.is_in_c(found):
+            trace.runs(trace.class_slot(type(found), "__set__"))
+            trace.runs(trace.class_slot(type(found), "__delete__"))
+        elif trace.kinds[type(value)] != TENSOR:
+            trace.write(ATTRIBUTE, value, name, value)
+        return
+    if issubclass(type(value), type):
+        trace.write(ITEM, trace.namespace(value), name, value)
+        return
+    table = lookup.attributes_of(value)
+    if table is not None:
+        if trace.kinds[type(value)] == TENSOR:
+            trace.find_table(table, value)
+        trace.write(ITEM, table, name, value)

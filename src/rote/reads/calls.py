@@ -1,0 +1,265 @@
+"""What is read when something is called: Python code is followed, C callables are looked up in the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MethodDescriptorType, WrapperDescriptorType
+from typing import Any
+
+from ..base.location import is_own
+from ..signature.made_in_c import is_python
+from ..signature.marks import Content
+from ..signature.origin import said_module, said_name
+from ..signature.snapshot import SUBCLASS
+from ..signature.wrappers import is_graphed
+from . import lookup
+from .attributes import attribute, delete_attribute, of_namespace, store_attribute
+from .containers import change, content, merged, special, spread, whole
+from .kinds import CLASS, FUNCTION, IN_C, METHOD, OTHER, is_in_c
+from .table import REFUSED, UNKNOWN, is_nobody, name_of
+from .trace import Trace
+
+_BUILTIN = ("builtins", "torch")
+_HARMLESS = frozenset({
+    *(f"builtins.{name}" for name in (
+        "len", "bool", "str", "repr", "min", "max", "sum", "any", "all", "list", "tuple", "set", "frozenset",
+        "dict",
+        "zip", "map", "filter", "enumerate", "reversed", "sorted", "iter", "hash", "isinstance", "issubclass",
+        "object.__init__",
+    )),
+    *("builtins.dict.get", "builtins.dict.__getitem__", "builtins.dict.__contains__"),
+    "builtins.list.__getitem__",
+    "operator.itemgetter()", "operator.itemgetter",
+})  # fmt: skip
+"""Callables that look into what they are given and no further, which counts as read when C is given it."""
+_OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
+    "__getattr__": attribute, "__setattr__": store_attribute, "__delattr__": delete_attribute,
+}  # fmt: skip
+"""What a graphed callable hands on to what it wraps."""
+
+
+def called(trace: Trace, names: tuple[str, ...], function: Any, *args: Any) -> None:
+    """Something is about to be called; the last arguments are named."""
+    if trace.rows.is_pure(function):
+        for each in args:
+            content(trace, each)
+        return
+    what = trace.kinds[type(function)]
+    if what == FUNCTION:
+        trace.runs(function)
+        if is_own(function.__code__.co_filename):
+            _own(trace, names, function, args)
+    elif what == METHOD:
+        called(trace, names, function.__func__, function.__self__, *args)
+    elif what == IN_C:
+        c_call(trace, function, *_split(names, args))
+    elif what == CLASS:
+        _construct(trace, function, names, args)
+    else:
+        _object(trace, function, names, args)
+
+
+def _own(trace: Trace, names: tuple[str, ...], function: Any, args: tuple[Any, ...]) -> None:
+    """A function of ours is not followed: it may call what it is given, or what it stands for."""
+    for each in args:
+        trace.runs(each)
+    if not args or not is_graphed(args[0]):
+        return
+    wrapped, name = args[0].__wrapped__, function.__name__
+    trace.find(wrapped, args[0], "")
+    given = args[1:]
+    if name in _OF_ATTRIBUTES:
+        if given and issubclass(type(given[0]), str):
+            _OF_ATTRIBUTES[name](trace, *given, wrapped)
+        return
+    if name == "__class__":
+        trace.kind(wrapped)
+        return
+    method = lookup.find(type(wrapped), name).value
+    if name == "__call__" or method is lookup.MISSING:
+        called(trace, names, wrapped, *given)
+    else:
+        called(trace, names, method, wrapped, *given)
+
+
+def called_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) -> None:
+    """Something is about to be called with ``*args`` and ``**kwargs``."""
+    whole(trace, args)
+    if kwargs is not None:
+        merged(trace, kwargs)
+    given = spread(args)
+    if given is None and _is_of_c(trace, function) and function is not print:
+        name = name_of(function if trace.kinds[type(function)] != OTHER else type(function))
+        trace.refuse(
+            name, f"calls {name} with *arguments that are a {said_name(type(args))}; make them a list"
+        )
+    named = dict(kwargs) if type(kwargs) is dict else {}
+    called(trace, tuple(named), function, *(given or ()), *named.values())
+
+
+def _is_of_c(trace: Trace, function: Any) -> bool:
+    """Whether what is called is C, which looks into what it is given."""
+    what = trace.kinds[type(function)]
+    if what == CLASS:
+        return all(is_in_c(lookup.find(function, name).value) for name in ("__new__", "__init__"))
+    return what == IN_C or (what == OTHER and is_in_c(lookup.find(type(function), "__call__").value))
+
+
+def _split(names: tuple[str, ...], args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    count = len(args) - len(names)
+    return args[:count], dict(zip(names, args[count:], strict=True))
+
+
+def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any, ...]) -> None:
+    """A class is about to be called."""
+    meta = type(kind)
+    if meta is not type:
+        trace.runs(trace.class_slot(meta, "__call__"))
+    if lookup.can_change(kind):
+        of_namespace(trace, "__abstractmethods__", kind)
+    in_c = True
+    for name in ("__new__", "__init__"):
+        found = lookup.find(kind, name).value
+        if not is_in_c(found):
+            trace.runs(trace.class_slot(kind, name))
+            in_c = False
+    if issubclass(kind, BaseException):
+        for each in args:
+            content(trace, each, 0)
+    elif in_c or said_module(kind) in _BUILTIN:
+        c_call(trace, kind, *_split(names, args))
+
+
+def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any, ...]) -> None:
+    """An object that is neither a function nor a class is about to be called."""
+    row = trace.rows.of_instances(type(function))
+    if row.handler is not None:
+        row.handler(trace, function, *_split(names, args))
+    elif type(function).__name__ == "instancemethod":  # as pybind11 has them in classes
+        called(trace, names, function.__func__, *args)
+    elif special(trace, function, "__call__"):
+        found = lookup.find(type(function), "__call__").value
+        if isinstance(found, (staticmethod, classmethod)):
+            called(trace, names, found.__func__, *args)
+        if is_in_c(found):
+            c_call(trace, found, (function, *_split(names, args)[0]), _split(names, args)[1])
+
+
+def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A C callable is about to be called."""
+    row = trace.rows.of(function)
+    owner = getattr(function, "__self__", None)
+    if is_nobody(type(owner)) or (issubclass(type(owner), type) and not issubclass(type(function), type)):
+        owner = None
+    if row.handler is not None:
+        row.handler(trace, function, args, kwargs)
+        return
+    if row.row == "none":
+        if row.function is function:  # which is held, and says the same each time
+            trace.seen.add((id(function), "()"))
+        return
+    given = (*args, *kwargs.values())
+    if issubclass(type(function), (MethodDescriptorType, WrapperDescriptorType)) and args:
+        owner, given = args[0], given[1:]
+    for each in given:
+        what = trace.kinds[type(each)]
+        if what in (FUNCTION, METHOD) or (
+            what == IN_C and row.row == "pure" and not row.name.startswith("torch")
+        ):
+            handed_on(trace, each)
+    _by_row(trace, row.name, row.row, function, owner, given)
+
+
+def handed_on(trace: Trace, value: Any) -> None:
+    """C is given a value, and may call it: with what it is called is not seen."""
+    what = trace.kinds[type(value)]
+    if what in (FUNCTION, METHOD):
+        trace.runs(value)
+        return
+    if what == IN_C or (what == CLASS and not is_python(value)):
+        row = trace.rows.of(value)
+    elif what == OTHER and lookup.find(type(value), "__call__").owner is not None:
+        if not is_in_c(lookup.find(type(value), "__call__").value):
+            special(trace, value, "__call__")
+            return
+        row = trace.rows.of_instances(type(value))
+    else:
+        return
+    if row.name not in _HARMLESS and (row.handler is not None or row.row not in ("pure", "none", "fixed")):
+        trace.refuse(row.name, f"has {row.name} called by a function in C, with what it does not say")
+
+
+def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given: tuple[Any, ...]) -> None:
+    if row in ("pure", "reads"):
+        for each in (owner, *given):
+            content(trace, each)
+    elif row == "ask":
+        _ask(trace, name, function, owner)
+    elif row == "writes":
+        if trace.has(owner) and not trace.can_compare(owner):
+            trace.refuse(name, f"calls {name}, which changes something made outside that cannot be compared")
+        change(trace, owner)
+        for each in given:
+            content(trace, each, 0)
+    elif row == "argument" and given:
+        change(trace, given[0])
+    elif row == "io" and owner is not None and not trace.has(owner):
+        for each in given:  # a buffer that the call made itself
+            content(trace, each)
+    elif row in REFUSED:
+        trace.refuse(name, f"calls {name}, which {REFUSED[row]}")
+    elif row == UNKNOWN:
+        trace.refuse(name, f"calls {name}, of which nothing is known")
+
+
+def _ask(trace: Trace, name: str, function: Any, owner: Any) -> None:
+    """A function of C is about to say how something is set."""
+    if owner is None:
+        trace.ask(function, (), f"{name}()")
+    elif trace.has(owner):
+        trace.ask(owner, function.__name__, f".{function.__name__}()")
+
+
+def instance_of(trace: Trace, value: Any, kinds: Any) -> None:
+    """Whether a value is an instance of some classes is about to be asked."""
+    if issubclass(type(kinds), tuple):
+        whole(trace, kinds)
+        for each in kinds:
+            instance_of(trace, value, each)
+        return
+    if trace.has(value) and not issubclass(type(value), type):
+        trace.kind(value)
+        if lookup.find(type(value), "__class__").owner is not object:
+            attribute(trace, "__class__", value)
+    meta = type(kinds)
+    if meta is not type and issubclass(type(kinds), type):
+        for name in ("__instancecheck__", "__subclasscheck__"):
+            found = lookup.find(meta, name).value
+            if found is not lookup.MISSING and not is_in_c(found):
+                trace.runs(trace.class_slot(meta, name))
+
+
+def subclass_of(trace: Trace, kind: Any, kinds: Any) -> None:
+    """What abstract classes say of a class, which a registration may change."""
+    if issubclass(type(kind), type) and issubclass(type(kinds), type):
+        trace.namespace(kinds)
+        trace.hold(kind)
+        said = Content(issubclass(kind, kinds))
+        trace.read(SUBCLASS, kinds, kind, said, f" (whether {said_name(kind)} is one)")
+
+
+def match_class(trace: Trace, count: int, value: Any, kind: Any, names: tuple[str, ...]) -> None:
+    """A class pattern is about to be matched."""
+    instance_of(trace, value, kind)
+    if issubclass(type(kind), type):
+        given = trace.class_slot(kind, "__match_args__")
+        for name in (*(given[:count] if issubclass(type(given), tuple) else ()), *names):
+            if issubclass(type(name), str):
+                attribute(trace, name, value)
+
+
+def raised(trace: Trace, count: int, *values: Any) -> None:
+    """An exception is about to be raised; its class may be called."""
+    for value in values:
+        if issubclass(type(value), type):
+            called(trace, (), value)

@@ -1,0 +1,418 @@
+"""Reads and writes of members, and what operators ask of the classes of their operands."""
+
+from __future__ import annotations
+
+import gc
+from collections import defaultdict
+from collections.abc import Iterable
+from types import FunctionType, MappingProxyType, MethodType, SimpleNamespace
+from typing import Any
+
+import numpy
+import torch
+
+from ..base.location import is_internal, is_own
+from ..signature import members
+from ..signature.made_in_c import is_python
+from ..signature.marks import Content
+from ..signature.snapshot import BULK, ITEM, LENGTH, ORDER
+from . import lookup
+from .attributes import bind, everything
+from .kinds import (
+    CLASS,
+    CONTAINER,
+    CONTAINERS,
+    DERIVED,
+    FIXED,
+    FUNCTION,
+    MODULE,
+    PLAIN,
+    PLAIN_TYPES,
+    TENSOR,
+    is_in_c,
+    is_readable,
+)
+from .settings import settings, written
+from .table import name_of, row_of
+from .trace import GLOBAL_GENERATORS, Trace
+
+_MANY = 4096
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_DEPTH = 6
+
+
+def item(trace: Trace, value: Any, key: Any) -> None:
+    """``value[key]`` is about to be read."""
+    kind = type(value)
+    what = trace.kinds[kind]
+    if what in (PLAIN, TENSOR):
+        return
+    if what == CONTAINER:
+        if trace.has(value):
+            if trace.kinds[type(key)] == PLAIN and not issubclass(type(key), slice):
+                member(trace, value, key)
+            else:
+                whole(trace, value)
+        return
+    if issubclass(type(value), type):
+        trace.runs(trace.class_slot(value, "__class_getitem__"))
+    special(trace, value, "__getitem__")
+    if issubclass(type(value), dict):
+        trace.runs(trace.class_slot(kind, "__missing__"))
+        if issubclass(kind, defaultdict) and not dict.__contains__(value, key):
+            change(trace, value)  # which C does
+
+
+def member(trace: Trace, value: Any, key: Any) -> None:
+    """Note one member of a builtin container that is outside."""
+    if issubclass(type(value), dict):
+        found = dict.get(value, key, lookup.MISSING)
+        if found is lookup.MISSING:
+            trace.absent(value, key, f"[{key!r}]")
+        else:
+            trace.read(ITEM, value, key, found, f"[{key!r}]")
+    elif issubclass(type(value), (list, tuple)) and issubclass(type(key), int):
+        if not 0 <= key < len(value):
+            trace.read(LENGTH, value, None, Content(len(value)), " (length)")
+        index = int(key) + (len(value) if key < 0 else 0)
+        if 0 <= index < len(value):
+            trace.read(ITEM, value, index, value[index], f"[{index}]")
+
+
+def contains(trace: Trace, key: Any, value: Any) -> None:
+    """``key in value`` is about to be asked."""
+    what = trace.kinds[type(value)]
+    if what in (PLAIN, TENSOR):
+        return
+    if type(value) is dict and trace.kinds[type(key)] == PLAIN:
+        if trace.has(value):
+            member(trace, value, key)
+    elif what == CONTAINER:
+        whole(trace, value)
+    elif not special(trace, value, "__contains__"):
+        iterate(trace, value)
+
+
+def whole(trace: Trace, value: Any, *_: Any) -> None:
+    """All that a container holds is about to be read; one that is not builtin has methods for it."""
+    if not is_readable(value):
+        iterate(trace, value)
+        return
+    if trace.kinds[type(value)] == DERIVED:
+        _overridden(trace, value, ("__iter__",))
+    if not trace.has(value) or (id(value), "[:]") in trace.seen:
+        return
+    trace.seen.add((id(value), "[:]"))
+    if issubclass(type(value), MappingProxyType):
+        _items(trace, value, tuple(value.items()))
+    elif issubclass(type(value), dict):
+        _items(trace, value, members.items(value))
+    elif issubclass(type(value), (set, frozenset)):
+        found = members.keys(value)
+        trace.read(BULK, value, None, Content(found), "")
+        for each in found:
+            trace.find(each, value, "")
+    else:
+        _sequence(trace, value)
+
+
+def sliced(trace: Trace, value: Any, start: Any, end: Any) -> None:
+    """``value[start:end]`` is about to be read."""
+    item(trace, value, slice(start, end))
+
+
+def merged(trace: Trace, value: Any) -> None:
+    """``**value`` is about to be read: by its methods, if they are Python code."""
+    if type(value) is not dict and trace.kinds[type(value)] not in (PLAIN, TENSOR):
+        for name in ("keys", "__iter__", "__getitem__"):
+            special(trace, value, name)
+    if is_readable(value):
+        whole(trace, value)
+
+
+def spread(value: Any) -> tuple[Any, ...] | None:
+    """What ``*value`` gives, if that can be told without running code; else None."""
+    if type(value) in (*PLAIN_TYPES, *CONTAINERS):
+        return tuple(value) if isinstance(value, Iterable) else ()
+    if is_readable(value) and not issubclass(type(value), MappingProxyType):
+        return members.keys(value) if is_in_c(lookup.find(type(value), "__iter__").value) else None
+    return () if issubclass(type(value), torch.Tensor) else None
+
+
+def _items(trace: Trace, value: Any, found: tuple[tuple[Any, Any], ...]) -> None:
+    trace.read(ORDER, value, None, Content(tuple([key for key, _ in found])), " (order)")
+    trace.read(LENGTH, value, None, Content(len(found)), " (length)")
+    if len(found) > _MANY and all([type(each) in PLAIN_TYPES for _, each in found]):
+        trace.read(BULK, value, None, Content(found), "")
+        return
+    for key, each in found:
+        trace.find(key, value, "")
+        text = repr(key) if type(key) in PLAIN_TYPES else f"<{type(key).__name__}>"
+        trace.read(ITEM, value, key, each, f"[{text}]")
+
+
+def _sequence(trace: Trace, value: Any) -> None:
+    found = members.keys(value)
+    if not issubclass(type(value), tuple):
+        trace.read(LENGTH, value, None, Content(len(found)), " (length)")
+    if len(found) > _MANY and all([type(each) in PLAIN_TYPES for each in found]):
+        trace.read(BULK, value, None, Content(found), "")
+        return
+    for index, each in enumerate(found):
+        trace.read(ITEM, value, index, each, f"[{index}]")
+
+
+def content(trace: Trace, value: Any, depth: int = _DEPTH) -> None:
+    """C may look into a value, and into what lies in it."""
+    what = trace.kinds[type(value)]
+    if what in (PLAIN, TENSOR):
+        return
+    if not issubclass(type(value), CONTAINERS):
+        if trace.has(value):
+            _object(trace, value)
+        return
+    whole(trace, value)
+    found = members.items(value) if issubclass(type(value), dict) else members.keys(value)
+    for each in found if depth else ():
+        for part in each if issubclass(type(value), dict) else (each,):
+            what = trace.kinds[type(part)]
+            if what == CONTAINER:
+                content(trace, part, depth - 1)
+            elif what == FUNCTION:
+                trace.runs(part)
+
+
+def _object(trace: Trace, value: Any) -> None:
+    """C looks into an object outside that is no builtin container."""
+    kind = type(value)
+    if is_readable(value):
+        whole(trace, value)
+    elif lookup.find(kind, "__next__").owner is not None:
+        trace.change(value)
+    elif kind in _VIEWS:
+        viewed = gc.get_referents(value)[0]
+        trace.find(viewed, value, "")
+        whole(trace, viewed)
+    elif kind is SimpleNamespace:
+        everything(trace, value)
+    elif issubclass(kind, numpy.ndarray) and value.dtype.hasobject:
+        _find_held(trace, value, 2)
+    elif not (issubclass(kind, FIXED) or trace.by_content(kind) or is_python(kind)):
+        name = name_of(kind)
+        if row_of(name) in ("fixed", "pure", "none"):
+            return
+        trace.refuse(name, f"uses a {name} made outside of it, of which nothing is known")
+
+
+def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
+    """``value[key] = new`` is about to happen."""
+    trace.runs(new)  # what is kept somewhere may be called by C
+    what = trace.kinds[type(value)]
+    if what == TENSOR:
+        return
+    if what != CONTAINER:
+        special(trace, value, "__setitem__", writes=True)
+    elif type(value) is dict and trace.kinds[type(key)] == PLAIN:
+        trace.write(ITEM, value, key, value)
+    else:
+        change(trace, value)
+
+
+def store_slice(trace: Trace, new: Any, value: Any, start: Any, end: Any) -> None:
+    """``value[start:end] = new`` is about to happen."""
+    store_item(trace, new, value, slice(start, end))
+
+
+def delete_item(trace: Trace, value: Any, key: Any) -> None:
+    """``del value[key]`` is about to happen."""
+    what = trace.kinds[type(value)]
+    if what == CONTAINER:
+        change(trace, value)
+    elif what != TENSOR:
+        special(trace, value, "__delitem__", writes=True)
+
+
+def change(trace: Trace, value: Any) -> None:
+    """A container is about to be changed, in a way that may depend on all that it holds."""
+    if not trace.has(value):
+        return
+    if is_readable(value):
+        whole(trace, value)
+        trace.change(value)
+    elif trace.by_content(type(value)) and not any(value is each for each in GLOBAL_GENERATORS):
+        trace.change(value)
+
+
+def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> bool:
+    """A method that an operator calls is about to be called; whether the class has one."""
+    kind = type(value)
+    outside = trace.has(value)
+    if outside and not issubclass(type(value), type):
+        trace.kind(value)
+    if (kind, name, "()") in trace.seen:
+        found = lookup.find(kind, name).value
+    else:
+        trace.seen.add((kind, name, "()"))
+        trace.hold(kind)
+        found = trace.class_slot(kind, name)
+        bind(trace, found)
+    if found is lookup.MISSING or found is None:
+        return False
+    if type(found) is FunctionType and is_own(found.__code__.co_filename):
+        trace.call((), found, value)
+    elif type(found) in (FunctionType, MethodType, staticmethod, classmethod):
+        trace.runs(found)
+    elif not is_in_c(found):
+        trace.call((), found, value)
+    elif outside and writes:
+        change(trace, value)
+        _object(trace, value)
+    elif outside:
+        _object(trace, value)
+    return True
+
+
+def iterate(trace: Trace, value: Any) -> None:
+    """``iter(value)`` is about to be called."""
+    what = trace.kinds[type(value)]
+    if what in (PLAIN, TENSOR):
+        return
+    if what == CONTAINER:
+        if trace.has(value):
+            whole(trace, value)
+    elif not special(trace, value, "__iter__"):
+        special(trace, value, "__getitem__")
+
+
+def advance(trace: Trace, value: Any) -> None:
+    """An iterator is about to be moved."""
+    found = lookup.find(type(value), "__next__").value
+    if not is_in_c(found):
+        special(trace, value, "__next__")
+    elif trace.has(value):
+        trace.change(value)
+        _find_held(trace, value, 3)
+
+
+def _find_held(trace: Trace, value: Any, depth: int) -> None:
+    """What an object of C outside holds is outside, too: it hands it out."""
+    found = value.ravel().tolist() if issubclass(type(value), numpy.ndarray) else gc.get_referents(value)
+    for each in found:
+        if trace.kinds[type(each)] not in (PLAIN, TENSOR, CLASS, MODULE, FUNCTION) and not trace.has(each):
+            trace.find(each, value, "[...]")
+            if depth and (is_readable(each) or trace.by_content(type(each))):
+                _find_held(trace, each, depth - 1)
+
+
+def length(trace: Trace, value: Any) -> None:
+    """``len(value)`` is about to be asked."""
+    what = trace.kinds[type(value)]
+    if what == CONTAINER:
+        if trace.has(value):
+            trace.read(LENGTH, value, None, Content(len(value)), " (length)")
+    elif what not in (PLAIN, TENSOR):
+        special(trace, value, "__len__")
+
+
+def truth(trace: Trace, value: Any) -> None:
+    """Whether a value is true is about to be asked."""
+    if trace.kinds[type(value)] in (CONTAINER, PLAIN, TENSOR):
+        length(trace, value)
+    elif not special(trace, value, "__bool__"):
+        special(trace, value, "__len__")
+
+
+def _overridden(trace: Trace, value: Any, names: tuple[str, ...]) -> None:
+    """Follow those methods of a value's class that are Python code."""
+    kind = type(value)
+    settings(trace, value)
+    for name in names:
+        found = lookup.find(kind, name).value
+        if found is not lookup.MISSING and not is_in_c(found):
+            trace.runs(trace.class_slot(kind, name))
+
+
+_COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
+
+
+def compare(trace: Trace, operator: Any, left: Any, right: Any) -> None:
+    """Two values are about to be compared."""
+    for one in (left, right):
+        if trace.kinds[type(one)] not in (PLAIN, TENSOR):
+            _overridden(trace, one, _COMPARING)
+            content(trace, one)
+
+
+def same(trace: Trace, left: Any, right: Any) -> None:
+    """Two numbers or texts are about to be compared by their identity, which a replay does not keep."""
+    frame = trace.frame()
+    if frame is None or not is_internal(frame.f_code.co_filename):
+        trace.refuse(
+            "is", f"asks whether two {type(left).__qualname__} are one object; write == instead of is"
+        )
+
+
+def binary(trace: Trace, operator: str, left: Any, right: Any) -> None:
+    """Two values are about to be combined by an operator."""
+    in_place = operator.startswith("INPLACE_")
+    name = _METHODS.get(operator.removeprefix("INPLACE_"), "")
+    for one, forms in ((left, (f"__{name}__", f"__i{name}__")), (right, (f"__r{name}__",))):
+        if trace.kinds[type(one)] in (PLAIN, TENSOR):
+            continue
+        _overridden(trace, one, forms)
+        if in_place and one is left and not issubclass(type(one), (tuple, frozenset)):
+            change(trace, one)
+        else:
+            content(trace, one)
+
+
+def unary(trace: Trace, value: Any) -> None:
+    """An operator with one operand is about to be applied."""
+    if trace.kinds[type(value)] not in (PLAIN, TENSOR):
+        _overridden(trace, value, ("__neg__", "__pos__", "__invert__"))
+
+
+def text(trace: Trace, value: Any, *_: Any) -> None:
+    """A value is about to be formatted, and what lies in it."""
+    if trace.kinds[type(value)] == PLAIN:
+        return
+    written(trace, value)
+    if is_readable(value):
+        _text_of_members(trace, value)
+    if trace.kinds[type(value)] not in (PLAIN, TENSOR):
+        _overridden(trace, value, ("__format__", "__str__", "__repr__"))
+        content(trace, value)
+
+
+def _text_of_members(trace: Trace, value: Any) -> None:
+    found = (
+        members.items(value) if issubclass(type(value), dict) else [(each,) for each in members.keys(value)]
+    )
+    for each in found[:_MANY]:
+        for part in each:
+            if trace.kinds[type(part)] == TENSOR or not issubclass(type(part), CONTAINERS):
+                written(trace, part)
+
+
+def enter(trace: Trace, value: Any) -> None:
+    """A ``with`` block is about to begin."""
+    special(trace, value, "__enter__")
+    special(trace, value, "__exit__")
+
+
+def match_kind(trace: Trace, value: Any) -> None:
+    """Whether a value is a mapping or a sequence is about to be asked."""
+    if trace.has(value):
+        trace.kind(value)
+
+
+def match_keys(trace: Trace, value: Any, keys: Any) -> None:
+    """Some keys of a mapping are about to be matched."""
+    whole(trace, value)
+
+
+_METHODS = {
+    "ADD": "add", "AND": "and", "FLOOR_DIVIDE": "floordiv", "LSHIFT": "lshift", "MATRIX_MULTIPLY": "matmul",
+    "MULTIPLY": "mul", "OR": "or", "POWER": "pow", "REMAINDER": "mod", "RSHIFT": "rshift", "SUBTRACT": "sub",
+    "TRUE_DIVIDE": "truediv", "XOR": "xor",
+}  # fmt: skip

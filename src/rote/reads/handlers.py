@@ -1,0 +1,522 @@
+"""C callables that read or write in a way of their own; the rest is in the table."""
+
+from __future__ import annotations
+
+import decimal
+import sys
+import warnings
+from _string import formatter_field_name_split  # pyright: ignore
+from collections.abc import Callable
+from string import Formatter
+from types import FunctionType
+from typing import Any
+
+import torch
+import torch.autograd.function
+
+from ..base.location import is_internal
+from ..signature.cached import cached_in, remembered
+from ..signature.classes import UNSET
+from ..signature.marks import Content
+from ..signature.snapshot import CACHED, ORDER, REFERENT, VARIABLE
+from . import lookup
+from .attributes import attribute, delete_attribute, everything, plain_attribute, plain_store, store_attribute
+from .calls import called, handed_on, instance_of, subclass_of
+from .containers import (
+    advance,
+    contains,
+    content,
+    item,
+    iterate,
+    length,
+    same,
+    special,
+    store_item,
+    text,
+    truth,
+    whole,
+)
+from .kinds import is_in_c
+from .trace import Trace
+
+_FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
+
+_READS_STORAGE = frozenset({"__getitem__", "__setitem__", "tolist", "__iter__", "fill_"})
+_MOST_CACHED = 20_000
+Handler = Callable[[Trace, Any, tuple[Any, ...], dict[str, Any]], None]
+
+
+def _getattr(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if len(args) >= 2 and issubclass(type(args[1]), str):
+        attribute(trace, str.__str__(args[1]), args[0])
+
+
+def _setattr(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if len(args) == 3 and issubclass(type(args[1]), str):
+        store_attribute(trace, str.__str__(args[1]), args[2], args[0])
+
+
+def _delattr(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if len(args) == 2 and issubclass(type(args[1]), str):
+        delete_attribute(trace, str.__str__(args[1]), args[0])
+
+
+def _object_getattribute(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    value, name = _bound(function, args, 2)
+    if issubclass(type(name), str):
+        if issubclass(type(value), type) or type(value).__name__ == "module":
+            attribute(trace, name, value)
+        else:
+            plain_attribute(trace, name, value)
+
+
+def _object_setattr(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    value, name = _bound(function, args, 2)
+    if issubclass(type(name), str):
+        plain_store(trace, name, value)
+
+
+def _bound(function: Any, args: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+    """The object and the first arguments of a method, bound or not."""
+    owner = getattr(function, "__self__", None)
+    given = (
+        args if owner is None or (issubclass(type(owner), type) and function is not owner) else (owner, *args)
+    )
+    return (*given, *(None,) * count)[:count]
+
+
+def _isinstance(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if len(args) == 2:
+        instance_of(trace, *args)
+
+
+def _issubclass(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if len(args) == 2:
+        instance_of(trace, args[0], args[1])
+
+
+def _abc_instance(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if len(args) == 2:
+        subclass_of(trace, type(args[1]), args[0])
+
+
+def _abc_subclass(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if len(args) == 2:
+        subclass_of(trace, args[1], args[0])
+
+
+def _len(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args:
+        if issubclass(type(each), torch.UntypedStorage):
+            _size_of_storage(trace, function, args, kwargs)
+        length(trace, each)
+
+
+def _iter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        iterate(trace, each)
+
+
+def _next(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        advance(trace, each)
+
+
+def _truth(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args:
+        truth(trace, each)
+
+
+def _text(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args:
+        text(trace, each)
+
+
+def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    file = kwargs.get("file")
+    for each in args:
+        text(trace, each)
+    if file is not None and file not in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        trace.refuse("builtins.print", "prints to a file that is neither of the standard streams")
+
+
+def _callable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        if trace.has(each):
+            trace.kind(each)
+        trace.class_slot(type(each), "__call__")
+
+
+def _id(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Which object a number or a text is makes no difference to a condition."""
+    for each in args:
+        same(trace, each, each)
+
+
+def _warn(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Whether a warning is an exception is decided by the filters."""
+    attribute(trace, "filters", warnings)
+    content(trace, warnings.filters)
+
+
+def _decimal_context(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    trace.find(decimal.getcontext(), None, "decimal.getcontext()")
+
+
+def _dict_get(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    value, key = _bound(function, args, 2)
+    contains(trace, key, value)
+
+
+def _dict_setdefault(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    value, key = _bound(function, args, 2)
+    contains(trace, key, value)
+    store_item(trace, None, value, key)
+
+
+def _dict_setitem(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    value, key = _bound(function, args, 2)
+    store_item(trace, args[-1], value, key)
+
+
+def _clear(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """All is gone, whatever it was."""
+    trace.change(_bound(function, args, 1)[0])
+
+
+def _vars(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        attribute(trace, "__dict__", each)
+
+
+def _dir(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        special(trace, each, "__dir__")
+        table = lookup.attributes_of(each)
+        if table is not None:
+            attribute(trace, "__dict__", each)
+            whole(trace, table)
+        if trace.has(each):
+            for kind in lookup.bases(each if issubclass(type(each), type) else type(each)):
+                if lookup.can_change(kind):
+                    table = trace.namespace(kind)
+                    trace.read(ORDER, table, None, Content(tuple(table)), " (its names)", kind)
+
+
+def _globals(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    frame = trace.frame()
+    if frame is not None:
+        trace.find(frame.f_globals, None, "")
+
+
+def _evaluated(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    trace.refuse("builtins.eval", "runs text or code by eval or exec, which is not followed")
+
+
+def _hash(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args:
+        special(trace, each, "__hash__")
+        content(trace, each)
+
+
+def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    target = function()
+    if trace.has(function):
+        trace.read(REFERENT, function, None, Content(target is not None), " (whether it lives)")
+        trace.find(target, function, "()")
+
+
+def _variable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    variable = function.__self__
+    trace.find(variable, None, variable.name)
+    trace.read(VARIABLE, variable, None, variable.get(UNSET), ".get()")
+
+
+def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    attribute(trace, "__wrapped__", function)
+    if trace.has(function):
+        found = cached_in(function)
+        if len(found) > _MOST_CACHED:
+            trace.refuse(trace.name(function), f"answers from a cache of more than {_MOST_CACHED} results")
+        elif not _is_of_library(function.__wrapped__):  # whose caches give what their functions would
+            trace.read(CACHED, function, None, Content(remembered(function)), " (what its cache holds)")
+        for each in found:
+            trace.find(each, function, " (its cache)")
+    trace.runs(function.__wrapped__)
+    for each in (*args, *kwargs.values()):
+        content(trace, each)
+
+
+def _is_of_library(function: Any) -> bool:
+    """Whether a function is one of Python's standard library."""
+    home = function.__globals__.get("__name__", "") if type(function) is FunctionType else ""
+    return str(home).partition(".")[0] in sys.stdlib_module_names
+
+
+def _partial(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for name in ("func", "args", "keywords"):
+        attribute(trace, name, function)
+    for part in (function.args, function.keywords):
+        whole(trace, part)
+    named = {**function.keywords, **kwargs}
+    called(trace, tuple(named), function.func, *function.args, *args, *named.values())
+
+
+def _attrgetter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for path in function.__reduce__()[1]:
+        value = args[0] if args else None
+        for name in path.split("."):
+            attribute(trace, name, value)
+            try:
+                value = object.__getattribute__(value, name)
+            except AttributeError:
+                trace.refuse(
+                    f"attrgetter({path!r})", f"reads {path} by operator.attrgetter, which is not followed"
+                )
+                break
+
+
+def _itemgetter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for key in function.__reduce__()[1]:
+        for each in args[:1]:
+            item(trace, each, key)
+
+
+def _methodcaller(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    made, given = function.__reduce__()[:2]
+    name, *rest = given if made is type(function) else (*made.args, *given)
+    named = {} if made is type(function) else made.keywords
+    for each in args[:1]:
+        attribute(trace, name, each)
+        found = lookup.find(type(each), name).value
+        if found is not lookup.MISSING:
+            called(trace, tuple(named), found, each, *rest, *named.values())
+
+
+def _length_hint(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        found = lookup.find(type(each), "__length_hint__").value
+        if found is lookup.MISSING or not is_in_c(found):
+            length(trace, each)
+            special(trace, each, "__length_hint__")
+        elif trace.has(each):
+            trace.change(each)
+
+
+def _json_encoder(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args:
+        target = getattr(each, "__func__", each)
+        if type(target) is FunctionType and not is_internal(target.__code__.co_filename):
+            trace.refuse("json.dumps", "has what a function of its own returns looked into by json")
+        elif target is not each or type(each) is not FunctionType:
+            handed_on(trace, each)
+
+
+def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Iteration over several, with or without a function for the items."""
+    for each in (*args, *kwargs.values()):
+        handed_on(trace, each)
+        iterate(trace, each)
+        content(trace, each)
+
+
+def _format(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Fields of a format read items and attributes."""
+    text = function.__self__ if type(function.__self__) is str else args[0] if args else ""
+    for each in (*args, *kwargs.values()):
+        content(trace, each)
+    for _, field, spec, _ in Formatter().parse(text) if type(text) is str else ():
+        if field and ("." in field or "[" in field):
+            _format_field(trace, field, args if function.__self__ is text else args[1:], kwargs)
+        if spec and "{" in spec:
+            trace.refuse("builtins.str.format", "has a format within a format")
+
+
+def _format_field(trace: Trace, field: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    first, rest = formatter_field_name_split(field)
+    known = kwargs.get(first) if isinstance(first, str) else dict(enumerate(args)).get(first)
+    for is_attribute, name in rest:
+        if is_attribute:
+            attribute(trace, name, known)
+            table = lookup.attributes_of(known) or {}
+        else:
+            item(trace, known, name)
+            held: Any = known
+            listed = dict(enumerate(held)) if type(held) in (list, tuple) else {}
+            table = held if type(held) is dict else listed
+        if name not in table:
+            trace.refuse("builtins.str.format", f"reads {{{field}}} by a format; write it as an expression")
+            return
+        known = table[name]
+
+
+def _format_map(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    _format(trace, function, args, kwargs)
+    for each in args[:1]:
+        special(trace, each, "__getitem__")
+        special(trace, each, "__missing__")
+        whole(trace, each)
+
+
+def _all_of_it(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in _bound(function, args, 1):
+        everything(trace, each)
+
+
+def _descriptor(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    descriptor, value = _bound(function, args, 2)
+    attribute(trace, descriptor.__name__, value)
+
+
+def follow_function(trace: Trace, kind: type) -> None:
+    """An operation with a backward of its own: C calls its methods, later as well."""
+    for name in ("forward", "setup_context", "backward", "jvp", "vjp", "vmap"):
+        if lookup.find(kind, name).owner not in _FUNCTION_BASES:
+            trace.runs(trace.class_slot(kind, name))
+    for name in ("apply", "apply_jvp", "_get_user_fn", "_get_compiled_autograd_symints"):
+        trace.runs(lookup.find(torch.autograd.function.BackwardCFunction, name).value)
+
+
+def _function(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    kind = function.__self__
+    if issubclass(type(kind), type):
+        follow_function(trace, kind)
+    for each in (*args, *kwargs.values()):
+        content(trace, each)
+
+
+def _sys_frame(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    _globals(trace, function, args, kwargs)
+    trace.refuse("sys._getframe", "looks at the frames around it")
+
+
+def _size_of_storage(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What lies around a tensor is not what a recording has there; who reads the memory asks for it, too."""
+    frame = trace.frame()
+    while frame is not None and is_internal(frame.f_code.co_filename):
+        if frame.f_code.co_name in _READS_STORAGE:
+            return
+        frame = frame.f_back
+    trace.refuse("torch.UntypedStorage.nbytes", "asks how large the storage of a tensor is")
+
+
+def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Whether a lock is free is asked, unless the call waits until it is, or has it already."""
+    lock, given = _bound(function, args, 1)[0], args if hasattr(function, "__self__") else args[1:]
+    if not given and not kwargs:
+        trace.seen.add((id(lock), "held"))
+    elif not trace.has(lock) or (id(lock), "held") in trace.seen:
+        return
+    elif hasattr(lock, "locked"):
+        trace.ask(lock, "locked", ".locked()")
+    else:
+        trace.refuse(
+            trace.name(lock), f"asks whether {trace.name(lock)} is free, which cannot be asked again"
+        )
+
+
+def _release(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    trace.seen.discard((id(_bound(function, args, 1)[0]), "held"))
+
+
+HANDLERS: dict[str, Handler] = {
+    "_thread.lock.acquire": _acquire,
+    "_thread.RLock.acquire": _acquire,
+    "_thread.lock.__enter__": _acquire,
+    "_thread.lock.__exit__": _release,
+    "_thread.lock.release": _release,
+    "torch._C.StorageBase.nbytes": _size_of_storage,
+    "torch._C.StorageBase.__len__": _size_of_storage,
+    "builtins.getattr": _getattr,
+    "builtins.hasattr": _getattr,
+    "builtins.setattr": _setattr,
+    "builtins.delattr": _delattr,
+    "builtins.object.__getattribute__": _object_getattribute,
+    "builtins.module.__getattribute__": _object_getattribute,
+    "builtins.type.__getattribute__": _object_getattribute,
+    "builtins.object.__setattr__": _object_setattr,
+    "builtins.object.__delattr__": _object_setattr,
+    "builtins.type.__setattr__": _object_setattr,
+    "builtins.type.__delattr__": _object_setattr,
+    "builtins.isinstance": _isinstance,
+    "builtins.issubclass": _issubclass,
+    "_abc._abc_instancecheck": _abc_instance,
+    "_abc._abc_subclasscheck": _abc_subclass,
+    "builtins.len": _len,
+    "builtins.iter": _iter,
+    "builtins.next": _next,
+    "builtins.bool": _truth,
+    "builtins.callable": _callable,
+    "builtins.id": _id,
+    "decimal.getcontext": _decimal_context,
+    "_decimal.getcontext": _decimal_context,
+    "_warnings.warn": _warn,
+    "_warnings.warn_explicit": _warn,
+    "builtins.str": _text,
+    "builtins.repr": _text,
+    "builtins.format": _text,
+    "builtins.ascii": _text,
+    "builtins.print": _print,
+    "builtins.hash": _hash,
+    "builtins.dict.get": _dict_get,
+    "builtins.dict.__getitem__": _dict_get,
+    "builtins.dict.__contains__": _dict_get,
+    "builtins.dict.setdefault": _dict_setdefault,
+    "builtins.dict.__setitem__": _dict_setitem,
+    "builtins.dict.clear": _clear,
+    "builtins.list.clear": _clear,
+    "builtins.set.clear": _clear,
+    "builtins.vars": _vars,
+    "builtins.dir": _dir,
+    "builtins.globals": _globals,
+    "builtins.locals": _globals,
+    "builtins.eval": _evaluated,
+    "builtins.exec": _evaluated,
+    "builtins.map": _of_pairs,
+    "builtins.filter": _of_pairs,
+    "builtins.zip": _of_pairs,
+    "builtins.enumerate": _of_pairs,
+    "builtins.sorted": _of_pairs,
+    "builtins.min": _of_pairs,
+    "builtins.max": _of_pairs,
+    "builtins.sum": _of_pairs,
+    "builtins.any": _of_pairs,
+    "builtins.all": _of_pairs,
+    "builtins.list": _of_pairs,
+    "builtins.tuple": _of_pairs,
+    "builtins.set": _of_pairs,
+    "builtins.frozenset": _of_pairs,
+    "builtins.dict": _of_pairs,
+    "builtins.reversed": _of_pairs,
+    "_functools.reduce": _of_pairs,
+    "weakref.ReferenceType()": _weak,
+    "weakref.KeyedRef()": _weak,
+    "weakref.WeakMethod()": _weak,
+    "_contextvars.ContextVar.get": _variable,
+    "contextvars.ContextVar.get": _variable,
+    "_contextvars.ContextVar.set": _variable,
+    "contextvars.ContextVar.set": _variable,
+    "functools._lru_cache_wrapper()": _cached,
+    "functools.partial()": _partial,
+    "operator.attrgetter()": _attrgetter,
+    "operator.itemgetter()": _itemgetter,
+    "operator.methodcaller()": _methodcaller,
+    "_operator.length_hint": _length_hint,
+    "_json.Encoder": _json_encoder,
+    "builtins.str.format": _format,
+    "builtins.str.format_map": _format_map,
+    "builtins.object.__reduce_ex__": _all_of_it,
+    "builtins.object.__reduce__": _all_of_it,
+    "builtins.object.__getstate__": _all_of_it,
+    "itertools.starmap": _of_pairs,
+    "itertools.accumulate": _of_pairs,
+    "itertools.groupby": _of_pairs,
+    "itertools.takewhile": _of_pairs,
+    "itertools.dropwhile": _of_pairs,
+    "itertools.filterfalse": _of_pairs,
+    "builtins.member_descriptor.__get__": _descriptor,
+    "builtins.getset_descriptor.__get__": _descriptor,
+    "torch._C._FunctionBase.apply": _function,
+    "sys._getframe": _sys_frame,
+}
+"""By the full name of the callable; for calls of an instance by that of its class and ``()``."""

@@ -1,0 +1,102 @@
+"""What class of thing an object is, as far as noting reads goes: one look into a table by its type."""
+
+from __future__ import annotations
+
+import re
+import struct
+import weakref
+import zoneinfo
+from contextvars import ContextVar
+from datetime import date, time, timedelta, tzinfo
+from decimal import Decimal
+from functools import lru_cache, partial
+from operator import attrgetter, itemgetter, methodcaller
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    GenericAlias,
+    GetSetDescriptorType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    TracebackType,
+    UnionType,
+    WrapperDescriptorType,
+)
+from typing import Any, TypeVar
+
+import numpy
+import torch
+
+PLAIN, TENSOR, CONTAINER, DERIVED, MODULE, CLASS, FUNCTION, METHOD, IN_C, OTHER = range(10)
+"""A value that cannot change; a tensor; a builtin container; an instance of a subclass of one; a Python
+module; a class; a Python function; a bound method; a function of C; anything else."""
+
+PLAIN_TYPES = frozenset({
+    int, float, bool, str, bytes, complex, type(None), type(Ellipsis), type(NotImplemented), range, slice,
+    torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format,
+})  # fmt: skip
+"""Types of values that cannot change."""
+
+CONTAINERS = (dict, list, tuple, set, frozenset)
+"""Builtin containers."""
+
+C_FUNCTIONS = (
+    BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType,
+    ClassMethodDescriptorType,
+)  # fmt: skip
+"""Types of functions of C, bound or not."""
+
+_BASES = {
+    torch.Tensor: TENSOR,
+    type: CLASS,
+    ModuleType: MODULE,
+    **dict.fromkeys(CONTAINERS, DERIVED),
+    **dict.fromkeys(C_FUNCTIONS, IN_C),
+}
+
+
+class _Kinds(dict[type, int]):
+    """The class of thing by type, found out the first time that it is asked for."""
+
+    def __missing__(self, kind: type) -> int:
+        found = next((_BASES[base] for base in type.mro(kind) if base in _BASES), OTHER)
+        self[kind] = found
+        return found
+
+
+FIXED = (
+    *PLAIN_TYPES, *C_FUNCTIONS, type, ModuleType, FunctionType, MethodType, CodeType, GenericAlias, UnionType,
+    CellType,
+    property, staticmethod, classmethod, BaseException, re.Pattern, re.Match, date, time, timedelta, tzinfo,
+    weakref.ref, partial, lru_cache(len).__class__, itemgetter, attrgetter, methodcaller, numpy.generic,
+    numpy.dtype,
+    numpy.ufunc, torch.Generator, torch.finfo, torch.iinfo, ContextVar, super,
+    torch.Stream, torch.Event, GetSetDescriptorType, MemberDescriptorType, TracebackType, struct.Struct,
+    TypeVar, zoneinfo.ZoneInfo, Decimal,
+)  # fmt: skip
+"""Types whose instances do not change, or of which what changes is known by other means."""
+
+
+def table() -> dict[type, int]:
+    """A new table of the class of thing by type."""
+    return _Kinds({
+        **dict.fromkeys(PLAIN_TYPES, PLAIN), **dict.fromkeys(CONTAINERS, CONTAINER),
+        FunctionType: FUNCTION, MethodType: METHOD,
+    })  # fmt: skip
+
+
+def is_in_c(value: Any) -> bool:
+    """Whether a value is a function of C."""
+    return issubclass(type(value), C_FUNCTIONS)
+
+
+def is_readable(value: Any) -> bool:
+    """Whether the members of a value can be read without running code of the user's."""
+    return issubclass(type(value), (*CONTAINERS, MappingProxyType)) or type(value).__name__ == "deque"

@@ -1,0 +1,79 @@
+"""Reads and writes of globals, builtins, variables of functions around, and imported modules."""
+
+from __future__ import annotations
+
+import sys
+from types import CellType, FrameType
+from typing import Any
+
+from ..signature.slots import MISSING
+from ..signature.snapshot import CELL, ITEM
+from .trace import Trace, is_compilers
+
+_STARTING = ("torch.cuda", "torch.xpu", "torch.mtia")
+_LEFT_OUT = frozenset({
+    ("torch.nn.utils.parametrize", "_cache"),  # made anew around each use of it
+    ("linecache", "cache"),  # lines of source, for messages
+    *((module, name) for module in _STARTING for name in ("_lazy_seed_tracker", "_queued_calls")),
+    *((f"torch._functorch.{module}", "DECOMPOSITIONS_LOADED") for module in ("predispatch", "vmap")),
+    *(("torch.autograd.profiler", f"_cupti_monitor_{name}") for name in ("checked", "module")),
+})  # fmt: skip
+"""Globals that are no condition and no effect: what Python and PyTorch keep for themselves.
+
+Devices that have not started queue what is to be done when they do. All of it sets random numbers, which
+makes a call eager anyway.
+"""
+
+
+def name(trace: Trace, name: str, frame: FrameType) -> None:
+    """A global, or else a builtin, is about to be looked up."""
+    table, builtins = frame.f_globals, frame.f_builtins
+    trace.seen.add((id(table), name, "global"))
+    if _is_left_out(table, name):
+        return
+    trace.find(table, None, "")
+    if name in table:
+        trace.read(ITEM, table, name, table[name], name)
+        return
+    trace.absent(table, name, name)
+    if name in builtins:
+        trace.find(builtins, None, "")
+        trace.read(ITEM, builtins, name, builtins[name], name)
+
+
+def _is_left_out(table: dict[str, Any], name: str) -> bool:
+    """Whether a global is a compiler's, or one of :data:`_LEFT_OUT`."""
+    module = table.get("__name__")
+    return is_compilers(module) or (type(module) is str and (module, name) in _LEFT_OUT)
+
+
+def store_name(trace: Trace, name: str, frame: FrameType) -> None:
+    """A global is about to be set or deleted."""
+    if _is_left_out(frame.f_globals, name):
+        return
+    trace.find(frame.f_globals, None, "")
+    trace.write(ITEM, frame.f_globals, name, None)
+
+
+def cell(trace: Trace, cell: CellType) -> None:
+    """A variable of a function around is about to be read."""
+    if trace.has(cell):
+        try:
+            value = cell.cell_contents
+        except ValueError:  # it is empty
+            value = MISSING
+        trace.read(CELL, cell, None, value, "")
+
+
+def store_cell(trace: Trace, cell: CellType, new: Any = None) -> None:
+    """A variable of a function around is about to be set or deleted."""
+    trace.write(CELL, cell, None, cell)
+
+
+def imported(trace: Trace, name: str) -> None:
+    """A module is about to be imported."""
+    trace.find(sys.modules, None, "sys.modules")
+    while name:
+        if name in sys.modules:
+            trace.read(ITEM, sys.modules, name, sys.modules[name], f"[{name!r}]")
+        name = name.rpartition(".")[0]

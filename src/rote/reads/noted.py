@@ -1,0 +1,62 @@
+"""What a traced call was seen to read and to write outside of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, NamedTuple
+
+from ..base.location import Site
+from ..signature.reads import Read
+
+
+class Effect(NamedTuple):
+    """One thing outside of the call that is not what it was before.
+
+    Attributes:
+        name: What the user would write.
+        was: Text of what was there.
+        now: Text of what is there.
+        site: The line that wrote it.
+        address: Kind of the slot, identity of its container, key.
+    """
+
+    name: str
+    was: str
+    now: str
+    site: Site
+    address: tuple[str, int, Any]
+
+    def __str__(self) -> str:
+        return f"{self.name} was {self.was} and is {self.now}"
+
+
+class Unseen(NamedTuple):
+    """Something that the call did and nobody can say of what it depends on.
+
+    Attributes:
+        name: The callable, or the code.
+        text: What is said of it.
+        site: The line.
+    """
+
+    name: str
+    text: str
+    site: Site
+
+
+@dataclass(frozen=True)
+class Noted:
+    """All that was noted of one call.
+
+    Attributes:
+        reads: What it read, in order.
+        effects: What it left behind.
+        unseen: What is not known of it.
+        late: Python code that ran without being followed, since C called it; it is followed the next time.
+    """
+
+    reads: tuple[Read, ...]
+    effects: tuple[Effect, ...]
+    unseen: tuple[Unseen, ...]
+    late: tuple[CodeType, ...]

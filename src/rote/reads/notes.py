@@ -1,0 +1,238 @@
+"""What instrumented code calls: each note goes to the trace of the thread, if it has one.
+
+Instrumented code is kept and used again, also by generators and functions that outlive the call in which they
+were made, and by other threads. So it is not bound to a trace, and a note that finds none returns. While a
+note is at work, its thread has none: what it calls, of Python's own library, may be instrumented too.
+
+Most notes tell what was noted before. They return after a look at what the trace has seen, which is why those
+that come most often are written out here.
+"""
+
+from __future__ import annotations
+
+import sys
+from _thread import get_ident
+from collections.abc import Callable
+from sys import setprofile
+from types import FunctionType, MethodType
+from typing import Any
+
+import torch
+
+from ..signature.executed import our_profiler
+from ..signature.workers import is_worker
+from . import attributes, calls, containers, names
+from .kinds import PLAIN_TYPES
+from .opcodes import NOTED
+from .trace import Trace
+
+_LEFT: dict[str, Callable[..., None]] = {
+    "super_attribute": attributes.super_attribute,
+    "store_attribute": attributes.store_attribute,
+    "delete_attribute": attributes.delete_attribute,
+    "cell": names.cell,
+    "store_cell": names.store_cell,
+    "delete_cell": names.store_cell,
+    "imported": names.imported,
+    "sliced": containers.sliced,
+    "merged": containers.merged,
+    "store_item": containers.store_item,
+    "store_slice": containers.store_slice,
+    "delete_item": containers.delete_item,
+    "iterate": containers.iterate,
+    "length": containers.length,
+    "unary": containers.unary,
+    "text": containers.text,
+    "enter": containers.enter,
+    "match_kind": containers.match_kind,
+    "match_keys": containers.match_keys,
+    "match_class": calls.match_class,
+    "call_spread": calls.called_spread,
+    "raised": calls.raised,
+}
+"""Notes that are handed on as they are."""
+
+_VALUES = (int, float, str, bytes, complex)
+_PLAIN_OR_TENSOR = PLAIN_TYPES | {torch.Tensor, torch.nn.Parameter}
+_STEPPING = frozenset(
+    type(iter(each))
+    for each in ((), [], {}, {}.values(), {}.items(), set[int](), range(0), "", zip(), enumerate(()))
+)
+
+
+class Notes:
+    """The notes, one attribute for each of :data:`.opcodes.NOTED`."""
+
+    def __init__(self) -> None:
+        self._traces: dict[int, Trace] = {}
+        self._calls: dict[int, Trace] = {}  # also while a note is at work
+        for note, function in _LEFT.items():
+            setattr(self, note, self._sender(function))
+        for note in ("truth", "advance"):
+            setattr(self, note, self._of_one(getattr(containers, note)))
+        for note in ("compare", "binary"):
+            setattr(self, note, self._of_two(getattr(containers, note)))
+        self.same = self._same()
+        for note in ("item", "contains"):
+            setattr(self, note, self._sender(getattr(containers, note)))
+        self.attribute = self._attribute()
+        self.call = self._call()
+        self.name = self._name()
+        self.store_name = self.delete_name = self._store_name()
+        missing = {row.note for row in NOTED.values()} - set(vars(self))
+        assert not missing, missing
+
+    def send_to(self, trace: Trace | None) -> Trace | None:
+        """Notes of this thread go to a trace from now on, or nowhere; returns where they went before."""
+        thread = get_ident()
+        before = self._traces.pop(thread, None)
+        for worker in [each for each, of in self._traces.items() if of is before]:
+            del self._traces[worker]
+        self._calls.pop(thread, None)
+        if trace is not None:
+            self._traces[thread] = self._calls[thread] = trace
+        return before
+
+    def _adopt(self, thread: int) -> Trace | None:
+        """The call for which a thread of PyTorch's works, if this is one: all that are traced may be it."""
+        if not self._calls or thread in self._calls or not is_worker():
+            return None
+        calls = list(self._calls.values())
+        for each in calls if len(calls) > 1 else ():
+            each.refuse("torch.autograd", "runs a backward on a device while another thread is traced")
+        self._traces[thread] = calls[0]
+        return calls[0]
+
+    def _sender(self, function: Callable[..., None]) -> Callable[..., None]:
+        traces = self._traces
+
+        def note(*given: Any) -> None:
+            thread = get_ident()
+            trace = traces.pop(thread, None)
+            if trace is None and self._calls and (trace := self._adopt(thread)) is not None:
+                del traces[thread]
+            if trace is not None:
+                profiler = our_profiler()
+                if profiler is not None:  # it would be called for every function here
+                    setprofile(None)
+                trace.at_work = True
+                try:
+                    function(trace, *given)
+                finally:
+                    trace.at_work = False
+                    if profiler is not None:
+                        setprofile(profiler)
+                    traces[thread] = trace
+
+        return note
+
+    def _of_one(self, function: Callable[..., None]) -> Callable[..., None]:
+        """Of one value, most often a plain one, a tensor, or an iterator of Python's own."""
+        send, uninteresting = self._sender(function), _PLAIN_OR_TENSOR | _STEPPING
+        traces, mark = self._traces, function.__name__
+
+        def note(value: Any) -> None:
+            if type(value) in uninteresting:
+                return
+            trace = traces.get(get_ident())
+            if trace is None or id(value) not in trace.outside:
+                send(value)
+            elif (id(value), mark) not in trace.seen:
+                send(value)
+                trace.seen.add((id(value), mark))
+
+        if function is containers.advance:
+
+            def moved(value: Any) -> None:
+                thread = get_ident()
+                trace = traces.get(thread)
+                if trace is None and self._calls:
+                    trace = self._adopt(thread)
+                if trace is not None and (id(value) in trace.outside or type(value) not in uninteresting):
+                    send(value)
+
+            return moved
+        return note
+
+    def _of_two(self, function: Callable[..., None]) -> Callable[..., None]:
+        send = self._sender(function)
+
+        def note(operator: str, left: Any, right: Any) -> None:
+            if type(left) not in _PLAIN_OR_TENSOR or type(right) not in _PLAIN_OR_TENSOR:
+                send(operator, left, right)
+
+        return note
+
+    def _same(self) -> Callable[..., None]:
+        send = self._sender(containers.same)
+
+        def note(left: Any, right: Any) -> None:
+            if type(left) is type(right) and type(left) in _VALUES and left == right:
+                send(left, right)
+
+        return note
+
+    def _attribute(self) -> Callable[[str, Any], None]:
+        traces, send = self._traces, self._sender(attributes.attribute)
+
+        def note(name: str, value: Any) -> None:
+            trace = traces.get(get_ident())
+            if trace is None:
+                if self._calls:
+                    send(name, value)
+                return
+            identity = id(value)
+            if (identity if identity in trace.outside else type(value), name) not in trace.seen:
+                send(name, value)
+
+        return note
+
+    def _call(self) -> Callable[..., None]:
+        traces, send = self._traces, self._sender(calls.called)
+
+        def note(keywords: tuple[str, ...], function: Any, *args: Any) -> None:
+            trace = traces.get(get_ident())
+            if trace is None:
+                if self._calls:
+                    send(keywords, function, *args)
+                return
+            kind = type(function)
+            if kind is MethodType:
+                target = function.__func__
+                if (id(target), "()") in trace.seen and trace.swaps.is_instrumented(target.__code__):
+                    return
+            elif (id(function), "()") in trace.seen:
+                if kind is not FunctionType or trace.swaps.is_instrumented(function.__code__):
+                    return
+            elif kind is _BUILTIN and not args and type(function.__self__) in _PLAIN_OR_TENSOR:
+                return
+            send(keywords, function, *args)
+
+        return note
+
+    def _name(self) -> Callable[[str], None]:
+        traces, send = self._traces, self._sender(names.name)
+
+        def note(name: str) -> None:
+            thread = get_ident()
+            trace = traces.get(thread)
+            if trace is None and self._calls:
+                trace = self._adopt(thread)
+            if trace is None:
+                return
+            frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+            if (id(frame.f_globals), name, "global") not in trace.seen:
+                send(name, frame)
+
+        return note
+
+    def _store_name(self) -> Callable[..., None]:
+        send = self._sender(names.store_name)
+
+        def note(name: str, *_: Any) -> None:
+            send(name, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+
+        return note
+
+
+_BUILTIN = type(len)

@@ -1,0 +1,132 @@
+"""Which opcodes may read or write something from outside of the call, for each Python that was tried.
+
+Each opcode of a version is in exactly one row: *noted*, with the note that is called before it and the number
+of stack items that the note is given; *silent*, since it moves values or makes new ones; or *opaque*, since
+what it does is not followed. Code with an opcode of the last kind, or with one that is in no row, is opaque
+as a whole. ``tests/reads/test_opcodes.py`` goes through ``dis.opmap``, so a Python with new opcodes fails
+there.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from typing import NamedTuple
+
+VERSIONS = ((3, 11), (3, 12), (3, 13))
+"""Versions of Python that were tried."""
+
+
+class Noted(NamedTuple):
+    """What is noted before an opcode.
+
+    Attributes:
+        note: The method of the notes that is called.
+        items: How many items from the top of the stack it is given, the deepest first.
+    """
+
+    note: str
+    items: int
+
+
+NOTED: dict[str, Noted] = {
+    "LOAD_ATTR": Noted("attribute", 1),
+    "LOAD_METHOD": Noted("attribute", 1),
+    "LOAD_SUPER_ATTR": Noted("super_attribute", 3),
+    "LOAD_GLOBAL": Noted("name", 0),
+    "LOAD_NAME": Noted("name", 0),
+    "LOAD_FROM_DICT_OR_GLOBALS": Noted("name", 0),
+    "LOAD_DEREF": Noted("cell", 0),
+    "LOAD_CLASSDEREF": Noted("cell", 0),
+    "LOAD_FROM_DICT_OR_DEREF": Noted("cell", 0),
+    "BINARY_SUBSCR": Noted("item", 2),
+    "BINARY_SLICE": Noted("sliced", 3),
+    "STORE_ATTR": Noted("store_attribute", 2),
+    "DELETE_ATTR": Noted("delete_attribute", 1),
+    "STORE_SUBSCR": Noted("store_item", 3),
+    "STORE_SLICE": Noted("store_slice", 4),
+    "DELETE_SUBSCR": Noted("delete_item", 2),
+    "STORE_GLOBAL": Noted("store_name", 1),
+    "DELETE_GLOBAL": Noted("delete_name", 0),
+    "STORE_DEREF": Noted("store_cell", 1),
+    "DELETE_DEREF": Noted("delete_cell", 0),
+    "GET_ITER": Noted("iterate", 1),
+    "GET_YIELD_FROM_ITER": Noted("iterate", 1),
+    "FOR_ITER": Noted("advance", 1),
+    "UNPACK_SEQUENCE": Noted("iterate", 1),
+    "UNPACK_EX": Noted("iterate", 1),
+    "LIST_EXTEND": Noted("iterate", 1),
+    "SET_UPDATE": Noted("iterate", 1),
+    "DICT_UPDATE": Noted("merged", 1),
+    "DICT_MERGE": Noted("merged", 1),
+    "CONTAINS_OP": Noted("contains", 2),
+    "COMPARE_OP": Noted("compare", 2),
+    "IS_OP": Noted("same", 2),
+    "BINARY_OP": Noted("binary", 2),
+    "UNARY_NEGATIVE": Noted("unary", 1),
+    "UNARY_POSITIVE": Noted("unary", 1),
+    "UNARY_INVERT": Noted("unary", 1),
+    "UNARY_NOT": Noted("truth", 1),
+    "TO_BOOL": Noted("truth", 1),
+    "JUMP_IF_FALSE_OR_POP": Noted("truth", 1),
+    "JUMP_IF_TRUE_OR_POP": Noted("truth", 1),
+    "POP_JUMP_IF_FALSE": Noted("truth", 1),
+    "POP_JUMP_IF_TRUE": Noted("truth", 1),
+    "POP_JUMP_FORWARD_IF_FALSE": Noted("truth", 1),
+    "POP_JUMP_FORWARD_IF_TRUE": Noted("truth", 1),
+    "POP_JUMP_BACKWARD_IF_FALSE": Noted("truth", 1),
+    "POP_JUMP_BACKWARD_IF_TRUE": Noted("truth", 1),
+    "FORMAT_VALUE": Noted("text", 1),
+    "FORMAT_SIMPLE": Noted("text", 1),
+    "FORMAT_WITH_SPEC": Noted("text", 2),
+    "CONVERT_VALUE": Noted("text", 1),
+    "CALL": Noted("call", 0),
+    "CALL_KW": Noted("call", 0),
+    "CALL_FUNCTION_EX": Noted("call_spread", 0),
+    "BEFORE_WITH": Noted("enter", 1),
+    "IMPORT_NAME": Noted("imported", 0),
+    "IMPORT_FROM": Noted("attribute", 1),
+    "MATCH_CLASS": Noted("match_class", 3),
+    "MATCH_MAPPING": Noted("match_kind", 1),
+    "MATCH_SEQUENCE": Noted("match_kind", 1),
+    "MATCH_KEYS": Noted("match_keys", 2),
+    "GET_LEN": Noted("length", 1),
+    "RAISE_VARARGS": Noted("raised", 0),
+}
+"""Opcodes that are noted, of all versions."""
+
+SILENT = frozenset({
+    "BUILD_CONST_KEY_MAP", "BUILD_LIST", "BUILD_MAP", "BUILD_SET", "BUILD_SLICE", "BUILD_STRING",
+    "BUILD_TUPLE",
+    "CACHE", "CALL_INTRINSIC_1", "CALL_INTRINSIC_2", "CHECK_EG_MATCH", "CHECK_EXC_MATCH", "CLEANUP_THROW",
+    "COPY", "COPY_FREE_VARS", "DELETE_FAST", "DELETE_NAME", "END_FOR", "END_SEND", "ENTER_EXECUTOR",
+    "EXIT_INIT_CHECK", "EXTENDED_ARG", "INTERPRETER_EXIT", "JUMP", "JUMP_BACKWARD",
+    "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD", "JUMP_NO_INTERRUPT", "KW_NAMES", "LIST_APPEND",
+    "LIST_TO_TUPLE", "LOAD_ASSERTION_ERROR", "LOAD_BUILD_CLASS", "LOAD_CLOSURE", "LOAD_CONST", "LOAD_FAST",
+    "LOAD_FAST_AND_CLEAR", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST", "LOAD_LOCALS", "MAKE_CELL",
+    "MAKE_FUNCTION", "MAP_ADD", "NOP", "POP_BLOCK", "POP_EXCEPT", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE",
+    "POP_JUMP_BACKWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE", "POP_JUMP_FORWARD_IF_NONE",
+    "POP_JUMP_FORWARD_IF_NOT_NONE", "POP_TOP", "PRECALL", "PREP_RERAISE_STAR", "PRINT_EXPR", "PUSH_EXC_INFO",
+    "PUSH_NULL", "RERAISE", "RESERVED", "RESUME", "RETURN_CONST", "RETURN_GENERATOR", "RETURN_VALUE", "SEND",
+    "SETUP_ANNOTATIONS", "SETUP_CLEANUP", "SETUP_FINALLY", "SETUP_WITH", "SET_ADD", "SET_FUNCTION_ATTRIBUTE",
+    "STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_MAYBE_NULL", "STORE_FAST_STORE_FAST", "STORE_NAME",
+    "SWAP", "WITH_EXCEPT_START", "YIELD_VALUE",
+})  # fmt: skip
+"""Opcodes that move values, make new ones, or store where only the call's own code looks."""
+
+OPAQUE = frozenset({
+    "ASYNC_GEN_WRAP", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "GET_AITER", "GET_ANEXT", "GET_AWAITABLE",
+    "IMPORT_STAR", "LOAD_SUPER_METHOD", "LOAD_ZERO_SUPER_ATTR", "LOAD_ZERO_SUPER_METHOD",
+})  # fmt: skip
+"""Opcodes of coroutines, and those that only a compiler uses between its own steps."""
+
+
+def is_tried() -> bool:
+    """Whether this Python is one of those that were tried."""
+    return sys.version_info[:2] in VERSIONS
+
+
+def unlisted() -> set[str]:
+    """Opcodes of this Python that are in no row."""
+    names = {name for name in dis.opmap if not name.startswith("INSTRUMENTED_")}
+    return names - NOTED.keys() - SILENT - OPAQUE

@@ -1,0 +1,226 @@
+"""What C callables do: the rows of ``calls.toml``."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from functools import cache, partial
+from pathlib import Path
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
+from typing import Any, NamedTuple
+
+from ..base.location import is_own
+from ..signature.origin import module_of, said_module, said_name
+from . import lookup
+
+_IMMUTABLE = 1 << 8
+UNKNOWN = "unknown"
+"""What a callable does that is in no row."""
+
+REFUSED = {
+    "clock": "reads the clock",
+    "environment": "reads the environment of the process",
+    "thread": "hands work to other threads",
+    "address": "says where a tensor lies, or how much memory is around it",
+    "io": "reads or writes what is outside of the program",
+}
+"""Rows whose callables make a call eager, with what they do."""
+
+
+_BOUND = (MethodType, BuiltinFunctionType, MethodWrapperType)
+
+
+@cache
+def _rows() -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+    text = Path(__file__).with_name("calls.toml").read_text()
+    given = tomllib.loads(text)
+    exact: dict[str, str] = {}
+    patterns: list[tuple[str, str]] = []
+    for row, content in given.items():
+        for name in content["names"]:
+            if "*" in name:
+                patterns.append((name, row))
+            else:
+                exact[name] = row
+    patterns.sort(key=lambda pair: -len(pair[0]))  # the longest that fits
+    return exact, tuple(patterns)
+
+
+@cache
+def row_of(name: str) -> str:
+    """The row of a callable by its full name, or :data:`UNKNOWN`."""
+    exact, patterns = _rows()
+    found = exact.get(name)
+    if found is not None:
+        return found
+    whole = f"{name}."  # a class is what "module.Class.*" says of its methods
+    return next(
+        (row for pattern, row in patterns if fnmatchcase(name, pattern) or whole == pattern[:-1]), UNKNOWN
+    )
+
+
+def name_of(function: Any) -> str:
+    """The full name of a C callable: its module, or its class, and its own name."""
+    if isinstance(function, type):
+        return _name_of_class(function)
+    owner = getattr(function, "__objclass__", None)
+    name = getattr(function, "__name__", "")
+    bound = getattr(function, "__self__", None)
+    if owner is None and bound is not None and not is_nobody(type(bound)):
+        kind: Any = bound if isinstance(bound, type) else type(bound)
+        having = [cls for cls in kind.__mro__ if name in vars(cls)]
+        owner = next((cls for cls in having if type(vars(cls)[name]) is not FunctionType), kind)
+        if isinstance(bound, type):  # a method of the class in C, behind those that are Python code
+            owner = next(
+                (cls for cls in having if isinstance(vars(cls)[name], ClassMethodDescriptorType)), owner
+            )
+    if owner is not None:
+        return f"{_name_of_class(owner)}.{name}"
+    module = getattr(function, "__module__", None) or getattr(bound, "__name__", "")
+    return f"{_text(module)}.{getattr(function, '__qualname__', name)}"
+
+
+class Row(NamedTuple):
+    """What is known of a C callable.
+
+    Attributes:
+        name: Its full name.
+        row: The name of its row.
+        handler: What notes its reads, if it is not the row.
+        function: The callable, which is held so that its identity stays its own; None for a bound method.
+    """
+
+    name: str
+    row: str
+    handler: Callable[..., None] | None
+    function: Any
+
+
+class Rows:
+    """The rows of C callables, each looked up once.
+
+    Args:
+        handlers: By the full name of the callable; for calls of an instance by that of its class and ``()``.
+        called: Notes that something is about to be called.
+    """
+
+    def __init__(self, handlers: Mapping[str, Callable[..., None]], called: Callable[..., None]) -> None:
+        self._handlers = handlers
+        self._called = called
+        self._pure: dict[int, Any] = {}
+        self._declared_methods: list[Any] = []  # of C, which are made anew at each access
+        self._codes: set[CodeType] = set()
+        self._of: dict[Any, Row] = {}
+
+    def declare(self, things: Iterable[Any]) -> None:
+        """Functions, classes and modules give the same for the same arguments, and do nothing else."""
+        for each in things:
+            self._pure[id(each)] = each
+            if type(each) is BuiltinFunctionType:
+                self._declared_methods.append(each)
+            parts = vars(each).values() if isinstance(each, type) else (each,)
+            for part in parts:
+                target = getattr(part, "__func__", part)
+                if type(target) is FunctionType:
+                    self._codes.add(target.__code__)
+
+    def is_in_pure(self, frame: FrameType | None, original: Callable[[CodeType], CodeType]) -> bool:
+        """Whether a frame runs for something of which somebody has said so, within one call.
+
+        Args:
+            frame: The innermost frame that is the user's.
+            original: What code was before it was made to tell what it reads.
+        """
+        while frame is not None and self._pure and not is_own(frame.f_code.co_filename):
+            module = sys.modules.get(_text(frame.f_globals.get("__name__")))
+            if id(module) in self._pure or original(frame.f_code) in self._codes:
+                return True
+            frame = frame.f_back
+        return False
+
+    def is_pure(self, function: Any) -> bool:
+        """Whether somebody has said so of a callable, or of what it belongs to."""
+        if not self._pure:
+            return False
+        kind = type(function)
+        target: Any = function.__func__ if kind is MethodType else function
+        if id(function) in self._pure or id(target) in self._pure:
+            return True
+        if kind is BuiltinFunctionType and any(each == function for each in self._declared_methods):
+            return True
+        owner: Any = function.__self__ if kind in _BOUND else None
+        whose: Any = owner if issubclass(type(owner), type) else type(owner)
+        module = sys.modules.get(_said_of(target))
+        return any(id(each) in self._pure for each in (*whose.__mro__, kind, module))
+
+    def called(self, trace: Any) -> Callable[..., None]:
+        """What notes, in a trace, that something is about to be called."""
+        return partial(self._called, trace)
+
+    def of(self, function: Any) -> Row:
+        """The row of a C callable."""
+        bound = getattr(function, "__self__", None)
+        # A bound method is made anew at each access; a function of a module is one object.
+        kept = bound is None or is_nobody(type(bound))
+        free = kept or type(function) not in (BuiltinFunctionType, MethodWrapperType)
+        key = id(function) if free else (type(bound), function.__name__)
+        found = self._of.get(key)
+        if found is None or (free and found.function is not function):
+            if isinstance(function, type) and not _is_fixed(function):
+                name = name_of(function)  # a class of the user's is not held
+                return Row(name, row_of(name), self._handlers.get(name), None)
+            name = name_of(function)
+            found = self._of[key] = Row(
+                name, row_of(name), self._handlers.get(name), function if free else None
+            )
+        return found
+
+    def of_instances(self, kind: type) -> Row:
+        """The row of instances of a class that are called."""
+        found = self._of.get(kind)
+        if found is None:
+            name = f"{name_of(kind)}()"
+            found = Row(name, "", self._handlers.get(name), kind)
+            if _is_fixed(kind):
+                self._of[kind] = found
+        return found
+
+
+def _name_of_class(kind: type) -> str:
+    """The name of a class with its module, as far as what it says of that is believed."""
+    return f"{module_of(kind) or '?'}.{said_name(kind)}"
+
+
+def _is_fixed(kind: type) -> bool:
+    """Whether a class lives as long as the process: Python's own, and most of C extensions."""
+    return bool(type.__dict__["__flags__"].__get__(kind) & _IMMUTABLE)
+
+
+def is_nobody(kind: type) -> bool:
+    """Whether functions of C are bound to objects of a type that are nobody's."""
+    return kind is ModuleType or kind.__name__ == "PyCapsule" or kind.__name__.startswith("pybind11_detail_")
+
+
+def _said_of(function: Any) -> str:
+    """The module that a callable says it is from; no code of the user's is asked."""
+    kind = type(function)
+    if issubclass(kind, type):
+        return said_module(function)
+    found = lookup.find(kind, "__module__").value
+    said = found.__get__(function) if lookup.is_in_c(found) else None
+    return _text(said) or said_module(kind)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,631 @@
+"""The trace of one call: what lies outside of it, what it read there and what it wrote.
+
+An object is *outside* if it was found in something outside: roots are the callable, its arguments, globals
+and builtins. Whatever else there is was made by the call, given that all its code is followed and all C
+callables are known; so an object that was never found outside needs no condition. What is outside is held
+until the call is over, so an identity stands for one object. Tensors are not held, since their lifetimes are
+part of what a recording is, and they are known by other means.
+
+A slot that the call has written itself is no condition when it is read afterwards. What it held when it was
+first written is kept, and compared with what it holds in the end: an *effect* if they differ.
+
+Nothing here runs code of the user's: containers are asked through the methods of the builtin class, classes
+through their namespaces.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import random
+import sys
+import weakref
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from mmap import mmap
+from pathlib import Path
+from types import (
+    BuiltinMethodType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
+from typing import Any, NamedTuple
+
+import bytecode
+import numpy
+import numpy.random
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from ..base.location import Site, is_internal, is_own, user_site
+from ..signature import members
+from ..signature.bound import CONTENTS, Bound, Target
+from ..signature.classes import UNSET
+from ..signature.executed import TORCHS_OWN
+from ..signature.iterators import Position
+from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
+from ..signature.origin import said_module, said_name
+from ..signature.reads import Argument, Read
+from ..signature.slots import MISSING, answer, same, show
+from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, HELD, ITEM, KIND, NUMBERS
+from ..signature.training import is_empty_stage_table
+from . import lookup
+from .kinds import CLASS, CONTAINER, MODULE, PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
+from .noted import Effect, Noted, Unseen
+from .swaps import Swaps
+from .table import Rows
+
+_DEPTH = 40
+_COMPARED_BYTES = 1 << 24
+"""Up to which all numbers of an array are compared before each replay, which takes a millisecond then."""
+_WRITTEN_WITH = f"{Path(bytecode.__file__).parent}/"
+_COUNTERS = frozenset({"next_id"})
+"""What PyTorch's handles of hooks are numbered by: which number it is makes no difference."""
+_QUEUES = "_lazy_call"
+"""Functions of PyTorch's that keep what is to be done when a device starts, and who asked for it."""
+_BY_CONTENT = (
+    torch.Tensor, numpy.ndarray, set, frozenset, bytearray, array, random.Random, numpy.random.RandomState,
+    numpy.random.Generator, numpy.random.BitGenerator, memoryview, mmap, BuiltinMethodType, MethodWrapperType,
+    ctypes.Structure.__mro__[1], defaultdict,
+)  # fmt: skip
+"""Types that :func:`rote.signature.marks.mark` compares by what they hold; iterators are such, too."""
+
+_BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
+"""Types of methods that belong to one object."""
+
+GLOBAL_GENERATORS: tuple[Any, ...] = (
+    getattr(random, "_inst", None),
+    getattr(numpy.random.mtrand, "_rand", None),
+)
+"""What the functions of ``random`` and ``numpy.random`` draw from; that a call draws from them is seen
+anyway."""
+
+
+class _Slot(NamedTuple):
+    """One thing that was read, before it has a name."""
+
+    kind: str
+    container: Any
+    key: Any
+    value: Any
+    owner: int
+    suffix: str
+
+
+class _Written(NamedTuple):
+    """One slot, or all of a container, before it was first written."""
+
+    kind: str
+    container: Any
+    key: Any
+    was: Any
+    owner: int
+    site: Site
+
+
+class Trace:
+    """What one call reads and writes.
+
+    Args:
+        swaps: What replaces the code of functions.
+        rows: What C callables do.
+
+    Attributes:
+        seen: What was noted already, so that it is not looked at again; keys are the notes' own.
+        outside: Objects that were there before the call, by identity.
+        kinds: The class of thing by type.
+        arguments: Names of tensors that are arguments, by identity.
+        anchored: Arguments that are known by their identity, and whose death is noticed.
+        call: Notes that something is about to be called: names of the last arguments, it, its arguments.
+        around: The trace of a call around this one, on the same thread.
+        at_work: A note is being taken: what runs meanwhile is none of the call's.
+    """
+
+    def __init__(self, swaps: Swaps, rows: Rows) -> None:
+        self.swaps = swaps
+        self.rows = rows
+        self.seen: set[Any] = set()
+        self.outside: dict[int, Any] = {}
+        self.kinds = table()
+        self._origins: dict[int, tuple[int, str]] = {}
+        self._reads: dict[tuple[str, int, Any], _Slot] = {}
+        self._written: dict[tuple[str, int, Any], _Written] = {}
+        self._changed: dict[int, _Written] = {}
+        self._bound: set[tuple[str, int, Any]] = set()
+        self._held: list[Any] = []  # whose identity is in a key
+        self._carriers: dict[int, weakref.ref[Any]] = {}  # tensors by the identity of their attributes
+        self._namespaces: dict[type, dict[str, Any]] = {}
+        self._slots: dict[tuple[type, str, type | None], Any] = {}  # of classes, as they were looked up
+        self._unseen: dict[str, Unseen] = {}
+        self._late: dict[int, CodeType] = {}
+        self._compared: dict[type, bool] = {}
+        self.arguments: dict[int, str] = {}
+        self.anchored: set[int] = set()
+        self.call: Callable[..., None] = rows.called(self)
+        self.around: Trace | None = None
+        self.at_work = False
+
+    # ------------------------------------------------------------------ what is outside
+
+    def find(self, value: Any, owner: Any, suffix: str) -> None:
+        """Something was found in an object that is outside; ``owner`` is that object, or None for a root.
+
+        What is compared by what it holds is a condition: no slot tells of it.
+        """
+        if id(value) in self.outside:
+            return
+        self._find(value, owner, suffix)
+        if owner is not None and self.by_content(type(value)) and id(value) in self.outside:
+            self.held(value)
+
+    def held(self, value: Any) -> None:
+        """Note what an object outside holds, as a whole."""
+        address = (HELD, id(value), None)
+        if address not in self._reads and not any(value is each for each in GLOBAL_GENERATORS):
+            form = mark(value)
+            if form is not value:
+                self._reads[address] = _Slot(HELD, value, None, form, id(value), "")
+
+    def _find(self, value: Any, owner: Any, suffix: str) -> None:
+        if id(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
+            return
+        if self.kinds[type(value)] == CONTAINER and is_compilers(said_module(type(owner))):
+            return
+        if is_empty_stage_table(value):  # a scaler fills it, and leaves a new one that is empty
+            return
+        self.outside[id(value)] = value
+        self._origins[id(value)] = (id(owner) if owner is not None else 0, suffix)
+        if type(value) in _BOUND and self.kinds[type(value.__self__)] not in (CLASS, MODULE):
+            self.find(value.__self__, value, ".__self__")  # it is called with that, which nobody reads
+
+    def find_table(self, table: dict[str, Any], value: Any) -> None:
+        """The attributes of a tensor are written: which tensors are outside shows when the call is over."""
+        self.find(table, None, self.arguments.get(id(value), "a tensor"))
+        self._carriers[id(table)] = weakref.ref(value)
+
+    def has(self, value: Any) -> bool:
+        """Whether an object was there before the call."""
+        return id(value) in self.outside
+
+    def hold(self, value: Any) -> None:
+        """Keep the identity of an object its own until the call is over."""
+        self._held.append(value)
+
+    def name(self, value: Any, suffix: str = "") -> str:
+        """The name of an object, as the user would write it."""
+        return self._path(id(value), suffix)
+
+    def _path(self, owner: int, suffix: str) -> str:
+        parts = [suffix]
+        while owner and len(parts) < _DEPTH:
+            owner, part = self._origins.get(owner, (0, ""))
+            parts.append(part)
+        return "".join(reversed(parts)).removeprefix(".")
+
+    # ------------------------------------------------------------------ reads
+
+    def read(self, kind: str, container: Any, key: Any, value: Any, suffix: str, owner: Any = None) -> None:
+        """Note one read of something outside, unless the call has written it.
+
+        Args:
+            kind: How it is read again.
+            container: The object.
+            key: Under what it lies there.
+            value: What lies there.
+            suffix: What the user writes behind the name of the owner.
+            owner: The object by whose name the container is known; the container itself if None.
+        """
+        address = (kind, id(container), key)
+        if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
+            return
+        value = stood_for(value)
+        if address in self._reads or address in self._written or id(container) in self._changed:
+            return
+        whose = container if owner is None else owner
+        self._reads[address] = _Slot(kind, container, key, self._form(value), id(whose), suffix)
+        self._held.append(container)
+        self._find(value, whose, suffix)
+        if issubclass(type(value), numpy.ndarray) and not value.dtype.hasobject:
+            self._read_numbers(value, suffix, whose)
+
+    def _read_numbers(self, array: Any, suffix: str, owner: Any) -> None:
+        """Of a large array the form in which it is compared is a sample."""
+        if array.nbytes > _COMPARED_BYTES:
+            name = self.name(array)
+            self.refuse(name, f"reads {name}, an array of {array.nbytes >> 20} MB; pass it in as a tensor")
+        elif array.nbytes > ARRAY_BYTES:
+            self.read(NUMBERS, array, None, Content(array.tobytes()), " (its numbers)")
+
+    def _form(self, value: Any) -> Any:
+        """The form in which a value is compared: of most objects it is their identity."""
+        return mark(value) if self.by_content(type(value)) else value
+
+    def by_content(self, kind: type) -> bool:
+        """Whether instances of a type are compared by what they hold."""
+        compared = self._compared.get(kind)
+        if compared is None:
+            compared = self._compared[kind] = issubclass(kind, _BY_CONTENT) or hasattr(kind, "__next__")
+        return compared
+
+    def can_compare(self, value: Any) -> bool:
+        """Whether it can be told if an object was changed."""
+        return is_readable(value) or self.by_content(type(value))
+
+    def absent(self, container: Any, key: Any, suffix: str, owner: Any = None) -> None:
+        """Note that something is not there, if nobody fills it in when it is first asked for."""
+        if is_compilers(said_module(type(owner))):  # operators
+            return
+        self.read(DEFINED, container, key, Content(False), suffix, owner)
+
+    def namespace(self, kind: type) -> dict[str, Any]:
+        """The dict behind the namespace of a class, which is outside: views of it are new each time."""
+        found = self._namespaces.get(kind)
+        if found is None:
+            found = self._namespaces[kind] = gc.get_referents(lookup.namespace(kind))[0]
+            name = said_name(kind)
+            self.find(kind, None, name)
+            if lookup.can_change(kind):
+                self.read(ATTRIBUTE, kind, "__mro__", lookup.bases(kind), ".__mro__")
+        return found
+
+    def kind(self, value: Any) -> None:
+        """Note the class of an object that is outside, if it can become another one."""
+        kind = type(value)
+        if lookup.can_change(kind) or issubclass(kind, ModuleType):
+            self.find(kind, None, said_name(kind))  # by its own name, not by that of an instance
+            self.read(KIND, value, None, kind, " (its class)")
+
+    def class_slot(self, kind: type, name: str, after: type | None = None) -> Any:
+        """Note what a class has under a name, itself or from a base; returns it, or MISSING."""
+        slot = (kind, name, after)
+        value = self._slots.get(slot, self)
+        if value is self:
+            value = self._slots[slot] = self._read_class(kind, name, after)
+        return value
+
+    def _read_class(self, kind: type, name: str, after: type | None) -> Any:
+        found = lookup.find(kind, name, after)
+        if found.owner is not None and is_compilers(said_module(found.owner)):
+            return found.value
+        for passed in found.passed:
+            if lookup.can_change(passed):
+                self.absent(self.namespace(passed), name, f".{name}", passed)
+        owner = found.owner
+        if owner is not None:
+            table = self.namespace(owner)
+            if lookup.can_change(owner):
+                self.read(ITEM, table, name, found.value, f".{name}", owner)
+            else:
+                self.find(found.value, owner, f".{name}")
+        return found.value
+
+    # ------------------------------------------------------------------ writes
+
+    def ask(self, function: Any, key: Any, suffix: str) -> None:
+        """Note what a function of C says, which takes no arguments that change; it is asked again later.
+
+        Args:
+            function: The function, or the object whose method it is.
+            key: Its arguments, or the name of the method.
+            suffix: What the user writes behind the name of the object.
+        """
+        self.hold(function)
+        said = function(*key) if type(key) is tuple else getattr(function, key)()
+        self.read(ASKED, function, key, answer(said), suffix)
+
+    def write(self, kind: str, container: Any, key: Any, owner: Any) -> None:
+        """A slot is about to be written."""
+        if issubclass(type(owner), type):
+            self._slots.clear()
+        if id(owner) not in self.outside and id(container) not in self.outside:
+            return
+        if is_compilers(said_module(owner if issubclass(type(owner), type) else type(owner))):
+            return
+        address = (kind, id(container), key)
+        if address in self._written or id(container) in self._changed:
+            return
+        if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
+            return
+        read = self._reads.get(address)  # as it was then: what lies there may have been filled since
+        was = read.value if read is not None else self._form(_look(kind, container, key))
+        self._written[address] = _Written(kind, container, key, was, id(owner), self._site())
+        self._held.append(container)
+
+    def wrote(self, kind: str, container: Any, key: Any) -> bool:
+        """Whether the call has written a slot."""
+        return (kind, id(container), key) in self._written
+
+    def change(self, container: Any) -> None:
+        """Any member of a container that is outside is about to be written."""
+        if id(container) in self.outside and id(container) not in self._changed:
+            was = contents(container)
+            self._changed[id(container)] = _Written("", container, None, was, id(container), self._site())
+
+    # ------------------------------------------------------------------ what is not known
+
+    def refuse(self, name: str, text: str) -> None:
+        """Something is not known of the call."""
+        if name in self._unseen or _is_torchs_own(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+            return
+        if not self.rows.is_in_pure(self.frame(), self.original):
+            self._unseen[name] = Unseen(name, text, self._site())
+
+    @staticmethod
+    def is_tool(code: CodeType) -> bool:
+        """Whether code is of what takes notes and of what they are written with."""
+        return is_own(code.co_filename) or code.co_filename.startswith(_WRITTEN_WITH)
+
+    def ran_apart(self, code: CodeType, frame: FrameType) -> bool:
+        """Python code was entered that is not followed; whether that counts."""
+        counts = not self.rows.is_in_pure(frame, self.original)
+        if counts:
+            self._late[id(code)] = code
+        return counts
+
+    def original(self, code: CodeType) -> CodeType:
+        """What code was before it was made to tell what it reads."""
+        return self.swaps.original(code)
+
+    def runs(self, function: Any) -> None:
+        """Something is about to be called: if it is Python code, it is followed."""
+        target = getattr(function, "__func__", function) if type(function) is not FunctionType else function
+        if type(target) is FunctionType:
+            self._follow(target)
+
+    def _follow(self, function: FunctionType) -> None:
+        code = function.__code__
+        known = self.swaps.is_instrumented(code)
+        if not known and (is_own(code.co_filename) or self.rows.is_pure(function)):
+            return
+        if id(function) in self.outside and (id(function), "()") not in self.seen:
+            self.seen.add((id(function), "()"))
+            self._read_function(function)
+        if not known:
+            why = self.swaps.replace(function)
+            if why is not None:
+                name = f"{function.__module__}.{function.__qualname__}"
+                self.refuse(name, f"runs {name}, which cannot be followed: {why}")
+
+    def _read_function(self, function: FunctionType) -> None:
+        """What is read of a function when it is called."""
+        self.read(ATTRIBUTE, function, "__code__", self.swaps.original(function.__code__), ".__code__")
+        self.read(ATTRIBUTE, function, "__defaults__", function.__defaults__, ".__defaults__")
+        for index, value in enumerate(function.__defaults__ or ()):
+            self.find(value, function, f".__defaults__[{index}]")
+        self.read(ATTRIBUTE, function, "__kwdefaults__", function.__kwdefaults__, ".__kwdefaults__")
+        for key, value in (function.__kwdefaults__ or {}).items():
+            self.read(ITEM, function.__kwdefaults__, key, value, f"[{key!r}]")
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+            self.find(cell, function, f".{name}")
+
+    def frame(self) -> FrameType | None:
+        """The innermost frame of code that is followed."""
+        at: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        while at is not None and not self.swaps.is_instrumented(at.f_code):
+            at = at.f_back
+        return at
+
+    def _site(self) -> Site:
+        return user_site(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+
+    # ------------------------------------------------------------------ the end
+
+    def finish(self) -> Noted:
+        """All that was noted; nothing is held any more."""
+        effects = tuple(self._effects())
+        reads = tuple(
+            Read(slot.kind, self._kept(slot), slot.key, slot.value, self._path(slot.owner, slot.suffix))
+            for slot in self._reads.values()
+        )
+        noted = Noted(reads, effects, tuple(self._unseen.values()), tuple(self._late.values()))
+        for held in (
+            self.outside,
+            self._origins,
+            self._reads,
+            self._written,
+            self._changed,
+            self._namespaces,
+            self._slots,
+            self._carriers,
+        ):
+            held.clear()
+        self._held.clear()
+        return noted
+
+    def bound(self, value: Any) -> Any:
+        """The call has returned: its result, with the slots outside that it has bound to tensors of its own.
+
+        A slot that it has read before holds what an earlier call has left, and is no such slot.
+        """
+        targets, parts = list[Target](), list[Any]()
+        for each in self._written.values():
+            now = _look(each.kind, each.container, each.key)
+            address = (each.kind, id(each.container), each.key)
+            if address in self._reads or not self._can_bind(each, now) or _same(each.was, self._form(now)):
+                continue
+            name = self._path(each.owner, _suffix(each))
+            targets.append(Target(each.kind, each.container, each.key, name))
+            parts.append(now)
+            self._bound.add(address)
+        for each in self._changed.values():
+            if self._can_fill(each):
+                name, found = self._path(each.owner, ""), each.container
+                keys = tuple(found) if type(found) is dict else None
+                targets.append(Target(CONTENTS, found, keys, name))
+                parts.append(tuple(found) if keys is None else tuple(found.values()))
+                self._bound.add(("", id(found), None))
+        return Bound(value, tuple(targets), tuple(parts)) if targets else value
+
+    @staticmethod
+    def unbound(value: Any) -> Any:
+        """The result alone."""
+        return value
+
+    def _can_bind(self, each: _Written, now: Any) -> bool:
+        if each.kind == ITEM and type(each.container) is not dict:
+            return False
+        if id(each.container) in self._changed or issubclass(type(self.outside.get(each.owner)), type):
+            return False  # a namespace is more than a dict
+        return _is_made_anew(now if type(now) is tuple else (now,))
+
+    def _can_fill(self, each: _Written) -> bool:
+        """Whether a list or dict was emptied before anything in it was read, and holds what can be bound."""
+        found = each.container
+        if type(found) not in (list, dict) or any(address[1] == id(found) for address in self._reads):
+            return False
+        keys = all(type(key) in PLAIN_TYPES for key in found) if type(found) is dict else True
+        return keys and _is_made_anew(contents(found) if type(found) is list else tuple(found.values()))
+
+    def _kept(self, slot: _Slot) -> Any:
+        """The object that something was read of, in the form in which it is kept."""
+        return Argument(slot.container) if id(slot.container) in self.anchored else slot.container
+
+    def _effects(self) -> Iterable[Effect]:
+        for each in self._written.values():
+            if (each.kind, id(each.container), each.key) in self._bound:
+                continue
+            carrier = self._carriers.get(id(each.container))
+            if carrier is not None and carrier() is None:
+                continue  # the call has made it, and nobody has it
+            now = self._form(_look(each.kind, each.container, each.key))
+            if _same(each.was, now):  # a replay leaves it as the call does, if it is so before
+                slot = _as_it_is(each, now)
+                self._reads.setdefault((slot.kind, id(slot.container), slot.key), slot)
+            else:
+                name = self._path(each.owner, _suffix(each))
+                address = (each.kind, id(each.container), each.key)
+                yield Effect(name, _text(each.was), _text(now), each.site, address)
+        for each in self._changed.values():
+            if ("", id(each.container), None) in self._bound:
+                continue
+            now = contents(each.container)
+            if type(now) is Position and each.was.agrees(now):  # how far it is was looked at, and that is all
+                asked = _Slot(HELD, each.container, None, now._replace(asked=True), each.owner, "")
+                self._reads[HELD, id(each.container), None] = asked
+            elif not _same_members(each.was, now):
+                suffix, was, now = _changed(each.container, each.was, now)
+                address = ("", id(each.container), None)
+                yield Effect(self._path(each.owner, suffix), _text(was), _text(now), each.site, address)
+
+
+def _as_it_is(each: _Written, now: Any) -> _Slot:
+    """What has to be so before a replay: something lies in a slot, or nothing does."""
+    kind, value = each.kind, now
+    if now is MISSING and kind == ITEM:
+        kind, value = DEFINED, Content(False)
+    return _Slot(kind, each.container, each.key, value, each.owner, _suffix(each))
+
+
+def _is_made_anew(parts: tuple[Any, ...]) -> bool:
+    """Whether values are tensors and plain ones, and a tensor at least."""
+    plain = all(type(part) in PLAIN_TYPES or type(part) is torch.Tensor for part in parts)
+    return plain and any(type(part) is torch.Tensor for part in parts)
+
+
+def _is_torchs_own(frame: FrameType | None) -> bool:
+    """Whether what is done is done for what PyTorch keeps to itself."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(TORCHS_OWN):
+            return True
+        if not is_internal(file):
+            return False
+        if frame.f_code.co_name == _QUEUES:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def is_compilers(module: Any) -> bool:
+    """Whether a module is PyTorch's compiler's or dispatcher's: they stand aside during a trace."""
+    return isinstance(module, str) and module.startswith(
+        ("torch._dynamo", "torch._ops", "torch.jit._builtins")
+    )
+
+
+def stood_for(value: Any) -> Any:
+    """What a function of ours stands for that lies in its place while the call runs."""
+    if type(value) is FunctionType and is_own(value.__code__.co_filename):
+        return value.__dict__.get("__wrapped__", value)
+    return value
+
+
+def contents(value: Any) -> Any:
+    """What a container holds, in a form that can be compared."""
+    if issubclass(type(value), dict):
+        return members.items(value)
+    if issubclass(type(value), (list, tuple, set, frozenset)) or type(value).__name__ == "deque":
+        return members.keys(value)
+    return mark(value)
+
+
+def _look(kind: str, container: Any, key: Any) -> Any:
+    try:
+        if kind == ITEM:
+            return members.member(container, key)
+        return container.cell_contents if kind == CELL else getattr(container, key)
+    except (KeyError, IndexError, ValueError, AttributeError):
+        return UNSET if kind == ATTRIBUTE else MISSING
+
+
+def _same(was: Any, now: Any) -> bool:
+    if was is now:
+        return True
+    if type(was) in (Content, TensorMark, Position):
+        return same(was, now)
+    if type(was) is not type(now) or type(was) not in PLAIN_TYPES:
+        return False
+    return was == now or (was != was and now != now)
+
+
+def _same_members(was: Any, now: Any) -> bool:
+    if type(was) is Position:
+        return was.agrees(now)
+    if type(was) is not tuple or type(now) is not tuple:
+        return _same(was, now)
+    if len(was) != len(now):
+        return False
+    return all(map(_same_member, was, now))
+
+
+def _same_member(was: Any, now: Any) -> bool:
+    """Whether one member is as it was; members of a mapping are pairs."""
+    return _same_members(was, now) if type(was) is tuple and type(now) is tuple else _same(was, now)
+
+
+def _changed(container: Any, was: Any, now: Any) -> tuple[str, Any, Any]:
+    """What to say of a container that has changed: what it is about, and what that was and is."""
+    if type(was) is not tuple or type(now) is not tuple:
+        return "", was, now
+    if len(was) != len(now):
+        return " (length)", len(was), len(now)
+    if issubclass(type(container), (set, frozenset)):
+        return "", Content(frozenset(was)), Content(frozenset(now))
+    index = list(map(_same_member, was, now)).index(False)
+    if not issubclass(type(container), dict):
+        return f"[{index}]", was[index], now[index]
+    (key, value), (other, later) = was[index], now[index]
+    return (f"[{key!r}]", value, later) if _same(key, other) else (" (order)", key, other)
+
+
+def _suffix(each: _Written) -> str:
+    if each.kind == CELL:
+        return ""
+    member = each.kind == ITEM and each.owner == id(each.container)
+    return f"[{each.key!r}]" if member else f".{each.key}"
+
+
+def _text(value: Any) -> str:
+    if value is MISSING or value is UNSET:
+        return "not there"
+    if type(value) in PLAIN_TYPES:
+        text = repr(value)
+        return text if len(text) <= 60 else f"{text[:57]}..."
+    if type(value) in (Position, TensorMark, Content):
+        return show(value)
+    return f"{len(value)} long" if type(value) is tuple else f"a {type(value).__name__}"

@@ -1,0 +1,110 @@
+"""What a call leaves outside of itself beside its result: slots that it binds to what it has made.
+
+A recorded call binds them again at each replay. So what is bound is taken apart, copied and handed out with
+the result, as further parts of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .members import member, put
+from .snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE
+
+CONTENTS = "contents"
+"""All that a list or a dict holds."""
+
+
+def assign(kind: str, container: Any, key: Any, value: Any) -> None:
+    """Put a value into a slot, past what the user's classes make of it."""
+    if kind == ITEM:
+        if not isinstance(container, tuple):
+            put(container, key, value)
+    elif kind == ATTRIBUTE:
+        object.__setattr__(container, key, value)
+    elif kind == CELL:
+        container.cell_contents = value
+    elif kind == VARIABLE:
+        container.set(value)
+    elif kind == CONTENTS and key is None:
+        container[:] = value
+    elif kind == CONTENTS:
+        container.clear()
+        container.update(zip(key, value, strict=True))
+
+
+def read_from(kind: str, container: Any, key: Any) -> Any:
+    """What lies in a slot.
+
+    Raises:
+        KeyError, IndexError, ValueError, AttributeError: Nothing does.
+    """
+    if kind == ITEM:
+        return member(container, key)
+    if kind == CONTENTS:
+        return tuple(container) if key is None else tuple(container.values())
+    if kind == CELL:
+        return container.cell_contents
+    return container.get() if kind == VARIABLE else getattr(container, key)
+
+
+class Target:
+    """A slot that a call binds.
+
+    Args:
+        kind: What kind of slot.
+        container: Where it is.
+        key: Under what; of a dict of which all is bound, its keys.
+        name: What the user would write.
+    """
+
+    __slots__ = ("container", "key", "kind", "name")
+
+    def __init__(self, kind: str, container: Any, key: Any, name: str) -> None:
+        self.kind = kind
+        self.container = container
+        self.key = key
+        self.name = name
+
+    def read(self) -> Any:
+        """What lies in it; None if nothing does."""
+        try:
+            return read_from(self.kind, self.container, self.key)
+        except (KeyError, IndexError, ValueError, AttributeError):
+            return None
+
+    @property
+    def address(self) -> tuple[str, int, Any]:
+        """Which slot it is, as long as the container lives."""
+        return self.kind, id(self.container), self.key
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Target and self.address == other.address
+
+    def __hash__(self) -> int:
+        return hash(self.address)
+
+
+class Bound(NamedTuple):
+    """A result, with what the call has bound.
+
+    Attributes:
+        value: What the callable returned.
+        targets: The slots, in the order in which they were bound first.
+        parts: What lies in them.
+    """
+
+    value: Any
+    targets: tuple[Target, ...]
+    parts: tuple[Any, ...]
+
+    def put(self) -> Any:
+        """Bind all; returns what the callable returned."""
+        for target, part in zip(self.targets, self.parts, strict=True):
+            assign(target.kind, target.container, target.key, part)
+        return self.value
+
+
+def returned(value: Any) -> Any:
+    """What the callable returned, of what may be bound to slots as well."""
+    return value.value if type(value) is Bound else value

@@ -1,0 +1,28 @@
+"""Which classes were made by class statements, and which in C, whose methods are code that is not seen."""
+
+from __future__ import annotations
+
+import types
+from typing import Generic, Protocol
+
+_PARTS_OF_C = (
+    *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
+    types.GetSetDescriptorType,
+)
+_BASES = frozenset({object, Generic, Protocol})
+_OWN_ATTRIBUTES = frozenset({"__dict__", "__weakref__"})
+
+
+def is_python(kind: type) -> bool:
+    """Whether a class and its bases were made by class statements."""
+    return not any(_has_parts_in_c(cls) for cls in kind.__mro__ if cls not in _BASES)
+
+
+def _has_parts_in_c(cls: type) -> bool:
+    for name, value in list(vars(cls).items()):
+        if isinstance(value, types.BuiltinFunctionType):
+            if value.__self__ is cls:  # its __new__
+                return True
+        elif isinstance(value, _PARTS_OF_C) and name not in _OWN_ATTRIBUTES and value.__objclass__ is cls:
+            return True
+    return False

@@ -1,0 +1,313 @@
+"""What a call binds outside of itself to tensors of its own: a replay binds it again."""
+
+import types
+
+import pytest
+import torch
+from torch import nn
+
+import rote
+
+CALLS = 12
+WARM = 4
+
+
+class Slotted:
+    __slots__ = ("last",)
+
+
+class Policy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = None
+
+    def forward(self, x):
+        self.last = x * 2
+        return self.last + 1
+
+
+def attribute(x):
+    STATE.last = x * 2
+    return STATE.last + 1
+
+
+def item(x):
+    KEPT["last"] = x * 2
+    return KEPT["last"] + 1
+
+
+def bound_global(x):
+    global LAST
+    LAST = x * 2
+    return LAST + 1
+
+
+def pair(x):
+    STATE.last = (x * 2, x + 3, "kind", None)
+    return x + 1
+
+
+def result_itself(x):
+    STATE.last = y = x * 2
+    return y
+
+
+def view_of_the_result(x):
+    y = x * 2
+    STATE.last = y[1:]
+    return y
+
+
+def twice(x):
+    STATE.last = STATE.other = x * 2
+    return x + 1
+
+
+def filled_list(x):
+    FEATURES.clear()
+    for n in range(3):
+        FEATURES.append(x * n)
+    return FEATURES[0] + FEATURES[2]
+
+
+def filled_dict(x):
+    KEPT.clear()
+    KEPT["a"] = x * 2
+    KEPT["b"] = KEPT["a"] + 1
+    return KEPT["b"]
+
+
+def by_setitem(x):
+    KEPT.__setitem__("last", x * 2)
+    return x + 1
+
+
+def argument_itself(x):
+    STATE.last = x
+    return x + 1
+
+
+STATE = types.SimpleNamespace(last=None, other=None)
+KEPT = {}
+FEATURES = []
+LAST = None
+
+PROGRAMS = [
+    attribute, item, bound_global, pair, result_itself, view_of_the_result, twice, filled_list, filled_dict,
+    by_setitem,
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    global LAST
+    yield
+    LAST = None
+    STATE.last = STATE.other = None
+    KEPT.clear()
+    FEATURES.clear()
+
+
+def seen():
+    """All that a program may have left, in a form that shows which tensors are one."""
+    flat = [STATE.last, STATE.other, LAST, *KEPT.items(), *FEATURES]
+    return [[*part] if isinstance(part, tuple) else [part] for part in flat]
+
+
+def copied(parts):
+    return [[part.clone() if isinstance(part, torch.Tensor) else part for part in each] for each in parts]
+
+
+def assert_equal(ours, theirs):
+    assert len(ours) == len(theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            assert torch.equal(a, b) if isinstance(b, torch.Tensor) else a == b
+
+
+def inputs(device, count=CALLS):
+    return [torch.arange(4.0, device=device) + n for n in range(count)]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_replay_binds_what_the_call_binds(device, program):
+    g = rote.graph(program)
+    for x in inputs(device):
+        out = g(x)
+        ours = [out, *copied(seen())]
+        theirs = [program(x), *copied(seen())]
+        assert torch.equal(ours[0], theirs[0])
+        assert_equal(ours[1:], theirs[1:])
+    assert g.report().replayed >= CALLS - WARM, g.explain()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_is_bound_stays_what_it_was(device, program):
+    """A later replay writes into none of it."""
+    g, held = rote.graph(program), []
+    for x in inputs(device):
+        g(x)
+        held.append((seen(), copied(seen())))
+    for now, then in held[-4:]:
+        if program is not filled_list and program is not filled_dict:
+            assert_equal(now, then)
+
+
+def test_what_is_one_tensor_is_one_afterwards(device):
+    g = rote.graph(result_itself)
+    for x in inputs(device):
+        out = g(x)
+        assert STATE.last is out
+    h = rote.graph(view_of_the_result)
+    for x in inputs(device):
+        out = h(x)
+        assert STATE.last.data_ptr() == out[1:].data_ptr()
+    k = rote.graph(twice)
+    for x in inputs(device):
+        k(x)
+        assert STATE.last is STATE.other
+    assert min(each.report().replayed for each in (g, h, k)) >= CALLS - WARM
+
+
+def test_an_argument_that_is_kept(device):
+    g = rote.graph(argument_itself)
+    for x in inputs(device):
+        assert torch.equal(g(x), x + 1)
+        assert STATE.last is x
+
+
+def test_a_slot_of_a_class_with_slots(device):
+    o = Slotted()
+
+    def fn(x):
+        o.last = x * 2
+        return x + 1
+
+    g = rote.graph(fn)
+    for x in inputs(device):
+        g(x)
+        assert torch.equal(o.last, x * 2)
+    assert g.report().replayed >= CALLS - WARM
+
+
+def test_a_variable_of_the_function_around(device):
+    last = None
+
+    def fn(x):
+        nonlocal last
+        last = x * 2
+        return last + 1
+
+    g = rote.graph(fn)
+    for x in inputs(device):
+        g(x)
+        assert torch.equal(last, x * 2)
+    assert g.report().replayed >= CALLS - WARM
+
+
+def test_an_attribute_of_a_module(device):
+    m = Policy()
+    g = rote.graph(m)
+    for x in inputs(device):
+        assert torch.equal(g(x), x * 2 + 1)
+        assert torch.equal(m.last, x * 2)
+    assert g.report().replayed >= CALLS - WARM
+
+
+def test_the_caller_takes_it_away(device):
+    g = rote.graph(item)
+    for n, x in enumerate(inputs(device)):
+        g(x)
+        assert torch.equal(KEPT.pop("last") if n % 2 else KEPT["last"], x * 2)
+    assert g.report().replayed >= CALLS // 2
+
+
+def test_a_feature_with_a_graph(device):
+    """What a hook keeps takes part in a loss outside."""
+    torch.manual_seed(0)
+    m = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)).to(device)
+    kept = {}
+    m[1].register_forward_hook(lambda module, args, out: kept.__setitem__("feature", out))
+    g, found = rote.graph(m), {}
+    for x in inputs(device):
+        for name, call in (("ours", g), ("theirs", m)):
+            loss = call(x[None]).square().sum() + kept["feature"].abs().sum()
+            found[name] = torch.autograd.grad(loss, list(m.parameters()))
+        assert all(map(torch.equal, found["ours"], found["theirs"]))
+    assert g.report().replayed >= CALLS - WARM, g.explain()
+
+
+def test_only_one_way_binds(device):
+    def fn(x):
+        if x.sum() > 30:
+            STATE.last = x * 2
+        return x + 1
+
+    g = rote.graph(fn)
+    for x in inputs(device, 24):
+        STATE.last = None
+        g(x)
+        ours, STATE.last = STATE.last, None
+        fn(x)
+        assert (ours is None) == (STATE.last is None)
+        assert ours is None or torch.equal(ours, STATE.last)
+    assert g.report().replayed >= 8, g.explain()
+
+
+def test_what_is_read_before_it_is_bound_is_no_such_slot(device, reason):
+    """A state that goes on from call to call."""
+    STATE.last = torch.zeros(4, device=device)
+
+    def fn(x):
+        STATE.last = STATE.last * 0.5 + x
+        return STATE.last + 1
+
+    g, state = rote.graph(fn), torch.zeros(4, device=device)
+    for x in inputs(device):
+        state = state * 0.5 + x
+        assert torch.equal(g(x), state + 1)
+        assert torch.equal(STATE.last, state)
+    assert g.report().replayed == 0 and "last" in reason(g, "RT201").message
+
+
+@pytest.mark.parametrize("program", [attribute, filled_list, result_itself])
+def test_a_check_knows_what_is_bound(device, program):
+    g = rote.graph(program, verify=2)
+    for x in inputs(device):
+        out = g(x)
+        ours = copied(seen())
+        assert torch.equal(out, program(x))
+        assert_equal(ours, copied(seen()))
+    assert g.report().verified >= 2, g.explain()
+
+
+@pytest.mark.parametrize("program", [attribute, filled_list])
+def test_what_is_lent_is_not_bound(device, program):
+    """A lent result is overwritten by the next call, and what somebody keeps must not be."""
+    g = rote.graph(program, outputs="borrow")
+    for x in inputs(device):
+        out = g(x)
+        assert torch.equal(out + 0, program(x))
+    assert g.report().replayed == 0
+
+
+def test_gradients_are_not_wanted(device):
+    g = rote.graph(attribute)
+    with torch.inference_mode():
+        for x in inputs(device):
+            g(x)
+            assert torch.equal(STATE.last, x * 2) and STATE.last.is_inference()
+    assert g.report().replayed >= CALLS - WARM
+
+
+def test_a_list_that_grows_is_none(device):
+    def fn(x):
+        FEATURES.append(x * 2)
+        return x + 1
+
+    g = rote.graph(fn)
+    for n, x in enumerate(inputs(device)):
+        g(x)
+        assert len(FEATURES) == n + 1 and torch.equal(FEATURES[-1], x * 2)
+    assert g.report().replayed == 0

@@ -1,0 +1,184 @@
+"""Instrumented code gives what the original gives: values, exceptions, their lines."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import collections
+import dataclasses
+import difflib
+import dis
+import functools
+import inspect
+import json.decoder
+import pickle
+import statistics
+import textwrap
+import traceback
+from types import CodeType, FunctionType
+
+import pytest
+import torch
+from bytecode import Bytecode
+
+from rote.reads import WATCH
+from rote.reads.instrument import OpaqueError, instrument
+
+from .programs import PROGRAMS, RAISING
+
+MODULES = (
+    argparse, ast, collections, dataclasses, difflib, functools, inspect, json.decoder, pickle, statistics, textwrap,
+    torch.nn.functional, torch.nn.modules.module, torch.nn.modules.activation, torch.nn.modules.batchnorm,
+    torch.nn.modules.container, torch.nn.modules.conv, torch.nn.modules.linear, torch.nn.modules.rnn,
+    torch.nn.modules.transformer,
+)  # fmt: skip
+
+
+class Silent:
+    """Notes that note nothing."""
+
+    def __getattr__(self, name):
+        return lambda *given: None
+
+
+def codes_of(code: CodeType):
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from codes_of(each)
+
+
+def instrumented(code: CodeType) -> CodeType:
+    """Code and all code that stands in it."""
+    made = instrument(code, Silent())
+    return made.replace(
+        co_consts=tuple(instrumented(each) if isinstance(each, CodeType) else each for each in made.co_consts)
+    )
+
+
+def copy_of(function: FunctionType) -> FunctionType:
+    return FunctionType(
+        instrumented(function.__code__),
+        function.__globals__,
+        None,
+        function.__defaults__,
+        function.__closure__,
+    )
+
+
+def traced(function, *args):
+    trace = WATCH.begin(function)
+    try:
+        return function(*args)
+    finally:
+        WATCH.end(trace)
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 4])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_same_result(program, n):
+    def outcome(call):
+        try:
+            return call()
+        except Exception as error:
+            return type(error), str(error)
+
+    expected = outcome(lambda: program(n))
+    assert outcome(lambda: copy_of(program)(n)) == expected
+    assert outcome(lambda: traced(program, n)) == expected
+
+
+@pytest.mark.parametrize("program", RAISING)
+@pytest.mark.parametrize("how", ["copied", "traced"])
+def test_the_same_traceback(program, how):
+    def lines(call):
+        with pytest.raises(Exception) as caught:
+            call()
+        chain = [caught.value, caught.value.__cause__, caught.value.__context__]
+        return [
+            [(each.name, each.lineno, each.end_lineno, each.colno, each.end_colno) for each in stack if each.filename == own]
+            for stack in (traceback.extract_tb(error.__traceback__) for error in chain if error is not None)
+        ]  # fmt: skip
+
+    own = program.__code__.co_filename
+    expected = lines(lambda: program(3))
+    assert expected[0]
+    assert lines(lambda: copy_of(program)(3) if how == "copied" else traced(program, 3)) == expected
+
+
+def test_arguments_and_flags_stay():
+    for program in PROGRAMS:
+        code, made = program.__code__, instrument(program.__code__, Silent())
+        for name in ("co_name", "co_qualname", "co_filename", "co_firstlineno", "co_flags",
+                     "co_cellvars", "co_freevars", "co_argcount", "co_kwonlyargcount", "co_posonlyargcount"):  # fmt: skip
+            assert getattr(made, name) == getattr(code, name), name
+        assert inspect.getargs(made) == inspect.getargs(code)
+        assert set(made.co_varnames) == set(code.co_varnames)  # in another order: that of their first use
+
+
+def functions_of(module):
+    """All code of a module that Python functions run, and code within it."""
+    found: dict[int, CodeType] = {}
+    for value in vars(module).values():
+        members = [value, *vars(value).values()] if isinstance(value, type) else [value]
+        for each in members:
+            function = inspect.unwrap(
+                getattr(each, "__func__", getattr(each, "fget", each) or each), stop=None
+            )
+            if isinstance(function, FunctionType):
+                found.update((id(code), code) for code in codes_of(function.__code__))
+    return list(found.values())
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_code_of_libraries(module):
+    codes = functions_of(module)
+    assert len(codes) >= 3
+    for code in codes:
+        check(code, instrument(code, Silent()))
+
+
+@pytest.mark.parametrize("program", [*PROGRAMS, *RAISING])
+def test_code_of_programs(program):
+    for code in codes_of(program.__code__):
+        check(code, instrument(code, Silent()))
+
+
+def check(code: CodeType, made: CodeType) -> None:
+    units = len(made.co_code) // 2
+    assert sum(1 for _ in made.co_positions()) == units, code
+    ends = [end for _, end, _ in made.co_lines()]
+    starts = [start for start, _, _ in made.co_lines()]
+    assert starts == [0, *ends[:-1]] and ends[-1] == len(made.co_code), code
+    assert {line for _, _, line in made.co_lines()} <= {line for _, _, line in code.co_lines()} | {None}, code
+    assert handlers(made) == handlers(code), code
+    assert made.co_stacksize >= code.co_stacksize
+    assert Bytecode.from_code(made).compute_stacksize() <= made.co_stacksize, code
+
+
+def handlers(code: CodeType) -> set[tuple[int, bool]]:
+    """At which depths of the stack exception handlers begin."""
+    return {(entry.depth, entry.lasti) for entry in dis._parse_exception_table(code)}  # type: ignore[attr-defined]
+
+
+def test_code_of_coroutines_is_opaque():
+    async def coroutine(x):
+        await x
+
+    with pytest.raises(OpaqueError, match="GET_AWAITABLE"):
+        instrument(coroutine.__code__, Silent())
+
+
+def test_a_note_comes_before_each_instruction_that_may_read():
+    said = []
+
+    class Told:
+        def __getattr__(self, name):
+            return lambda *given: said.append((name, *given))
+
+    def function(x):
+        return x.real[0:1] if x in (3,) else -x
+
+    value = 4
+    FunctionType(instrument(function.__code__, Told()), function.__globals__)(value)
+    assert said == [("contains", value, (3,)), ("unary", value)]

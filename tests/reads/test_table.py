@@ -1,0 +1,166 @@
+"""The table of C callables: its names are those of something, and callables find their row."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import heapq
+import math
+import operator
+import os
+import pkgutil
+import random
+import resource
+import select
+import struct
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+
+import rote
+from rote.reads import handlers, table
+from rote.reads.calls import called
+
+ROWS = tomllib.loads(Path(table.__file__).with_name("calls.toml").read_text())
+KNOWN = {
+    "pure", "fixed", "none", "reads", "writes", "argument", "ask", "clock", "environment", "thread", "io", "address",
+}  # fmt: skip
+
+OF_OTHER_VERSIONS = {
+    "_thread.start_joinable_thread", "_sha256.*", "_sha2.*", "_bisect.insort",
+    "posix._path_splitroot", "posix.getenv", "_posixsubprocess.fork_exec_", "_abc._abc_register_",
+    "torch._C._get_num_threads",
+}  # fmt: skip
+"""Names that not every Python and PyTorch has."""
+
+UNNAMED = (
+    "builtins.GenericAlias", "builtins.mappingproxy", "builtins.module", "builtins.method", "builtins.function",
+    "builtins.generator", "builtins.coroutine", "builtins.list_iterator", "builtins.tuple_iterator",
+    "builtins.dict_keyiterator", "builtins.dict_valueiterator", "builtins.dict_itemiterator",
+    "builtins.set_iterator", "builtins.range_iterator", "builtins.str_iterator", "builtins.dict_keys",
+    "builtins.dict_values", "builtins.dict_items", "builtins.traceback", "builtins.code", "builtins.frame",
+    "builtins.weakproxy", "builtins.weakcallableproxy", "builtins.AccumulateGrad", "torch._C._TensorBase",
+    "torch._C._VariableFunctionsClass", "pybind11_builtins", "_thread.RLock", "_thread.lock", "builtins.instancemethod", "_contextvars", "_contextvars.Context",
+    "_contextvars.ContextVar", "_functools._lru_cache_wrapper", "_collections._tuplegetter", "_cython_", "optree",
+    "torch._C.Event", "torch._C.Stream", "builtins.weakref", "builtins.member_descriptor",
+    "builtins.getset_descriptor", "builtins.wrapper_descriptor", "builtins.method-wrapper", "_json.Encoder",
+)  # fmt: skip
+"""Types and modules that cannot be reached by their names."""
+
+
+def names():
+    return [(row, name) for row, content in ROWS.items() for name in content["names"]]
+
+
+def test_rows_are_known():
+    assert set(ROWS) == KNOWN
+    assert set(table.REFUSED) < KNOWN
+
+
+def test_of_several_rows_the_last_counts():
+    """Only where each of them is harmless may a name be in two rows."""
+    found = collections.defaultdict(list)
+    for row, name in names():
+        if "*" not in name:
+            found[name].append(row)
+    for name, rows in found.items():
+        assert len(rows) == 1 or set(rows) <= {"pure", "fixed", "none", "ask"}, (name, rows)
+        assert table.row_of(name) == rows[-1]
+
+
+@pytest.mark.parametrize("name", sorted({name for _, name in names()}))
+def test_a_name_is_of_something(name):
+    plain = name.removesuffix(".*")
+    if name in OF_OTHER_VERSIONS or plain in UNNAMED or plain.rpartition(".")[0] in UNNAMED:
+        return
+    if "*" in plain:
+        assert plain.startswith(("builtins.", "_cython_")), "a pattern ends with .*"
+        return
+    found = pkgutil.resolve_name(plain)
+    assert callable(found) or name.endswith(".*") or name == "sys.flags"
+
+
+@pytest.mark.parametrize(("function", "row"), [
+    (abs, "pure"), (math.sqrt, "pure"), (operator.add, "pure"), (struct.pack, "pure"), ("text".upper, "pure"),
+    ((1, 2).count, "pure"), (numpy.zeros, "pure"), (torch.zeros, "pure"), (torch.add, "pure"),
+    (torch.ones(1).add_, "pure"), (torch.Tensor.mul, "pure"), (torch._C._nn.gelu, "pure"), (functools.partial, "pure"),
+    (callable, "none"), (id, "none"), (object.__new__, "none"), (sys.exc_info, "none"), (type.mro, "none"),
+    ([].copy, "reads"), ([].count, "reads"), ({}.items, "reads"), (set().union, "reads"), (dict.keys, "reads"),
+    (collections.deque().count, "reads"), (bytearray().decode, "reads"),
+    ([].append, "writes"), (list.sort, "writes"), ({}.update, "writes"), (set().add, "writes"),
+    (collections.deque().popleft, "writes"), (collections.OrderedDict().move_to_end, "writes"),
+    (random.Random().random, "writes"), (numpy.random.default_rng().random, "writes"),
+    (heapq.heappush, "argument"),
+    (torch.get_num_threads, "ask"), (sys.getrecursionlimit, "ask"),
+    (time.time, "clock"), (time.perf_counter, "clock"), (time.sleep, "clock"),
+    (os.getpid, "environment"), (os.getcwd, "environment"),
+    (os.listdir, "io"), (select.select, "io"),
+    (resource.getpagesize, "unknown"),
+], ids=lambda value: value if isinstance(value, str) else table.name_of(value))  # fmt: skip
+def test_the_row_of_a_callable(function, row):
+    name = table.name_of(function)
+    rows = table.Rows(handlers.HANDLERS, called)
+    assert rows.of(function).row == table.row_of(name) == row, name
+
+
+def test_a_longer_name_goes_first():
+    assert table.row_of("builtins.list.append") == "writes"
+    assert table.row_of("builtins.list.index") == "reads"
+    assert table.row_of("torch._C.Generator.initial_seed") == "ask"
+    assert table.row_of("torch._C.anything") == "pure"
+
+
+def test_a_class_is_what_is_said_of_its_methods():
+    assert table.row_of("functools.partial") == "pure"
+    assert table.row_of("builtins.frozenset") == "pure"
+
+
+def test_what_is_in_no_row_is_unknown():
+    assert table.row_of("some_extension.read") == table.UNKNOWN
+    assert table.row_of("builtins.listing") == table.UNKNOWN
+
+
+def test_handlers_are_of_something():
+    for name in handlers.HANDLERS:
+        plain = name.removesuffix("()")
+        if not any(plain == each or plain.startswith(f"{each}.") for each in UNNAMED):
+            assert pkgutil.resolve_name(plain) is not None
+
+
+class Library:
+    @staticmethod
+    def static(x):
+        return x
+
+    def method(self, x):
+        return x
+
+
+@pytest.mark.parametrize(("declared", "function"), [
+    (resource.getpagesize, resource.getpagesize), (resource, resource.getpagesize), (Library, Library().method),
+    (Library.method, Library().method), (Library.static, Library.static), (math, math.sqrt),
+])  # fmt: skip
+def test_what_is_declared_is_pure(declared, function):
+    rows = table.Rows({}, called)
+    assert not rows.is_pure(function)
+    rows.declare([declared])
+    assert rows.is_pure(function)
+    assert not rows.is_pure(select.select)
+
+
+def test_only_callables_and_modules_are_declared():
+    with pytest.raises(rote.MisuseError, match=r"argument 1 is 3, which is no callable and no module"):
+        rote.pure(math.sqrt, 3)
+
+
+def test_a_declaration_gives_the_function_back():
+    @rote.pure
+    def function(x):
+        return x
+
+    assert function(3) == 3
