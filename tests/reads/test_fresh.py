@@ -31,6 +31,10 @@ PROGRAMS = {
         "def fn(x):\n torch.manual_seed(1)\n return x * 2",
         "0 RT208",
     ),
+    "a module of PyTorch's that acts is imported": (
+        "def fn(x):\n import torch.distributed.algorithms.join\n return x * 2",
+        "4",
+    ),
     "a cache of one's own": (
         "import functools\n@functools.cache\ndef scale():\n return 2.0\ndef fn(x):\n return x * scale()",
         "3 RT201",

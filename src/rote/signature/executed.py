@@ -216,7 +216,7 @@ class ExecutedCode:
         if is_reader(code):
             inner = frame.f_back is not None and is_reader(frame.f_back.f_code)
             self.asks_groups = self.asks_groups or not (inner or _called_by_us(frame))
-        elif self.contact is None and is_acting(code):
+        elif self.contact is None and is_acting(code) and not _is_importing(frame):
             self.contact = contact(code, user_site(frame))
         if not is_internal(code.co_filename) and (operator := hiding(code, frame)) is not None:
             self.hiding.add(operator)
@@ -407,6 +407,16 @@ def _runs_apart(frame: FrameType, followed: Followed) -> bool:
         made = code.co_filename.startswith("<")  # from text, as the methods of named tuples are
         if followed.original(code) is not code or not (made or is_internal(code.co_filename)):
             return False
+        at = at.f_back
+    return False
+
+
+def _is_importing(frame: FrameType) -> bool:
+    """Whether library code runs because its module, or one that needs it, is imported just now."""
+    at: FrameType | None = frame
+    while at is not None and is_internal(at.f_code.co_filename):
+        if at.f_code.co_name == "<module>":
+            return True
         at = at.f_back
     return False
 
