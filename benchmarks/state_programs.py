@@ -229,7 +229,7 @@ def _chosen(program: StateProgram, names: list[str]) -> bool:
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The command line."""
-    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # to ask the driver would spoil CUDA for forks
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # the driver cannot be asked before a fork
     parser = argparse.ArgumentParser(prog="python -m benchmarks.state_programs", description=__doc__)
     parser.add_argument(
         "--only", action="extend", nargs="+", metavar="NAME", help="programs, groups or points; default: all"

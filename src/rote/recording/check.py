@@ -80,7 +80,7 @@ class Check:
         """
         surface, before = self._surface, self._before
         left = [_with(replayed, targets) for targets in self._bound()]
-        kept_of = {id(each): surface.keep(each) for each in left}
+        kept_of, ours = {id(each): surface.keep(each) for each in left}, left[0]
         after = surface.read()
         surface.complete(before, after)
         try:
