@@ -311,3 +311,52 @@ def test_a_list_that_grows_is_none(device):
         g(x)
         assert len(FEATURES) == n + 1 and torch.equal(FEATURES[-1], x * 2)
     assert g.report().replayed == 0
+
+
+def test_modes_in_turns(device):
+    """Two wrappers that set what the other one has set differently."""
+    m = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).to(device).requires_grad_(False)
+
+    def training(x):
+        m.train()
+        return m[0](x) + m.training
+
+    def evaluation(x):
+        m.eval()
+        return m(x) * 2
+
+    g, h = rote.graph(training), rote.graph(evaluation)
+    for x in inputs(device, 16):
+        assert torch.equal(g(x[None]), m[0](x[None]) + 1)
+        assert m.training and m[1].training
+        assert torch.equal(h(x[None]), m[0](x[None]) * 2)
+        assert not (m.training or m[1].training)
+    assert min(g.report().replayed, h.report().replayed) >= 8, g.explain() + h.explain()
+
+
+def test_a_constant_that_the_caller_takes_back(device):
+    def fn(x):
+        STATE.last = "done"
+        return x * 2
+
+    g = rote.graph(fn)
+    for n, x in enumerate(inputs(device, 24)):
+        if n % 3 == 0:
+            STATE.last = n
+        g(x)
+        assert STATE.last == "done"
+    assert g.report().replayed >= 8, g.explain()
+
+
+def test_a_check_of_constants(device):
+    def fn(x):
+        STATE.last = "done"
+        return x * 2
+
+    g = rote.graph(fn, verify=2)
+    for n, x in enumerate(inputs(device, 24)):
+        if n % 2:
+            STATE.last = n
+        assert torch.equal(g(x), x * 2)
+        assert STATE.last == "done"
+    assert g.report().verified >= 2, g.explain()

@@ -14,8 +14,9 @@ from ..signature.snapshot import SUBCLASS
 from ..signature.wrappers import is_graphed
 from . import lookup
 from .attributes import attribute, delete_attribute, of_namespace, store_attribute
-from .containers import change, content, merged, special, spread, whole
+from .containers import change, content, merged, special, spread, text, whole
 from .kinds import CLASS, FUNCTION, IN_C, METHOD, OTHER, is_in_c
+from .output import SAID_OF_OUTPUT, is_for_output, is_standard
 from .table import REFUSED, UNKNOWN, is_nobody, name_of
 from .trace import Trace
 
@@ -203,6 +204,11 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
             content(trace, each, 0)
     elif row == "argument" and given:
         change(trace, given[0])
+    elif row == "io" and is_standard(owner):
+        for each in given:
+            text(trace, each)
+    elif row in SAID_OF_OUTPUT and is_for_output(trace):
+        return
     elif row == "io" and owner is not None and not trace.has(owner):
         for each in given:  # a buffer that the call made itself
             content(trace, each)

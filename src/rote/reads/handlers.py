@@ -37,6 +37,7 @@ from .containers import (
     whole,
 )
 from .kinds import is_in_c
+from .output import is_for_output, is_standard
 from .trace import Trace
 
 _FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
@@ -136,7 +137,7 @@ def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     file = kwargs.get("file")
     for each in args:
         text(trace, each)
-    if file is not None and file not in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+    if file is not None and not is_standard(file):
         trace.refuse("builtins.print", "prints to a file that is neither of the standard streams")
 
 
@@ -387,7 +388,8 @@ def _function(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
 
 def _sys_frame(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     _globals(trace, function, args, kwargs)
-    trace.refuse("sys._getframe", "looks at the frames around it")
+    if not is_for_output(trace):
+        trace.refuse("sys._getframe", "looks at the frames around it")
 
 
 def _size_of_storage(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

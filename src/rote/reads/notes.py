@@ -118,6 +118,8 @@ class Notes:
                 trace.at_work = True
                 try:
                     function(trace, *given)
+                except Exception as error:  # the call itself is none the worse for it
+                    trace.refuse(f"note {function.__name__}", f"could not be followed: {error!r} in a note")
                 finally:
                     trace.at_work = False
                     if profiler is not None:

@@ -22,7 +22,7 @@ import sys
 import weakref
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from mmap import mmap
 from pathlib import Path
 from types import (
@@ -52,7 +52,7 @@ from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
 from ..signature.origin import said_module, said_name
 from ..signature.reads import Argument, Read
 from ..signature.slots import MISSING, answer, same, show
-from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, HELD, ITEM, KIND, NUMBERS
+from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, HELD, ITEM, KIND, LENGTH, NUMBERS, ORDER
 from ..signature.training import is_empty_stage_table
 from . import lookup
 from .kinds import CLASS, CONTAINER, MODULE, PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
@@ -437,28 +437,36 @@ class Trace:
         self._held.clear()
         return noted
 
-    def bound(self, value: Any) -> Any:
-        """The call has returned: its result, with the slots outside that it has bound to tensors of its own.
+    def bound(self, value: Any, often: Collection[tuple[str, int, Any]] = (), *, others: bool = True) -> Any:
+        """The call has returned: its result, with the slots outside that it has bound to something else.
 
         A slot that it has read before holds what an earlier call has left, and is no such slot.
+
+        Args:
+            value: What the callable returned.
+            often: Slots that calls have often bound to something else; they are bound if nothing changes, too.
+            others: Whether other slots are bound as well.
         """
         targets, parts = list[Target](), list[Any]()
         for each in self._written.values():
             now = _look(each.kind, each.container, each.key)
             address = (each.kind, id(each.container), each.key)
-            if address in self._reads or not self._can_bind(each, now) or _same(each.was, self._form(now)):
+            if address in self._reads or not self._can_bind(each, now):
                 continue
-            name = self._path(each.owner, _suffix(each))
-            targets.append(Target(each.kind, each.container, each.key, name))
-            parts.append(now)
-            self._bound.add(address)
+            if address in often or (others and not _same(each.was, self._form(now))):
+                name = self._path(each.owner, _suffix(each))
+                targets.append(Target(each.kind, each.container, each.key, name))
+                parts.append(now)
+                self._bound.add(address)
         for each in self._changed.values():
             if self._can_fill(each):
-                name, found = self._path(each.owner, ""), each.container
+                found = each.container
                 keys = tuple(found) if type(found) is dict else None
-                targets.append(Target(CONTENTS, found, keys, name))
-                parts.append(tuple(found) if keys is None else tuple(found.values()))
-                self._bound.add(("", id(found), None))
+                target = Target(CONTENTS, found, keys, self._path(each.owner, ""))
+                if others or target.address in often:
+                    targets.append(target)
+                    parts.append(tuple(found) if keys is None else tuple(found.values()))
+                    self._bound.add(("", id(found), None))
         return Bound(value, tuple(targets), tuple(parts)) if targets else value
 
     @staticmethod
@@ -469,9 +477,12 @@ class Trace:
     def _can_bind(self, each: _Written, now: Any) -> bool:
         if each.kind == ITEM and type(each.container) is not dict:
             return False
+        asked = ((kind, id(each.container), None) in self._reads for kind in (LENGTH, ORDER))
+        if each.was is MISSING and any(asked):
+            return False  # it grows, and the call reads how far
         if id(each.container) in self._changed or issubclass(type(self.outside.get(each.owner)), type):
             return False  # a namespace is more than a dict
-        return _is_made_anew(now if type(now) is tuple else (now,))
+        return _can_be_handed_out(now if type(now) is tuple else (now,))
 
     def _can_fill(self, each: _Written) -> bool:
         """Whether a list or dict was emptied before anything in it was read, and holds what can be bound."""
@@ -479,7 +490,7 @@ class Trace:
         if type(found) not in (list, dict) or any(address[1] == id(found) for address in self._reads):
             return False
         keys = all(type(key) in PLAIN_TYPES for key in found) if type(found) is dict else True
-        return keys and _is_made_anew(contents(found) if type(found) is list else tuple(found.values()))
+        return keys and _can_be_handed_out(contents(found) if type(found) is list else tuple(found.values()))
 
     def _kept(self, slot: _Slot) -> Any:
         """The object that something was read of, in the form in which it is kept."""
@@ -521,10 +532,9 @@ def _as_it_is(each: _Written, now: Any) -> _Slot:
     return _Slot(kind, each.container, each.key, value, each.owner, _suffix(each))
 
 
-def _is_made_anew(parts: tuple[Any, ...]) -> bool:
-    """Whether values are tensors and plain ones, and a tensor at least."""
-    plain = all(type(part) in PLAIN_TYPES or type(part) is torch.Tensor for part in parts)
-    return plain and any(type(part) is torch.Tensor for part in parts)
+def _can_be_handed_out(parts: tuple[Any, ...]) -> bool:
+    """Whether values are tensors and plain ones."""
+    return all(type(part) in PLAIN_TYPES or type(part) is torch.Tensor for part in parts)
 
 
 def _is_torchs_own(frame: FrameType | None) -> bool:

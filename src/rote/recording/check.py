@@ -128,7 +128,9 @@ class Check:
         trace = self._entry.subject.follow(self._call)
         try:
             with versions_kept(self._surface.tensors()), plainly(self._backend):
-                return trace.bound(self._function(*args, **kwargs)), None
+                value = self._function(*args, **kwargs)
+                often = {target.address for targets in self._bound() for target in targets}
+                return trace.bound(value, often, others=False), None
         except OUT_OF_MEMORY:
             raise
         except Exception as error:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import weakref
+from collections import Counter
 from contextlib import nullcontext
+from functools import partial
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -48,6 +50,8 @@ from .walked import Walked
 
 _log = logging.getLogger("rote")
 
+OFTEN = 2
+"""Calls that bind a slot to something else, from which on it is bound in all of them."""
 MAX_PENDING = 8
 """Recordings of one state whose results may wait for their backward at once; further calls run eagerly."""
 
@@ -82,6 +86,7 @@ class Entry:
         self.patience = Patience(self.life, self.limits, self.variants)
         self.choice = Choice(self.variants, self.limits)
         self._eager_reasons: list[Reason] = []
+        self._bound: Counter[tuple[str, int, Any]] = Counter()
         self._anchors = [self._anchor(leaf) for leaf, kind in zip(call.leaves, call.kinds, strict=True)
                          if kind == OPAQUE or isinstance(leaf, torch.nn.Parameter)]  # fmt: skip
 
@@ -313,6 +318,7 @@ class Entry:
             assert plan.backend is not None
             with self.executed, unwaited(plan.backend):
                 outcome = self._run_traced(traced, variant, plan, trace)
+            self._bound.update([target.address for target in outcome.template.targets])
         finally:
             self.executed.followed = None
             noted = WATCH.end(trace)
@@ -321,7 +327,8 @@ class Entry:
 
     def _run_traced(self, traced: TracedCall, variant: Variant | None, plan: Plan, trace: Trace) -> Outcome:
         """Run the callable; what is recorded has leaves of its own instead of the parameters."""
-        bound = trace.bound if not self.limits.borrow else trace.unbound
+        often = {address for address, times in self._bound.items() if times >= OFTEN}
+        bound = partial(trace.bound, often=often) if not self.limits.borrow else trace.unbound
         grad = torch.is_grad_enabled() or (variant is not None and may_track(variant))
         if plan.session is None or variant is None or not grad:
             return traced.run(bound)
