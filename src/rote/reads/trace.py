@@ -444,7 +444,7 @@ class Trace:
 
         Args:
             value: What the callable returned.
-            often: Slots that calls have often bound to something else; they are bound if nothing changes, too.
+            often: Slots that calls have often bound to something else; bound if nothing changes, too.
             others: Whether other slots are bound as well.
         """
         targets, parts = list[Target](), list[Any]()
