@@ -480,6 +480,8 @@ class Trace:
         asked = ((kind, id(each.container), None) in self._reads for kind in (LENGTH, ORDER))
         if each.was is MISSING and any(asked):
             return False  # it grows, and the call reads how far
+        if id(each.container) in self._carriers:
+            return False  # the attributes of a tensor, which is another one in each call
         if id(each.container) in self._changed or issubclass(type(self.outside.get(each.owner)), type):
             return False  # a namespace is more than a dict
         return _can_be_handed_out(now if type(now) is tuple else (now,))
