@@ -106,3 +106,27 @@ def test_an_iterator_that_its_own_method_moves(device, make):
     for _ in range(6):
         assert_same(g(x), x * len(str(plain())))
     assert g.report().replayed == 0 and "RT201" in {why.code for why in g.report().reasons}
+
+
+@pytest.mark.parametrize("place", [default, keyword])
+def test_a_number_within_a_large_array(device, place):
+    """All of it is compared, not a sample."""
+    held = numpy.ones(50_000)
+    fn = place(held, lambda held: float(held.sum()))
+    g, x = rote.graph(fn), torch.ones(4, device=device)
+    for n in range(12):
+        if n == 8:
+            held[33_333] = 1000.0
+        assert_same(g(x), fn(x), f"call {n}")
+    assert g.report().replayed >= 4, g.explain()
+
+
+def test_an_array_that_is_too_large_to_be_compared(device):
+    held = numpy.ones((1 << 21) + 1)
+    fn = default(held, lambda held: float(held[7]))
+    g, x = rote.graph(fn), torch.ones(4, device=device)
+    for n in range(8):
+        held[7] = n
+        assert_same(g(x), fn(x), f"call {n}")
+    assert g.report().replayed == 0
+    assert any(why.code == "RT218" and "an array of 16 MB" in why.message for why in g.report().reasons)

@@ -119,7 +119,7 @@ class Notes:
                 try:
                     function(trace, *given)
                 except Exception as error:  # the call itself is none the worse for it
-                    trace.refuse(f"note {function.__name__}", f"could not be followed: {error!r} in a note")
+                    trace.failed(f"note {function.__name__}", error)
                 finally:
                     trace.at_work = False
                     if profiler is not None:

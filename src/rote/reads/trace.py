@@ -44,7 +44,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..base.location import Site, is_internal, is_own, user_site
 from ..signature import members
-from ..signature.bound import CONTENTS, Bound, Target
+from ..signature.bound import CONTENTS, Bound, Target, read_from
 from ..signature.classes import UNSET
 from ..signature.executed import TORCHS_OWN
 from ..signature.iterators import Position
@@ -170,6 +170,7 @@ class Trace:
             form = mark(value)
             if form is not value:
                 self._reads[address] = _Slot(HELD, value, None, form, id(value), "")
+                self._read_numbers(value)
 
     def _find(self, value: Any, owner: Any, suffix: str) -> None:
         if id(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
@@ -230,11 +231,12 @@ class Trace:
         self._reads[address] = _Slot(kind, container, key, self._form(value), id(whose), suffix)
         self._held.append(container)
         self._find(value, whose, suffix)
-        if issubclass(type(value), numpy.ndarray) and not value.dtype.hasobject:
-            self._read_numbers(value, suffix, whose)
+        self._read_numbers(value)
 
-    def _read_numbers(self, array: Any, suffix: str, owner: Any) -> None:
-        """Of a large array the form in which it is compared is a sample."""
+    def _read_numbers(self, array: Any) -> None:
+        """Of a large array the form in which it is compared is a sample: note all of it."""
+        if not issubclass(type(array), numpy.ndarray) or array.dtype.hasobject:
+            return
         if array.nbytes > _COMPARED_BYTES:
             name = self.name(array)
             self.refuse(name, f"reads {name}, an array of {array.nbytes >> 20} MB; pass it in as a tensor")
@@ -354,6 +356,10 @@ class Trace:
             return
         if not self.rows.is_in_pure(self.frame(), self.original):
             self._unseen[name] = Unseen(name, text, self._site())
+
+    def failed(self, note: str, error: Exception) -> None:
+        """A note was not taken: whatever the call is for, it is not known what it has read."""
+        self._unseen[note] = Unseen(note, f"could not be followed: {error!r} in a note", self._site())
 
     @staticmethod
     def is_tool(code: CodeType) -> bool:
@@ -578,9 +584,7 @@ def contents(value: Any) -> Any:
 
 def _look(kind: str, container: Any, key: Any) -> Any:
     try:
-        if kind == ITEM:
-            return members.member(container, key)
-        return container.cell_contents if kind == CELL else getattr(container, key)
+        return read_from(kind, container, key)
     except (KeyError, IndexError, ValueError, AttributeError):
         return UNSET if kind == ATTRIBUTE else MISSING
 
