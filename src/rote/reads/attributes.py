@@ -66,7 +66,6 @@ def attribute(trace: Trace, name: str, value: Any) -> None:
         trace.namespace(value)
         _of_class(trace, name, value)
     elif kind is super:
-        trace.seen.discard((kind, name))
         if value.__self_class__ is not None:
             through_super(trace, name, value.__thisclass__, value.__self_class__, value.__self__)
     elif what == TENSOR:
@@ -109,6 +108,8 @@ def through_super(trace: Trace, name: str, this: type, kind: type, target: Any) 
     if lookup.is_data(found):
         _get(trace, found, name, target)
     else:
+        trace.hold((this, kind))
+        trace.seen.add((this, kind, name))
         bind(trace, found)
 
 
@@ -151,7 +152,7 @@ def _added(trace: Trace, name: str, value: Any, argument: str | None) -> None:
 def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
     if trace.has(value):
         trace.kind(value)
-    asks = lookup.find(kind, "__getattribute__").value
+    asks = trace.in_class(kind, "__getattribute__")
     if asks is not _GETATTRIBUTE and not is_in_c(asks):
         trace.runs(trace.class_slot(kind, "__getattribute__"))
         return
@@ -170,6 +171,8 @@ def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
 def plain_attribute(trace: Trace, name: str, value: Any) -> None:
     """An attribute as ``object.__getattribute__`` finds it, and then ``__getattr__``."""
     kind = type(value)
+    trace.hold(kind)
+    trace.seen.add((id(value) if trace.has(value) else kind, name, "plain"))
     found = trace.class_slot(kind, name)
     if found is not _MISSING and lookup.is_data(found):
         _get(trace, found, name, value)
@@ -195,6 +198,7 @@ def _hand_on(trace: Trace, found: Any, value: Any, *given: Any) -> None:
     """What a class has for attributes in general is about to be called: what ours does is known."""
     if type(found) is FunctionType and is_own(found.__code__.co_filename):
         trace.seen.discard((type(value), given[0]))  # each object hands on to another
+        trace.seen.discard((type(value), given[0], "plain"))
         trace.call((), found, value, *given)
     else:
         trace.runs(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MethodDescriptorType, WrapperDescriptorType
+from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from ..base.location import is_own
@@ -124,11 +124,14 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
         if not is_in_c(found):
             trace.runs(trace.class_slot(kind, name))
             in_c = False
+    of_python = not in_c and said_module(kind) not in _BUILTIN
     if issubclass(kind, BaseException):
         for each in args:
             content(trace, each, 0)
-    elif in_c or said_module(kind) in _BUILTIN:
+    elif not of_python:
         c_call(trace, kind, *_split(names, args))
+    elif trace.has(kind):
+        trace.called.add(id(kind))
 
 
 def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any, ...]) -> None:
@@ -140,6 +143,8 @@ def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any
         called(trace, names, function.__func__, *args)
     elif special(trace, function, "__call__"):
         found = lookup.find(type(function), "__call__").value
+        if type(found) is FunctionType and trace.has(function) and not is_own(found.__code__.co_filename):
+            trace.called.add(id(function))
         if isinstance(found, (staticmethod, classmethod)):
             called(trace, names, found.__func__, *args)
         if is_in_c(found):
@@ -156,8 +161,6 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
         row.handler(trace, function, args, kwargs)
         return
     if row.row == "none":
-        if row.function is function:  # which is held, and says the same each time
-            trace.seen.add((id(function), "()"))
         return
     given = (*args, *kwargs.values())
     if issubclass(type(function), (MethodDescriptorType, WrapperDescriptorType)) and args:
@@ -233,6 +236,10 @@ def instance_of(trace: Trace, value: Any, kinds: Any) -> None:
         for each in kinds:
             instance_of(trace, value, each)
         return
+    trace.hold(kinds)
+    trace.seen.add((id(kinds), "isinstance"))
+    if trace.has(value):
+        trace.seen.add((id(value), "isinstance"))
     if trace.has(value) and not issubclass(type(value), type):
         trace.kind(value)
         if lookup.find(type(value), "__class__").owner is not object:

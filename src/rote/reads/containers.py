@@ -65,6 +65,8 @@ def item(trace: Trace, value: Any, key: Any) -> None:
 
 def member(trace: Trace, value: Any, key: Any) -> None:
     """Note one member of a builtin container that is outside."""
+    if type(key) in (str, int):
+        trace.members.add((id(value), key))
     if issubclass(type(value), dict):
         found = dict.get(value, key, lookup.MISSING)
         if found is lookup.MISSING:
@@ -187,7 +189,7 @@ def _object(trace: Trace, value: Any) -> None:
     kind = type(value)
     if is_readable(value):
         whole(trace, value)
-    elif lookup.find(kind, "__next__").owner is not None:
+    elif trace.in_class(kind, "__next__") is not lookup.MISSING:
         trace.change(value)
     elif kind in _VIEWS:
         viewed = gc.get_referents(value)[0]
@@ -250,7 +252,7 @@ def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> boo
     if outside and not issubclass(type(value), type):
         trace.kind(value)
     if (kind, name, "()") in trace.seen:
-        found = lookup.find(kind, name).value
+        found = trace.in_class(kind, name)
     else:
         trace.seen.add((kind, name, "()"))
         trace.hold(kind)
@@ -286,7 +288,7 @@ def iterate(trace: Trace, value: Any) -> None:
 
 def advance(trace: Trace, value: Any) -> None:
     """An iterator is about to be moved."""
-    found = lookup.find(type(value), "__next__").value
+    found = trace.in_class(type(value), "__next__")
     if not is_in_c(found):
         special(trace, value, "__next__")
     elif trace.has(value):
@@ -310,13 +312,21 @@ def length(trace: Trace, value: Any) -> None:
     if what == CONTAINER:
         if trace.has(value):
             trace.read(LENGTH, value, None, Content(len(value)), " (length)")
+    elif what == DERIVED and is_in_c(trace.in_class(type(value), "__len__")):
+        if trace.has(value):
+            trace.kind(value)
+            trace.class_slot(type(value), "__len__")
+            trace.read(LENGTH, value, None, Content(members.length(value)), " (length)")
     elif what not in (PLAIN, TENSOR):
         special(trace, value, "__len__")
 
 
 def truth(trace: Trace, value: Any) -> None:
     """Whether a value is true is about to be asked."""
-    if trace.kinds[type(value)] in (CONTAINER, PLAIN, TENSOR):
+    what = trace.kinds[type(value)]
+    if what in (CONTAINER, PLAIN, TENSOR):
+        length(trace, value)
+    elif what == DERIVED and trace.class_slot(type(value), "__bool__") is lookup.MISSING:
         length(trace, value)
     elif not special(trace, value, "__bool__"):
         special(trace, value, "__len__")
@@ -327,7 +337,7 @@ def _overridden(trace: Trace, value: Any, names: tuple[str, ...]) -> None:
     kind = type(value)
     settings(trace, value)
     for name in names:
-        found = lookup.find(kind, name).value
+        found = trace.in_class(kind, name)
         if found is not lookup.MISSING and not is_in_c(found):
             trace.runs(trace.class_slot(kind, name))
 

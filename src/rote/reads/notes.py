@@ -4,8 +4,7 @@ Instrumented code is kept and used again, also by generators and functions that 
 were made, and by other threads. So it is not bound to a trace, and a note that finds none returns. While a
 note is at work, its thread has none: what it calls, of Python's own library, may be instrumented too.
 
-Most notes tell what was noted before. They return after a look at what the trace has seen, which is why those
-that come most often are written out here.
+Most notes tell what was noted before. They return after a look at what the trace has seen; see :mod:`.known`.
 """
 
 from __future__ import annotations
@@ -14,32 +13,32 @@ import sys
 from _thread import get_ident
 from collections.abc import Callable
 from sys import setprofile
-from types import FunctionType, MethodType
+from types import CellType
 from typing import Any
-
-import torch
 
 from ..signature.executed import our_profiler
 from ..signature.workers import is_worker
 from . import attributes, calls, containers, names
-from .kinds import PLAIN_TYPES
+from .known import (
+    PLAIN_OR_TENSOR,
+    is_known_attribute,
+    is_known_call,
+    is_known_member,
+    is_known_whole,
+)
 from .opcodes import NOTED
 from .trace import Trace
 
 _LEFT: dict[str, Callable[..., None]] = {
-    "super_attribute": attributes.super_attribute,
     "store_attribute": attributes.store_attribute,
     "delete_attribute": attributes.delete_attribute,
-    "cell": names.cell,
     "store_cell": names.store_cell,
     "delete_cell": names.store_cell,
     "imported": names.imported,
     "sliced": containers.sliced,
-    "merged": containers.merged,
     "store_item": containers.store_item,
     "store_slice": containers.store_slice,
     "delete_item": containers.delete_item,
-    "iterate": containers.iterate,
     "length": containers.length,
     "unary": containers.unary,
     "text": containers.text,
@@ -47,13 +46,13 @@ _LEFT: dict[str, Callable[..., None]] = {
     "match_kind": containers.match_kind,
     "match_keys": containers.match_keys,
     "match_class": calls.match_class,
-    "call_spread": calls.called_spread,
     "raised": calls.raised,
 }
 """Notes that are handed on as they are."""
 
 _VALUES = (int, float, str, bytes, complex)
-_PLAIN_OR_TENSOR = PLAIN_TYPES | {torch.Tensor, torch.nn.Parameter}
+_PROFILED = not hasattr(sys, "monitoring")
+"""Code is watched by a profiler, which would be called for every function here."""
 _STEPPING = frozenset(
     type(iter(each))
     for each in ((), [], {}, {}.values(), {}.items(), set[int](), range(0), "", zip(), enumerate(()))
@@ -73,10 +72,11 @@ class Notes:
         for note in ("compare", "binary"):
             setattr(self, note, self._of_two(getattr(containers, note)))
         self.same = self._same()
-        for note in ("item", "contains"):
-            setattr(self, note, self._sender(getattr(containers, note)))
-        self.attribute = self._attribute()
-        self.call = self._call()
+        self.item, self.contains = self._item(), self._contains()
+        self.iterate, self.merged = self._whole(containers.iterate), self._whole(containers.merged)
+        self.attribute, self.super_attribute = self._attribute(), self._super_attribute()
+        self.cell = self._cell()
+        self.call, self.call_spread = self._call(), self._call_spread()
         self.name = self._name()
         self.store_name = self.delete_name = self._store_name()
         missing = {row.note for row in NOTED.values()} - set(vars(self))
@@ -112,8 +112,8 @@ class Notes:
             if trace is None and self._calls and (trace := self._adopt(thread)) is not None:
                 del traces[thread]
             if trace is not None:
-                profiler = our_profiler()
-                if profiler is not None:  # it would be called for every function here
+                profiler = our_profiler() if _PROFILED else None
+                if profiler is not None:
                     setprofile(None)
                 trace.at_work = True
                 try:
@@ -130,7 +130,7 @@ class Notes:
 
     def _of_one(self, function: Callable[..., None]) -> Callable[..., None]:
         """Of one value, most often a plain one, a tensor, or an iterator of Python's own."""
-        send, uninteresting = self._sender(function), _PLAIN_OR_TENSOR | _STEPPING
+        send, uninteresting = self._sender(function), PLAIN_OR_TENSOR | _STEPPING
         traces, mark = self._traces, function.__name__
 
         def note(value: Any) -> None:
@@ -160,7 +160,7 @@ class Notes:
         send = self._sender(function)
 
         def note(operator: str, left: Any, right: Any) -> None:
-            if type(left) not in _PLAIN_OR_TENSOR or type(right) not in _PLAIN_OR_TENSOR:
+            if type(left) not in PLAIN_OR_TENSOR or type(right) not in PLAIN_OR_TENSOR:
                 send(operator, left, right)
 
         return note
@@ -182,10 +182,73 @@ class Notes:
             if trace is None:
                 if self._calls:
                     send(name, value)
-                return
-            identity = id(value)
-            if (identity if identity in trace.outside else type(value), name) not in trace.seen:
+            elif not is_known_attribute(trace, name, value):
                 send(name, value)
+
+        return note
+
+    def _super_attribute(self) -> Callable[..., None]:
+        traces, send = self._traces, self._sender(attributes.super_attribute)
+
+        def note(name: str, function: Any, kind: Any, value: Any) -> None:
+            trace = traces.get(get_ident())
+            if trace is None:
+                if self._calls:
+                    send(name, function, kind, value)
+            elif (kind, type(value), name) not in trace.seen:
+                send(name, function, kind, value)
+
+        return note
+
+    def _cell(self) -> Callable[[CellType], None]:
+        traces, send = self._traces, self._sender(names.cell)
+
+        def note(cell: CellType) -> None:
+            trace = traces.get(get_ident())
+            if trace is None:
+                if self._calls:
+                    send(cell)
+            elif id(cell) in trace.outside:
+                send(cell)
+
+        return note
+
+    def _item(self) -> Callable[[Any, Any], None]:
+        traces, send = self._traces, self._sender(containers.item)
+
+        def note(value: Any, key: Any) -> None:
+            trace = traces.get(get_ident())
+            if trace is None:
+                if self._calls:
+                    send(value, key)
+            elif not is_known_member(trace, value, key):
+                send(value, key)
+
+        return note
+
+    def _contains(self) -> Callable[[Any, Any], None]:
+        traces, send = self._traces, self._sender(containers.contains)
+
+        def note(key: Any, value: Any) -> None:
+            trace = traces.get(get_ident())
+            if trace is None:
+                if self._calls:
+                    send(key, value)
+            elif not is_known_member(trace, value, key):
+                send(key, value)
+
+        return note
+
+    def _whole(self, function: Callable[..., None]) -> Callable[[Any], None]:
+        traces, send = self._traces, self._sender(function)
+
+        def note(value: Any) -> None:
+            trace = traces.get(get_ident())
+            if trace is None:
+                if self._calls:
+                    send(value)
+            elif not is_known_whole(trace, value):
+                send(value)
 
         return note
 
@@ -197,18 +260,24 @@ class Notes:
             if trace is None:
                 if self._calls:
                     send(keywords, function, *args)
+            elif not is_known_call(trace, function, args):
+                send(keywords, function, *args)
+
+        return note
+
+    def _call_spread(self) -> Callable[..., None]:
+        traces, send = self._traces, self._sender(calls.called_spread)
+
+        def note(function: Any, args: Any, kwargs: Any = None) -> None:
+            trace = traces.get(get_ident())
+            if trace is None:
+                if self._calls:
+                    send(function, args, kwargs)
                 return
-            kind = type(function)
-            if kind is MethodType:
-                target = function.__func__
-                if (id(target), "()") in trace.seen and trace.swaps.is_instrumented(target.__code__):
-                    return
-            elif (id(function), "()") in trace.seen:
-                if kind is not FunctionType or trace.swaps.is_instrumented(function.__code__):
-                    return
-            elif kind is _BUILTIN and not args and type(function.__self__) in _PLAIN_OR_TENSOR:
-                return
-            send(keywords, function, *args)
+            made = type(args) is tuple and id(args) not in trace.outside
+            named = kwargs is None or (type(kwargs) is dict and id(kwargs) not in trace.outside)
+            if not (made and named and is_known_call(trace, function, (*args, *(kwargs or {}).values()))):
+                send(function, args, kwargs)
 
         return note
 
@@ -235,6 +304,3 @@ class Notes:
             send(name, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
 
         return note
-
-
-_BUILTIN = type(len)

@@ -113,6 +113,10 @@ class Rows:
     Args:
         handlers: By the full name of the callable; for calls of an instance by that of its class and ``()``.
         called: Notes that something is about to be called.
+
+    Attributes:
+        plain: What gives the same for the same numbers and tensors, and does nothing else: identities of
+            functions, and names of methods with their class.
     """
 
     def __init__(self, handlers: Mapping[str, Callable[..., None]], called: Callable[..., None]) -> None:
@@ -122,6 +126,7 @@ class Rows:
         self._declared_methods: list[Any] = []  # of C, which are made anew at each access
         self._codes: set[CodeType] = set()
         self._of: dict[Any, Row] = {}
+        self.plain: set[Any] = set()
 
     def declare(self, things: Iterable[Any]) -> None:
         """Functions, classes and modules give the same for the same arguments, and do nothing else."""
@@ -174,7 +179,8 @@ class Rows:
         # A bound method is made anew at each access; a function of a module is one object.
         kept = bound is None or is_nobody(type(bound))
         free = kept or type(function) not in (BuiltinFunctionType, MethodWrapperType)
-        key = id(function) if free else (type(bound), function.__name__)
+        whose: Any = bound if issubclass(type(bound), type) else type(bound)
+        key = id(function) if free else (whose, function.__name__)
         found = self._of.get(key)
         if found is None or (free and found.function is not function):
             if isinstance(function, type) and not _is_fixed(function):
@@ -184,6 +190,8 @@ class Rows:
             found = self._of[key] = Row(
                 name, row_of(name), self._handlers.get(name), function if free else None
             )
+            if found.handler is None and found.row in ("pure", "none"):
+                self.plain.add(key)
         return found
 
     def of_instances(self, kind: type) -> Row:

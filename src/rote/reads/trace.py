@@ -117,6 +117,8 @@ class Trace:
 
     Attributes:
         seen: What was noted already, so that it is not looked at again; keys are the notes' own.
+        members: Containers outside, by their identity, with keys under which members were read.
+        called: Callables, by their identity, of which nothing is new when they are called again.
         outside: Objects that were there before the call, by identity.
         kinds: The class of thing by type.
         arguments: Names of tensors that are arguments, by identity.
@@ -130,6 +132,8 @@ class Trace:
         self.swaps = swaps
         self.rows = rows
         self.seen: set[Any] = set()
+        self.members: set[tuple[int, Any]] = set()
+        self.called: set[int] = set()
         self.outside: dict[int, Any] = {}
         self.kinds = table()
         self._origins: dict[int, tuple[int, str]] = {}
@@ -141,6 +145,7 @@ class Trace:
         self._carriers: dict[int, weakref.ref[Any]] = {}  # tensors by the identity of their attributes
         self._namespaces: dict[type, dict[str, Any]] = {}
         self._slots: dict[tuple[type, str, type | None], Any] = {}  # of classes, as they were looked up
+        self._found: dict[tuple[type, str], Any] = {}  # the same, of which nothing is read
         self._unseen: dict[str, Unseen] = {}
         self._late: dict[int, CodeType] = {}
         self._compared: dict[type, bool] = {}
@@ -282,6 +287,13 @@ class Trace:
             self.find(kind, None, said_name(kind))  # by its own name, not by that of an instance
             self.read(KIND, value, None, kind, " (its class)")
 
+    def in_class(self, kind: type, name: str) -> Any:
+        """What a class has under a name, or MISSING; that is no read."""
+        value = self._found.get((kind, name), self)
+        if value is self:
+            value = self._found[kind, name] = lookup.find(kind, name).value
+        return value
+
     def class_slot(self, kind: type, name: str, after: type | None = None) -> Any:
         """Note what a class has under a name, itself or from a base; returns it, or MISSING."""
         slot = (kind, name, after)
@@ -324,6 +336,8 @@ class Trace:
         """A slot is about to be written."""
         if issubclass(type(owner), type):
             self._slots.clear()
+            self._found.clear()
+            self.called.clear()
         if id(owner) not in self.outside and id(container) not in self.outside:
             return
         if is_compilers(said_module(owner if issubclass(type(owner), type) else type(owner))):
@@ -437,6 +451,7 @@ class Trace:
             self._changed,
             self._namespaces,
             self._slots,
+            self._found,
             self._carriers,
         ):
             held.clear()

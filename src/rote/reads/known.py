@@ -1,0 +1,111 @@
+"""What a note would say that says nothing new: most notes of a call, since its code runs over and over.
+
+Each question here is asked at every instruction that may read, and answers within a microsecond. It may say
+no where a yes were right; the note is taken then, and comes to the same.
+"""
+
+from __future__ import annotations
+
+from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType
+from typing import Any
+
+import torch
+
+from .kinds import CONTAINERS, PLAIN_TYPES
+from .trace import Trace
+
+PLAIN_OR_TENSOR = PLAIN_TYPES | {torch.Tensor, torch.nn.Parameter}
+_BUILTIN_CONTAINERS = frozenset(CONTAINERS)
+_LISTS = frozenset({list, tuple})
+_KEYS = frozenset({str, int})
+_ASKS_ATTRIBUTES = frozenset({getattr, hasattr})
+
+
+def is_known_attribute(trace: Trace, name: str, value: Any) -> bool:
+    """Whether an attribute was read of this object, or of another of its class that the call has made."""
+    if type(value) is super:
+        return (value.__thisclass__, value.__self_class__, name) in trace.seen
+    identity = id(value)
+    return (identity if identity in trace.outside else type(value), name) in trace.seen
+
+
+def is_known_member(trace: Trace, value: Any, key: Any) -> bool:
+    """Whether a member of a builtin container was read, or the call has made the container."""
+    if id(value) in trace.outside:
+        return type(key) in _KEYS and (id(value), key) in trace.members
+    return type(value) in _BUILTIN_CONTAINERS or type(value) in PLAIN_OR_TENSOR
+
+
+def is_known_whole(trace: Trace, value: Any) -> bool:
+    """Whether all of a builtin container was read, or the call has made it."""
+    if id(value) in trace.outside:
+        return type(value) in _BUILTIN_CONTAINERS and (id(value), "[:]") in trace.seen
+    return type(value) in _BUILTIN_CONTAINERS or type(value) in PLAIN_OR_TENSOR
+
+
+def is_known_call(trace: Trace, function: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a callable was met, and its arguments tell nothing either."""
+    kind = type(function)
+    if kind is MethodType:
+        function = function.__func__
+        kind = type(function)
+    if kind is FunctionType:
+        if id(function) in trace.outside and (id(function), "()") not in trace.seen:
+            return False
+        return trace.swaps.is_instrumented(function.__code__)
+    if kind is BuiltinFunctionType:
+        return _is_known_builtin(trace, function, args)
+    if kind is MethodWrapperType:
+        if function.__name__ != "__getattribute__" or len(args) != 1:
+            return False
+        value = function.__self__
+        identity = id(value)
+        return (identity if identity in trace.outside else type(value), args[0], "plain") in trace.seen
+    if id(function) in trace.called:
+        return True
+    return id(function) in trace.rows.plain and _are_plain(trace, args)
+
+
+def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> bool:
+    owner = function.__self__
+    whose = type(owner)
+    if whose is dict:
+        return function.__name__ == "get" and is_known_member(trace, owner, args[0] if args else None)
+    if function is isinstance and len(args) == 2:
+        return _is_known_question(trace, *args)
+    if function in _ASKS_ATTRIBUTES and len(args) > 1 and type(args[1]) is str:
+        return is_known_attribute(trace, args[1], args[0])
+    if function is len and len(args) == 1:
+        return id(args[0]) not in trace.outside and type(args[0]) in _BUILTIN_CONTAINERS
+    if whose is type:
+        key: Any = (owner, function.__name__)
+    elif whose in PLAIN_OR_TENSOR:
+        key = (whose, function.__name__)
+    else:
+        key = id(function)
+    return key in trace.rows.plain and _are_plain(trace, args)
+
+
+def _is_known_question(trace: Trace, value: Any, kinds: Any) -> bool:
+    """Whether it was asked of an instance, and of each class what it says of instances."""
+    if id(value) in trace.outside and (id(value), "isinstance") not in trace.seen:
+        return False
+    if type(kinds) is not tuple:
+        return (id(kinds), "isinstance") in trace.seen
+    if id(kinds) in trace.outside:
+        return False
+    return all([(id(each), "isinstance") in trace.seen for each in kinds])
+
+
+def _are_plain(trace: Trace, args: tuple[Any, ...]) -> bool:
+    """Whether C finds nothing in its arguments but tensors and values that cannot change."""
+    for each in args:
+        kind = type(each)
+        if kind in PLAIN_OR_TENSOR:
+            continue
+        if kind not in _LISTS or id(each) in trace.outside:
+            return False
+        for part in each:
+            if type(part) not in PLAIN_OR_TENSOR:
+                return False
+    return True
