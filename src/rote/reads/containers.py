@@ -323,10 +323,10 @@ def length(trace: Trace, value: Any) -> None:
 
 def truth(trace: Trace, value: Any) -> None:
     """Whether a value is true is about to be asked."""
-    what = trace.kinds[type(value)]
-    if what in (CONTAINER, PLAIN, TENSOR):
-        length(trace, value)
-    elif what == DERIVED and trace.class_slot(type(value), "__bool__") is lookup.MISSING:
+    what, kind = trace.kinds[type(value)], type(value)
+    if what in (CONTAINER, PLAIN, TENSOR) or (
+        what == DERIVED and trace.class_slot(kind, "__bool__") is lookup.MISSING
+    ):
         length(trace, value)
     elif not special(trace, value, "__bool__"):
         special(trace, value, "__len__")
