@@ -1,4 +1,4 @@
-# make demo | test | test-cuda | bench | bench-cases | docs | lint | clean | distclean
+# make demo | test | test-words-off | test-cuda | bench | bench-cases | docs | lint | clean | distclean
 #
 # A Python that already has a CUDA build of torch is used as it is: nothing is installed, and lint tools
 # it lacks are skipped with a line that says so. Otherwise .venv is made once, with the CPU build of torch.
@@ -6,7 +6,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cuda bench bench-cases docs lint ruff format types contracts pytest install clean distclean
+.PHONY: help demo test test-words-off test-cuda bench bench-cases docs lint ruff format types contracts pytest install clean distclean
 
 # A name found on PATH may be a shim that fails, so candidates are tried by running them.
 RECENT     := import sys; assert sys.version_info >= (3, 11)
@@ -55,6 +55,10 @@ pytest test-cuda: export OMP_NUM_THREADS := 1
 
 pytest: $(INSTALLED)
 	$(PY) -m pytest $(if $(call has,xdist),-n 2) -m "not cuda and not multi_gpu" $(PYTEST_ARGS)
+
+# The suite once more, with guards that ask each tensor instead of reading words of memory.
+test-words-off: export ROTE_READ_WORDS := 0
+test-words-off: pytest
 
 # Everything that asks for the GPU: the suites that run on both backends, then marked tests elsewhere (5: none).
 test-cuda: export ROTE_TEST_CUDA := 1

@@ -7,9 +7,12 @@ import collections
 import gc
 import pickle
 import sys
+import threading
+import time
 import types
 import weakref
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -33,7 +36,9 @@ from rote.signature.layout import (
     shows_changes,
 )
 from rote.signature.words import (
+    EVERYTHING,
     NEVER,
+    PORTION,
     Layout,
     Noted,
     Words,
@@ -41,6 +46,7 @@ from rote.signature.words import (
     is_readable,
     joined,
     places,
+    portions,
     word,
     words_at,
 )
@@ -484,3 +490,46 @@ def test_stages_that_are_joined():
         del changed["more"]
     read, where, were = NEVER
     assert read(where).tobytes() != were
+    assert portions(joined(NEVER, NEVER)) == [NEVER]
+
+
+@pytest.mark.parametrize("count", [1, PORTION, PORTION + 1, 3 * PORTION + 7])
+def test_what_is_read_in_portions(count):
+    numbers = numpy.arange(count, dtype=numpy.uint64)
+    noted = Noted(places(numbers.ctypes.data, range(count)))
+    parts = portions(noted.stages[0])
+    assert [len(where) for _, where, _ in parts[:-1]] == [PORTION] * (len(parts) - 1)
+    assert sum([len(where) for _, where, _ in parts]) == count
+    assert words_at(places(numbers.ctypes.data, range(count))) == numbers.tolist()
+    for changed in {0, count // 2, count - 1}:
+        assert noted.same()
+        numbers[changed] += 1
+        assert not noted.same()
+        numbers[changed] -= 1
+
+
+def test_a_portion_is_read_without_giving_the_lock_away():
+    """Another thread, which runs whenever it can, does not run while a portion is read."""
+    numbers = numpy.zeros(PORTION, dtype=numpy.uint64)
+    where = numpy.array(places(numbers.ctypes.data, range(PORTION)), dtype=numpy.intp)
+    moved, over = [0], threading.Event()
+
+    def run():
+        while not over.is_set():
+            moved[0] += 1
+            time.sleep(0)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    other = threading.Thread(target=run)
+    other.start()
+    try:
+        for _ in range(200):
+            at = moved[0]
+            read = EVERYTHING[where]
+            assert moved[0] == at
+            assert not read.any()
+    finally:
+        over.set()
+        sys.setswitchinterval(before)
+        other.join()

@@ -24,7 +24,8 @@ _ASKS_ATTRIBUTES = frozenset({getattr, hasattr})
 def is_known_attribute(trace: Trace, name: str, value: Any) -> bool:
     """Whether an attribute was read of this object, or of another of its class that the call has made."""
     if type(value) is super:
-        return (value.__thisclass__, value.__self_class__, name) in trace.seen
+        through: Any = value
+        return (through.__thisclass__, through.__self_class__, name) in trace.seen
     identity = id(value)
     return (identity if identity in trace.outside else type(value), name) in trace.seen
 

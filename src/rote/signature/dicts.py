@@ -31,7 +31,7 @@ from .epoch import EPOCH
 from .guards import Guard
 from .layout import find_lengths, find_version, state_of
 from .snapshot import DEFINED, Entry
-from .words import NEVER, Stage, joined, places, stage, words_at
+from .words import NEVER, Stage, joined, places, portions, stage, words_at
 
 _EMPTY_TESTED = (dict, OrderedDict, defaultdict, list, set)
 """Types whose truth value is whether they have a member."""
@@ -56,11 +56,13 @@ class Seen(NamedTuple):
     Attributes:
         versions: Of the dicts.
         changing: The words that the epoch speaks for.
+        portions: The same, as they are read.
         lengths: Those that it does not.
     """
 
     versions: list[int]
     changing: Stage
+    portions: tuple[Stage, ...]
     lengths: Stage
 
 
@@ -121,7 +123,7 @@ class Dicts:
     def look(self) -> Seen:
         """Read everything, before the plain guard looks at what is in the containers."""
         changing = stage([*self._numbers, *self._filling])
-        return Seen(self._read_versions(), changing, stage(self._lengths))
+        return Seen(self._read_versions(), changing, tuple(portions(changing)), stage(self._lengths))
 
     def forget(self) -> Seen | None:
         """Nothing is known any more; returns what was."""
@@ -184,9 +186,9 @@ class Dicts:
         epoch = self._read_epoch() if self._read_epoch is not None else None
         if epoch is not None and epoch == self._epoch:
             return True
-        read_words, where, were = self._seen.changing
-        if read_words(where).tobytes() != were:
-            return False
+        for read_words, where, were in self._seen.portions:
+            if read_words(where).tobytes() != were:
+                return False
         if self._version_at is None:
             if self._read_versions() != self._seen.versions:
                 return False

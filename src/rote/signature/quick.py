@@ -41,10 +41,12 @@ from .slots import now_in, read, same
 from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, KIND, LENGTH, ORDER, VARIABLE, Entry
 from .source import Source
 from .switches import Switches
-from .words import EVERYTHING, FEW, NEVER, NOTHING, Stage, Words, is_readable, joined
+from .words import EVERYTHING, NEVER, NOTHING, Stage, Words, is_readable, joined, portions
 
 _data_ptr = torch.Tensor.data_ptr
 
+_INLINED = 6
+"""Portions of words up to which they are read by the text of the replay itself."""
 _OF_KEYS = (BULK, DEFINED, LENGTH, ORDER)
 """Kinds of slots that say what a container has, and nothing of what is in its members."""
 
@@ -283,14 +285,14 @@ class QuickGuard:
         of_sets, in_sets = self._sets.stages()
         heads, members = joined(heads, of_sets), joined(members, in_sets)
         switches = self._switches.words if self._switches is not None else NOTHING
-        self._containers = (joined(joined(self._dicts.words, switches), heads), members)
+        heads = joined(joined(self._dicts.words, switches), heads)
+        self._containers = (*portions(heads), *portions(members))
         first, second, *others = self._words.stages if self._words is not None else (NOTHING, NOTHING)
-        stages = (joined(first, self._containers[0]), joined(second, members), *others)
-        self._stages = tuple([stage for stage in stages if len(stage[1])]) or (NOTHING,)
+        stages = (joined(first, heads), joined(second, members), *others)
+        self._stages = tuple([part for each in stages for part in portions(each)]) or (NOTHING,)
         self._is_apart = self._dicts.apart
         self._is_read = not (self._references or self._dicts.empties or self._sets.asked or self._checks)
-        few = all([len(where) <= FEW for _, where, _ in self._stages])
-        self._is_short = self._is_read and few and not self._is_apart
+        self._is_short = self._is_read and len(self._stages) <= _INLINED and not self._is_apart
         self._show()
 
     def _show(self) -> None:

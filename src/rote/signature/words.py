@@ -22,7 +22,9 @@ Containers have words that say enough of them: a dict numbers its states (up to 
 to be empty has its length. They are there as the guard keeps them alive, so they are read with the objects.
 
 What does not work: the versions of tensors (``.data`` and ``requires_grad_`` leave them), weak references to
-storages (whoever swaps weights keeps the other ones). Without the lock of the interpreter none of it is safe.
+storages (whoever swaps weights keeps the other ones). Without the lock of the interpreter none of it is safe:
+another thread may free what is being read. numpy gives the lock away while ``take`` reads, and while an index
+of more than 500 words does; so words are read by indices, and in portions (:func:`portions`).
 """
 
 from __future__ import annotations
@@ -61,8 +63,8 @@ def places(address: int, words: Iterable[int]) -> list[int]:
     return [first + word for word in words]
 
 
-FEW = 1000
-"""Words up to which an index takes numpy half as long as ``take``; from 2,000 on it takes longer."""
+PORTION = 500
+"""Words up to which numpy reads an index without giving the lock of the interpreter away."""
 
 Stage = tuple[Callable[[Any], Any], Any, bytes]
 """How to read some words, where they are, and what they were."""
@@ -74,29 +76,43 @@ def stage(indices: Sequence[int]) -> Stage:
     Whether one is what it was: ``read(where).tobytes() == were``.
     """
     where = numpy.array(indices, dtype=numpy.intp)
-    read_words = _reader(where)
-    return read_words, where, read_words(where).tobytes()
+    return EVERYTHING.__getitem__, where, _read(where).tobytes()
 
 
-def _reader(where: Any) -> Callable[[Any], Any]:
-    return EVERYTHING.__getitem__ if len(where) <= FEW else EVERYTHING.take
+def _read(where: Any) -> Any:
+    if len(where) <= PORTION:
+        return EVERYTHING[where]
+    parts = range(0, len(where), PORTION)
+    return numpy.concatenate([EVERYTHING[where[part : part + PORTION]] for part in parts])
+
+
+def portions(whole: Stage) -> list[Stage]:
+    """A stage as several, each of which is read without giving the lock away; none if it has no words."""
+    read_words, where, were = whole
+    if len(were) != len(where) * BYTES:
+        return [NEVER]
+    parts = range(0, len(where), PORTION)
+    return [
+        (read_words, where[part : part + PORTION], were[part * BYTES : (part + PORTION) * BYTES])
+        for part in parts
+    ]
 
 
 def joined(one: Stage, other: Stage) -> Stage:
     """Two stages in one, with the words that they have."""
     where = numpy.concatenate((one[1], other[1]))
-    return _reader(where), where, one[2] + other[2]
+    return EVERYTHING.__getitem__, where, one[2] + other[2]
 
 
 def words_at(indices: Sequence[int]) -> list[int]:
     """The words themselves."""
-    return EVERYTHING.take(numpy.array(indices, dtype=numpy.intp)).tolist()
+    return _read(numpy.array(indices, dtype=numpy.intp)).tolist()
 
 
 def expecting(indices: Sequence[int], words: Sequence[int]) -> Stage:
     """A stage that is what it was where it has these words."""
     where = numpy.array(indices, dtype=numpy.intp)
-    return _reader(where), where, numpy.array(words, dtype=numpy.uint64).tobytes()
+    return EVERYTHING.__getitem__, where, numpy.array(words, dtype=numpy.uint64).tobytes()
 
 
 NOTHING: Stage = stage([])
@@ -206,10 +222,11 @@ class Noted:
 
     def __init__(self, *stages: Sequence[int]) -> None:
         self.stages = tuple([stage(indices) for indices in stages])
+        self._portions = tuple([part for each in self.stages for part in portions(each)])
 
     def same(self) -> bool:
         """Whether they are what they were."""
-        for read_words, where, were in self.stages:  # noqa: SIM110
+        for read_words, where, were in self._portions:  # noqa: SIM110
             if read_words(where).tobytes() != were:
                 return False
         return True
@@ -262,9 +279,4 @@ class Watched:
 
     def same(self) -> bool:
         """Whether all are there, and the words are what they were."""
-        if not self._alive:
-            return False
-        for read_words, where, were in self._noted.stages:  # noqa: SIM110
-            if read_words(where).tobytes() != were:
-                return False
-        return True
+        return self._alive and self._noted.same()
