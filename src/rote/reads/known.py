@@ -50,6 +50,8 @@ def is_known_call(trace: Trace, function: Any, args: tuple[Any, ...]) -> bool:
     if kind is MethodType:
         function = function.__func__
         kind = type(function)
+        if kind is not FunctionType:
+            return False
     if kind is FunctionType:
         if id(function) in trace.outside and (id(function), "()") not in trace.seen:
             return False

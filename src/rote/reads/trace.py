@@ -66,6 +66,8 @@ _COMPARED_BYTES = 1 << 24
 _WRITTEN_WITH = f"{Path(bytecode.__file__).parent}/"
 _COUNTERS = frozenset({"next_id"})
 """What PyTorch's handles of hooks are numbered by: which number it is makes no difference."""
+_OF_CLASS = frozenset({"__class__", "__dict__"})
+"""Attributes by which an object becomes one of another class, or has other attributes."""
 _QUEUES = "_lazy_call"
 """Functions of PyTorch's that keep what is to be done when a device starts, and who asked for it."""
 _BY_CONTENT = (
@@ -334,10 +336,8 @@ class Trace:
 
     def write(self, kind: str, container: Any, key: Any, owner: Any) -> None:
         """A slot is about to be written."""
-        if issubclass(type(owner), type):
-            self._slots.clear()
-            self._found.clear()
-            self.called.clear()
+        if issubclass(type(owner), type) or (type(key) is str and key in _OF_CLASS):
+            self._forget_classes()
         if id(owner) not in self.outside and id(container) not in self.outside:
             return
         if is_compilers(said_module(owner if issubclass(type(owner), type) else type(owner))):
@@ -351,6 +351,11 @@ class Trace:
         was = read.value if read is not None else self._form(_look(kind, container, key))
         self._written[address] = _Written(kind, container, key, was, id(owner), self._site())
         self._held.append(container)
+
+    def _forget_classes(self) -> None:
+        """What was found by way of classes may be another from now on: it is noted anew."""
+        for known in (self._slots, self._found, self.seen, self.called):
+            known.clear()
 
     def wrote(self, kind: str, container: Any, key: Any) -> bool:
         """Whether the call has written a slot."""

@@ -1,0 +1,189 @@
+"""A note that says nothing new is not taken: what a call reads is the same, however often it reads it."""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict, UserDict
+
+import pytest
+import torch
+
+from rote.reads import WATCH
+from rote.recording.room import with_room
+from rote.signature.marks import Content
+
+
+class Base:
+    top = 1
+
+    def __init__(self):
+        self.a, self.table, self.names = 1, {"k": 1, 3: "three"}, ["n"]
+        self.hooks = OrderedDict()
+
+    def method(self):
+        return self.a + self.top
+
+    def __call__(self):
+        return self.method()
+
+
+class Derived(Base):
+    def method(self):
+        return super().method() + len(self.names)
+
+
+class Other(Base):
+    top = 5
+
+    def __call__(self):
+        return self.top
+
+
+class Answering(Base):
+    def __getattribute__(self, name):
+        return object.__getattribute__(self, name)
+
+
+def plus(a, *, b=2):
+    return a + b
+
+
+def noted(function, *args):
+    trace = WATCH.begin(function, [(f"args[{at}]", each) for at, each in enumerate(args)])
+    try:
+        with_room(function, args, {})
+    finally:
+        found = WATCH.end(trace)
+    return found
+
+
+def values(found):
+    return {
+        read.name: read.value.value if isinstance(read.value, Content) else read.value for read in found.reads
+    }
+
+
+USES = {
+    "attribute": lambda thing: thing.a,
+    "attribute of a class": lambda thing: thing.top,
+    "method": lambda thing: thing.method(),
+    "super": lambda thing: Derived.method(thing) if isinstance(thing, Derived) else 0,
+    "call": lambda thing: thing(),
+    "getattr": lambda thing: getattr(thing, "a"),  # noqa: B009
+    "hasattr": lambda thing: hasattr(thing, "missing"),
+    "object's own": lambda thing: object.__getattribute__(thing, "a"),
+    "item": lambda thing: thing.table["k"],
+    "item under a number": lambda thing: thing.table[3],
+    "get": lambda thing: thing.table.get("k") or thing.table.get("missing"),
+    "in": lambda thing: "k" in thing.table,
+    "not in": lambda thing: "missing" not in thing.table,
+    "iteration": lambda thing: [*thing.table, *thing.names],
+    "spread": lambda thing: dict(**{"b": 1}, **{str(k): v for k, v in thing.table.items()}),
+    "called with them": lambda thing: plus(*[thing.a], **{"b": 3}),
+    "truth": lambda thing: 1 if thing.hooks else 2,
+    "length": lambda thing: len(thing.names),
+    "isinstance": lambda thing: isinstance(thing, Base) and isinstance(thing.a, (int, str)),
+    "C": lambda thing: abs(thing.a) + max(thing.a, 2),
+    "tensors": lambda thing: torch.cat([torch.ones(2), torch.zeros(2)]).view(2, 2).sum() * thing.a,
+}
+
+
+def repeated(read, thing, times):
+    for _ in range(times):
+        read(thing)
+
+
+@pytest.mark.parametrize("kind", [Base, Derived, Answering])
+@pytest.mark.parametrize("use", USES, ids=str)
+def test_reading_again_says_nothing_new(use, kind):
+    thing = kind()
+    first, again = noted(repeated, USES[use], thing, 1), noted(repeated, USES[use], thing, 3)
+    assert not first.unseen and not again.unseen
+    assert {each.address for each in first.reads} == {each.address for each in again.reads}
+    assert values(first) == values(again)
+
+
+def test_one_object_says_nothing_of_another():
+    first, second = Base(), Base()
+    second.a = 7
+
+    def both():
+        return first.a + second.a + first.table["k"] + second.table[3].count("t")
+
+    found = values(noted(both))
+    assert found["first.a"] == 1
+    assert found["second.a"] == 7
+    assert found["first.table['k']"] == 1
+    assert found["second.table[3]"] == "three"
+
+
+def test_a_key_is_no_attribute():
+    table = UserDict({"data": 1})
+
+    def both():
+        return table.data["data"], table["data"]
+
+    assert values(noted(both))["table.data['data']"] == 1
+
+
+def test_a_class_that_changes_on_the_way():
+    thing = Base()
+
+    def change():
+        thing()
+        thing.__class__ = Other
+        found = thing()
+        thing.__class__ = Base
+        return found
+
+    assert "Other.top" in str(sorted(values(noted(change))))
+    assert type(thing) is Base
+
+
+def test_a_method_that_is_replaced_on_the_way():
+    scale = 3
+    thing = Base()
+
+    def other(self):
+        return scale
+
+    def change():
+        thing()
+        was = Base.__call__
+        Base.__call__ = other
+        try:
+            return thing()
+        finally:
+            Base.__call__ = was
+
+    assert 3 in [value for name, value in values(noted(change)).items() if name.endswith("scale")]
+
+
+def test_what_c_is_given_beside_tensors_is_looked_into():
+    sizes, thing = [2, 2], torch.ones(4)
+
+    def shaped():
+        thing.view(2, 2)
+        return thing.view(sizes)
+
+    found = values(noted(shaped))
+    assert (found["sizes[0]"], found["sizes[1]"], found["sizes (length)"]) == (2, 2, 2)
+
+
+def test_methods_of_builtin_classes_of_one_name_are_two():
+    """``fromhex`` of bytes and of numbers, which are bound to their classes."""
+
+    def both():
+        return bytes.fromhex("ff"), float.fromhex("0x1p3"), bytearray.fromhex("00")
+
+    assert not noted(both).unseen
+
+
+def test_a_bound_method_of_c_is_looked_into():
+    names = ["n"]
+    bound = types.MethodType(len, names)
+
+    def ask():
+        return bound(), bound()
+
+    assert 1 in [value for name, value in values(noted(ask)).items() if name.endswith("(length)")]
