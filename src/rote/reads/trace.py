@@ -49,7 +49,7 @@ from ..signature.classes import UNSET
 from ..signature.executed import TORCHS_OWN
 from ..signature.iterators import Position
 from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
-from ..signature.origin import said_module, said_name
+from ..signature.origin import module_of, said_module, said_name
 from ..signature.reads import Argument, Read
 from ..signature.slots import MISSING, answer, same, show
 from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, HELD, ITEM, KIND, LENGTH, NUMBERS, ORDER
@@ -64,6 +64,9 @@ _DEPTH = 40
 _COMPARED_BYTES = 1 << 24
 """Up to which all numbers of an array are compared before each replay, which takes a millisecond then."""
 _WRITTEN_WITH = f"{Path(bytecode.__file__).parent}/"
+_OURS = f"{__name__.partition('.')[0]}."
+_FROM_TEXT = "<string>"
+"""The file of code that was made of text, as the methods of named tuples are."""
 _COUNTERS = frozenset({"next_id"})
 """What PyTorch's handles of hooks are numbered by: which number it is makes no difference."""
 _QUEUES = "_lazy_call"
@@ -149,6 +152,7 @@ class Trace:
         self.call: Callable[..., None] = rows.called(self)
         self.around: Trace | None = None
         self.at_work = False
+        self._tuples = frozenset[int]()
 
     # ------------------------------------------------------------------ what is outside
 
@@ -361,10 +365,13 @@ class Trace:
         """A note was not taken: whatever the call is for, it is not known what it has read."""
         self._unseen[note] = Unseen(note, f"could not be followed: {error!r} in a note", self._site())
 
-    @staticmethod
-    def is_tool(code: CodeType) -> bool:
+    def is_tool(self, code: CodeType) -> bool:
         """Whether code is of what takes notes and of what they are written with."""
-        return is_own(code.co_filename) or code.co_filename.startswith(_WRITTEN_WITH)
+        file = code.co_filename
+        if file != _FROM_TEXT:
+            return is_own(file) or file.startswith(_WRITTEN_WITH)
+        self._tuples = self._tuples or _makers_of_tuples()
+        return id(code) in self._tuples
 
     def ran_apart(self, code: CodeType, frame: FrameType) -> bool:
         """Python code was entered that is not followed; whether that counts."""
@@ -543,6 +550,14 @@ def _as_it_is(each: _Written, now: Any) -> _Slot:
 def _can_be_handed_out(parts: tuple[Any, ...]) -> bool:
     """Whether values are tensors and plain ones."""
     return all(type(part) in PLAIN_TYPES or type(part) is torch.Tensor for part in parts)
+
+
+def _makers_of_tuples() -> frozenset[int]:
+    """The code by which named tuples of ours are made, by its identity: thousands are in a traced call."""
+    ours = [kind for kind in tuple.__subclasses__() if said_module(kind).startswith(_OURS)]
+    made = [kind.__new__ for kind in ours if module_of(kind)]
+    codes = [each.__code__ for each in made if type(each) is FunctionType]
+    return frozenset(id(code) for code in codes if code.co_filename == _FROM_TEXT)
 
 
 def _is_torchs_own(frame: FrameType | None) -> bool:
