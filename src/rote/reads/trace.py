@@ -66,6 +66,7 @@ _WRITTEN_WITH = f"{Path(bytecode.__file__).parent}/"
 _OURS = f"{__name__.partition('.')[0]}."
 _FROM_TEXT = "<string>"
 """The file of code that was made of text, as the methods of named tuples are."""
+_ABSENT = Content(False)
 _COUNTERS = frozenset({"next_id"})
 """What PyTorch's handles of hooks are numbered by: which number it is makes no difference."""
 _QUEUES = "_lazy_call"
@@ -206,14 +207,16 @@ class Trace:
             suffix: What the user writes behind the name of the owner.
             owner: The object by whose name the container is known; the container itself if None.
         """
-        address = (kind, id(container), key)
+        identity = id(container)
+        address = (kind, identity, key)
+        if address in self._reads or address in self._written or identity in self._changed:
+            return
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
         value = stood_for(value)
-        if address in self._reads or address in self._written or id(container) in self._changed:
-            return
         whose = container if owner is None else owner
-        found = (kind, container, key, self._form(value), id(whose), suffix, self._names)
+        known_by = identity if owner is None else id(owner)
+        found = (kind, container, key, self._form(value), known_by, suffix, self._names)
         self._reads[address] = tuple.__new__(Read, found)  # in half the time of Read(...)
         self._held.append(container)
         self._find(value, whose, suffix)
@@ -248,7 +251,7 @@ class Trace:
         """Note that something is not there, if nobody fills it in when it is first asked for."""
         if is_compilers(said_module(type(owner))):  # operators
             return
-        self.read(DEFINED, container, key, Content(False), suffix, owner)
+        self.read(DEFINED, container, key, _ABSENT, suffix, owner)
 
     def namespace(self, kind: type) -> dict[str, Any]:
         """The dict behind the namespace of a class, which is outside: views of it are new each time."""

@@ -94,8 +94,9 @@ class Guard:
                 alive.dead = True
 
         self._died = died
+        training = snapshot.training
         for entry in snapshot.counting(snapshot.entries).values():
-            if snapshot.training.is_guarded(entry.container, entry.key):
+            if not training.read or training.is_guarded(entry.container, entry.key):
                 self._sort(entry)
         self._grad = flags or torch.is_grad_enabled()
         self._guard_externals(externals)
