@@ -7,7 +7,8 @@ import math
 import resource
 import select
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict, deque, namedtuple
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ import torch
 from rote.reads import WATCH
 from rote.recording.room import with_room
 from rote.signature.marks import Content
+from rote.signature.reads import Read
 
 SCALE, COUNT = 2, 0
 TABLE = {"one": 1, "two": 2}
@@ -386,3 +388,19 @@ def test_a_list_with_an_iteration_of_its_own():
 def test_what_c_is_given_is_known(function, refused):
     found = noted(function, [1, 2, 3])
     assert any("make them a list" in each.text for each in found.unseen) == refused
+
+
+class Pair(NamedTuple):
+    first: int
+    second: int
+
+
+def test_named_tuples_of_ours_are_made_for_the_notes_and_others_are_not():
+    trace = WATCH.begin(closure)
+    try:
+        ours, users = Read.__new__.__code__, Pair.__new__.__code__
+        assert trace.is_tool(ours) and trace.is_tool(type(trace).is_tool.__code__)
+        assert not trace.is_tool(users) and not trace.is_tool(closure.__code__)
+        assert not trace.is_tool(namedtuple("Other", "a", module="rote.reads.trace").__new__.__code__)
+    finally:
+        WATCH.end(trace)

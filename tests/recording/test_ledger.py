@@ -72,6 +72,15 @@ def test_new_storages_are_numbered_and_forgotten():
     assert result(ledger, third).origin == (NEW, 2)
 
 
+def test_what_has_died_is_not_looked_at_again():
+    ledger = Ledger()
+    for _ in range(100):
+        result(ledger, torch.zeros(4))
+    kept = torch.zeros(4)
+    result(ledger, kept)
+    assert set(ledger.alive()) == {100} and len(ledger._watch) == 1
+
+
 def test_a_number_can_be_given():
     ledger = Ledger()
     a, b = torch.zeros(1), torch.zeros(1)

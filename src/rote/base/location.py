@@ -110,7 +110,7 @@ class Sites:
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], Site] = {}
-        self._internal: set[int] = set()
+        self._internal: set[str] = set()  # files
         self._codes: list[CodeType] = []  # what is in here keeps its identity
 
     def here(self) -> Site:
@@ -118,7 +118,7 @@ class Sites:
         at, internal = sys._getframe(3).f_back, self._internal  # pyright: ignore[reportPrivateUsage]
         while at is not None:
             code = at.f_code
-            if id(code) not in internal:
+            if code.co_filename not in internal:
                 found = self._known.get((id(code), at.f_lasti)) or self._look(at)
                 if found is not None:
                     return found
@@ -128,10 +128,10 @@ class Sites:
     def _look(self, frame: FrameType) -> Site | None:
         """Where a frame is, if it is the user's; it is told again by the identity of its code."""
         code = frame.f_code
-        self._codes.append(code)
         if is_internal(code.co_filename):
-            self._internal.add(id(code))
+            self._internal.add(code.co_filename)
             return None
+        self._codes.append(code)
         found = self._known[id(code), frame.f_lasti] = Site(code.co_filename, frame.f_lineno, code.co_name)
         return found
 

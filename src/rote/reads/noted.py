@@ -7,7 +7,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from ..base.location import Site
-from ..signature.reads import Read
+from ..signature.reads import Reads
 
 
 class Effect(NamedTuple):
@@ -56,7 +56,7 @@ class Noted:
         late: Python code that ran without being followed, since C called it; it is followed the next time.
     """
 
-    reads: tuple[Read, ...]
+    reads: Reads
     effects: tuple[Effect, ...]
     unseen: tuple[Unseen, ...]
     late: tuple[CodeType, ...]

@@ -49,8 +49,8 @@ from ..signature.classes import UNSET
 from ..signature.executed import TORCHS_OWN
 from ..signature.iterators import Position
 from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
-from ..signature.origin import said_module, said_name
-from ..signature.reads import Argument, Read
+from ..signature.origin import module_of, said_module, said_name
+from ..signature.reads import Argument, Names, Read, Reads
 from ..signature.slots import MISSING, answer, same, show
 from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, HELD, ITEM, KIND, LENGTH, NUMBERS, ORDER
 from ..signature.training import is_empty_stage_table
@@ -60,10 +60,13 @@ from .noted import Effect, Noted, Unseen
 from .swaps import Swaps
 from .table import Rows
 
-_DEPTH = 40
 _COMPARED_BYTES = 1 << 24
 """Up to which all numbers of an array are compared before each replay, which takes a millisecond then."""
 _WRITTEN_WITH = f"{Path(bytecode.__file__).parent}/"
+_OURS = f"{__name__.partition('.')[0]}."
+_FROM_TEXT = "<string>"
+"""The file of code that was made of text, as the methods of named tuples are."""
+_ABSENT = Content(False)
 _COUNTERS = frozenset({"next_id"})
 """What PyTorch's handles of hooks are numbered by: which number it is makes no difference."""
 _OF_CLASS = frozenset({"__class__", "__dict__"})
@@ -86,17 +89,6 @@ GLOBAL_GENERATORS: tuple[Any, ...] = (
 )
 """What the functions of ``random`` and ``numpy.random`` draw from; that a call draws from them is seen
 anyway."""
-
-
-class _Slot(NamedTuple):
-    """One thing that was read, before it has a name."""
-
-    kind: str
-    container: Any
-    key: Any
-    value: Any
-    owner: int
-    suffix: str
 
 
 class _Written(NamedTuple):
@@ -138,8 +130,8 @@ class Trace:
         self.called: set[int] = set()
         self.outside: dict[int, Any] = {}
         self.kinds = table()
-        self._origins: dict[int, tuple[int, str]] = {}
-        self._reads: dict[tuple[str, int, Any], _Slot] = {}
+        self._names = Names()
+        self._reads: dict[tuple[str, int, Any], Read] = {}
         self._written: dict[tuple[str, int, Any], _Written] = {}
         self._changed: dict[int, _Written] = {}
         self._bound: set[tuple[str, int, Any]] = set()
@@ -156,6 +148,7 @@ class Trace:
         self.call: Callable[..., None] = rows.called(self)
         self.around: Trace | None = None
         self.at_work = False
+        self._tuples = frozenset[int]()
 
     # ------------------------------------------------------------------ what is outside
 
@@ -176,7 +169,7 @@ class Trace:
         if address not in self._reads and not any(value is each for each in GLOBAL_GENERATORS):
             form = mark(value)
             if form is not value:
-                self._reads[address] = _Slot(HELD, value, None, form, id(value), "")
+                self._reads[address] = Read(HELD, value, None, form, id(value), "", self._names)
                 self._read_numbers(value)
 
     def _find(self, value: Any, owner: Any, suffix: str) -> None:
@@ -187,7 +180,7 @@ class Trace:
         if is_empty_stage_table(value):  # a scaler fills it, and leaves a new one that is empty
             return
         self.outside[id(value)] = value
-        self._origins[id(value)] = (id(owner) if owner is not None else 0, suffix)
+        self._names[id(value)] = (id(owner) if owner is not None else 0, suffix)
         if type(value) in _BOUND and self.kinds[type(value.__self__)] not in (CLASS, MODULE):
             self.find(value.__self__, value, ".__self__")  # it is called with that, which nobody reads
 
@@ -206,14 +199,7 @@ class Trace:
 
     def name(self, value: Any, suffix: str = "") -> str:
         """The name of an object, as the user would write it."""
-        return self._path(id(value), suffix)
-
-    def _path(self, owner: int, suffix: str) -> str:
-        parts = [suffix]
-        while owner and len(parts) < _DEPTH:
-            owner, part = self._origins.get(owner, (0, ""))
-            parts.append(part)
-        return "".join(reversed(parts)).removeprefix(".")
+        return self._names.path(id(value), suffix)
 
     # ------------------------------------------------------------------ reads
 
@@ -228,14 +214,17 @@ class Trace:
             suffix: What the user writes behind the name of the owner.
             owner: The object by whose name the container is known; the container itself if None.
         """
-        address = (kind, id(container), key)
+        identity = id(container)
+        address = (kind, identity, key)
+        if address in self._reads or address in self._written or identity in self._changed:
+            return
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
         value = stood_for(value)
-        if address in self._reads or address in self._written or id(container) in self._changed:
-            return
         whose = container if owner is None else owner
-        self._reads[address] = _Slot(kind, container, key, self._form(value), id(whose), suffix)
+        known_by = identity if owner is None else id(owner)
+        found = (kind, container, key, self._form(value), known_by, suffix, self._names)
+        self._reads[address] = tuple.__new__(Read, found)  # in half the time of Read(...)
         self._held.append(container)
         self._find(value, whose, suffix)
         self._read_numbers(value)
@@ -269,7 +258,7 @@ class Trace:
         """Note that something is not there, if nobody fills it in when it is first asked for."""
         if is_compilers(said_module(type(owner))):  # operators
             return
-        self.read(DEFINED, container, key, Content(False), suffix, owner)
+        self.read(DEFINED, container, key, _ABSENT, suffix, owner)
 
     def namespace(self, kind: type) -> dict[str, Any]:
         """The dict behind the namespace of a class, which is outside: views of it are new each time."""
@@ -380,10 +369,13 @@ class Trace:
         """A note was not taken: whatever the call is for, it is not known what it has read."""
         self._unseen[note] = Unseen(note, f"could not be followed: {error!r} in a note", self._site())
 
-    @staticmethod
-    def is_tool(code: CodeType) -> bool:
+    def is_tool(self, code: CodeType) -> bool:
         """Whether code is of what takes notes and of what they are written with."""
-        return is_own(code.co_filename) or code.co_filename.startswith(_WRITTEN_WITH)
+        file = code.co_filename
+        if file != _FROM_TEXT:
+            return is_own(file) or file.startswith(_WRITTEN_WITH)
+        self._tuples = self._tuples or _makers_of_tuples()
+        return id(code) in self._tuples
 
     def ran_apart(self, code: CodeType, frame: FrameType) -> bool:
         """Python code was entered that is not followed; whether that counts."""
@@ -443,14 +435,10 @@ class Trace:
     def finish(self) -> Noted:
         """All that was noted; nothing is held any more."""
         effects = tuple(self._effects())
-        reads = tuple(
-            Read(slot.kind, self._kept(slot), slot.key, slot.value, self._path(slot.owner, slot.suffix))
-            for slot in self._reads.values()
-        )
+        reads = Reads({address: self._kept(read) for address, read in self._reads.items()})
         noted = Noted(reads, effects, tuple(self._unseen.values()), tuple(self._late.values()))
         for held in (
             self.outside,
-            self._origins,
             self._reads,
             self._written,
             self._changed,
@@ -480,7 +468,7 @@ class Trace:
             if address in self._reads or not self._can_bind(each, now):
                 continue
             if address in often or (others and not _same(each.was, self._form(now))):
-                name = self._path(each.owner, _suffix(each))
+                name = self._names.path(each.owner, _suffix(each))
                 targets.append(Target(each.kind, each.container, each.key, name))
                 parts.append(now)
                 self._bound.add(address)
@@ -488,7 +476,7 @@ class Trace:
             if self._can_fill(each):
                 found = each.container
                 keys = tuple(found) if type(found) is dict else None
-                target = Target(CONTENTS, found, keys, self._path(each.owner, ""))
+                target = Target(CONTENTS, found, keys, self._names.path(each.owner, ""))
                 if others or target.address in often:
                     targets.append(target)
                     parts.append(tuple(found) if keys is None else tuple(found.values()))
@@ -520,9 +508,18 @@ class Trace:
         keys = all(type(key) in PLAIN_TYPES for key in found) if type(found) is dict else True
         return keys and _can_be_handed_out(contents(found) if type(found) is list else tuple(found.values()))
 
-    def _kept(self, slot: _Slot) -> Any:
-        """The object that something was read of, in the form in which it is kept."""
-        return Argument(slot.container) if id(slot.container) in self.anchored else slot.container
+    def _kept(self, read: Read) -> Read:
+        """What was read, with the object in the form in which it is kept."""
+        if not self.anchored or id(read.container) not in self.anchored:
+            return read
+        return read._replace(container=Argument(read.container))
+
+    def _as_it_is(self, each: _Written, now: Any) -> Read:
+        """What has to be so before a replay: something lies in a slot, or nothing does."""
+        kind, value = each.kind, now
+        if now is MISSING and kind == ITEM:
+            kind, value = DEFINED, Content(False)
+        return Read(kind, each.container, each.key, value, each.owner, _suffix(each), self._names)
 
     def _effects(self) -> Iterable[Effect]:
         for each in self._written.values():
@@ -533,10 +530,10 @@ class Trace:
                 continue  # the call has made it, and nobody has it
             now = self._form(_look(each.kind, each.container, each.key))
             if _same(each.was, now):  # a replay leaves it as the call does, if it is so before
-                slot = _as_it_is(each, now)
-                self._reads.setdefault((slot.kind, id(slot.container), slot.key), slot)
+                read = self._as_it_is(each, now)
+                self._reads.setdefault(read.address, read)
             else:
-                name = self._path(each.owner, _suffix(each))
+                name = self._names.path(each.owner, _suffix(each))
                 address = (each.kind, id(each.container), each.key)
                 yield Effect(name, _text(each.was), _text(now), each.site, address)
         for each in self._changed.values():
@@ -544,25 +541,26 @@ class Trace:
                 continue
             now = contents(each.container)
             if type(now) is Position and each.was.agrees(now):  # how far it is was looked at, and that is all
-                asked = _Slot(HELD, each.container, None, now._replace(asked=True), each.owner, "")
-                self._reads[HELD, id(each.container), None] = asked
+                held = now._replace(asked=True)
+                asked = Read(HELD, each.container, None, held, each.owner, "", self._names)
+                self._reads[asked.address] = asked
             elif not _same_members(each.was, now):
                 suffix, was, now = _changed(each.container, each.was, now)
                 address = ("", id(each.container), None)
-                yield Effect(self._path(each.owner, suffix), _text(was), _text(now), each.site, address)
-
-
-def _as_it_is(each: _Written, now: Any) -> _Slot:
-    """What has to be so before a replay: something lies in a slot, or nothing does."""
-    kind, value = each.kind, now
-    if now is MISSING and kind == ITEM:
-        kind, value = DEFINED, Content(False)
-    return _Slot(kind, each.container, each.key, value, each.owner, _suffix(each))
+                yield Effect(self._names.path(each.owner, suffix), _text(was), _text(now), each.site, address)
 
 
 def _can_be_handed_out(parts: tuple[Any, ...]) -> bool:
     """Whether values are tensors and plain ones."""
     return all(type(part) in PLAIN_TYPES or type(part) is torch.Tensor for part in parts)
+
+
+def _makers_of_tuples() -> frozenset[int]:
+    """The code by which named tuples of ours are made, by its identity: thousands are in a traced call."""
+    ours = [kind for kind in tuple.__subclasses__() if said_module(kind).startswith(_OURS)]
+    made = [kind.__new__ for kind in ours if module_of(kind)]
+    codes = [each.__code__ for each in made if type(each) is FunctionType]
+    return frozenset(id(code) for code in codes if code.co_filename == _FROM_TEXT)
 
 
 def _is_torchs_own(frame: FrameType | None) -> bool:

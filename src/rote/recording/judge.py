@@ -205,9 +205,11 @@ def snapshot_reasons(
 
 def _container_reasons(outcome: Outcome, after: Snapshot, site: Site) -> list[Reason]:
     """A list, dict or dataclass of the state that is returned: a replay would make a new one."""
-    kept = {container for _, container, _ in after.entries}
-    for branch in containers(outcome.template.spec, outcome.value):
-        if not isinstance(branch, tuple) and id(getattr(branch, "__dict__", branch)) in kept:
+    branches = containers(outcome.template.spec, outcome.value)
+    branches = [branch for branch in branches if not isinstance(branch, tuple)]
+    kept = {container for _, container, _ in after.entries} if branches else set[int]()
+    for branch in branches:
+        if id(getattr(branch, "__dict__", branch)) in kept:
             text = f"the result contains a {type(branch).__name__} that the callable keeps"
             return [reason(rules.CONTAINER_RETURNED, text, site)]
     return []

@@ -143,23 +143,34 @@ class Ledger:
 
     def token(self, tensor: torch.Tensor) -> Token:
         """Describe an operand; an unknown storage is external."""
-        handle = _storage(tensor)._cdata
         if self._gone:
             self._forget_gone()
-        last = self._last.get(handle)
-        look = last[1] if last is not None else None
+        last = self._last_on(tensor) if type(tensor) in _PLAIN else None
+        if last is None or tensor.is_nested or not ((look := last[1]).check(tensor) or look.knows(tensor)):
+            return self._token_anew(tensor)
+        offset = tensor.storage_offset()
+        if last[2] == offset:
+            return last
+        handle = tensor.untyped_storage()._cdata
+        return self._note(tensor, self._origins[handle], handle, look, offset)
+
+    def _last_on(self, tensor: torch.Tensor) -> Token | None:
+        """What was last noted on a storage, which then is one that lies in memory."""
         try:
-            if look is None or tensor.is_nested or not (look.check(tensor) or look.knows(tensor)):
-                look = self.looks.of(tensor)
+            return self._last.get(tensor.untyped_storage()._cdata)
+        except (NotImplementedError, RuntimeError):  # it has none
+            return None
+
+    def _token_anew(self, tensor: torch.Tensor) -> Token:
+        handle = _storage(tensor)._cdata
+        try:
+            look = self.looks.of(tensor)
         except RuntimeError as error:  # it has memory, but no shape
             raise UnsupportedTensorError("nested") from error
-        offset = tensor.storage_offset()
-        if last is not None and last[1] is look and last[2] == offset:
-            return last
         origin = self._origins.get(handle)
         if origin is None:
             origin = self.add_external(tensor)
-        return self._note(tensor, origin, handle, look, offset)
+        return self._note(tensor, origin, handle, look, tensor.storage_offset())
 
     def _note(self, tensor: torch.Tensor, origin: Origin, handle: int, look: Look, offset: Any) -> Token:
         """The token of a tensor, which is remembered for the next one on its storage."""
@@ -301,6 +312,7 @@ class Ledger:
 
     def alive(self) -> dict[int, torch.UntypedStorage]:
         """Storages made in the call that are still alive, by number."""
+        self._forget_gone()
         found: dict[int, torch.UntypedStorage] = {}
         for number, reference in list(self._watch.items()):
             storage = reference()
@@ -310,14 +322,16 @@ class Ledger:
 
     def _forget_gone(self) -> None:
         """Take note of the storages that have died; afterwards others may have their addresses."""
-        dead, origins = self._gone, self._origins
+        dead, origins, watch = self._gone, self._origins, self._watch
         while dead:
             gone = dead.pop()
-            handle = gone.handle
+            handle, origin = gone.handle, gone.origin
             self._live[gone.kind] -= gone.nbytes
-            if origins.get(handle) is gone.origin:
+            if origins.get(handle) is origin:
                 del origins[handle]
                 self._last.pop(handle, None)
+            if watch.get(origin[1]) is gone:
+                del watch[origin[1]]
 
     def _pin(self, storage: torch.UntypedStorage, origin: Origin) -> None:
         self._origins[storage._cdata] = origin

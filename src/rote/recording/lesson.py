@@ -78,7 +78,7 @@ class Lesson:
         self._first = False  # the first observation of a state
         self._strange = False  # one state more that was seen only once
         self._noted = noted
-        self._read = Reads(noted.reads)
+        self._read = noted.reads
         self._reads: Reads | None = None  # by this call and those before it, if the state was looked at
         self._moved: list[Difference] = []  # what is not as it was when the call read it
 

@@ -26,9 +26,11 @@ class Look(Alike):
         stride: Strides in elements.
         on_host: It is a CPU tensor.
         integer: It is of a type that seeds of random numbers have.
+        guesses: What results of operations looked like whose first operand looked like this, by the name of
+            the operation and the position among the results. What comes next may look otherwise.
     """
 
-    __slots__ = ("dtype", "integer", "on_host", "shape", "stride")
+    __slots__ = ("dtype", "guesses", "integer", "on_host", "shape", "stride")
 
     def __init__(
         self, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...], on_host: bool
@@ -39,6 +41,7 @@ class Look(Alike):
         self.stride = stride
         self.on_host = on_host
         self.integer = dtype in _SEEDS
+        self.guesses: dict[tuple[str, int], Look] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Look) and self._values() == other._values()
@@ -54,13 +57,10 @@ class Looks:
     """The looks of a tree's tensors.
 
     Attributes:
-        guesses: What results of operations looked like, by the name of the operation, the identity of its
-            first operand's look and the position among the results. What comes next may look otherwise.
         complex: Any of the tensors was complex.
     """
 
     def __init__(self) -> None:
-        self.guesses: dict[tuple[str, int, int], Look] = {}
         self.complex = False
         self._known: dict[tuple[Any, ...], Look] = {}
 
@@ -83,7 +83,6 @@ class Looks:
         if found is None:
             if len(self._known) >= MAX_LOOKS:
                 self._known.clear()
-                self.guesses.clear()
             found = self._known[key] = Look(*key)
             self.complex = self.complex or dtype.is_complex
         return found

@@ -294,14 +294,14 @@ class Tracer(Repeated, DispatchMode):
         if facts.reshapes:
             self._check_metadata(event, tensors, tokens)
         made = self.ledger.made
-        like = tokens[0][1] if tokens else None
+        first = tokens[0][1] if tokens else None
         if type(out) is torch.Tensor:
             event.shape = "one"
-            event.results = (self._result(event, out, tensors, like, 0),)
+            event.results = (self._result(event, out, tensors, first, 0),)
         else:
             event.shape, parts = results_of(out)
             event.results = tuple(
-                [self._result(event, part, tensors, like, position) for position, part in enumerate(parts)]
+                [self._result(event, part, tensors, first, position) for position, part in enumerate(parts)]
             )
         new = self.ledger.made - made == len(event.results)  # then none of them is a view
         if not new and event.kind == ev.CAPTURED and not facts.mutable and is_view(event, tokens):
@@ -336,11 +336,13 @@ class Tracer(Repeated, DispatchMode):
                 return position
         if part.is_meta:
             return None
-        ledger, guess = self.ledger, (event.operation, id(first), number)
-        like = ledger.looks.guesses.get(guess, first)
-        token = ledger.result(part, event.operation, event.site, like=like)
+        if first is None:
+            return self.ledger.result(part, event.operation, event.site)
+        guess = (event.operation, number)
+        like = first.guesses.get(guess, first)
+        token = self.ledger.result(part, event.operation, event.site, like=like)
         if token[1] is not like:
-            ledger.looks.guesses[guess] = token[1]
+            first.guesses[guess] = token[1]
         return token
 
     def _value(self, event: Event, part: Any) -> Value:

@@ -160,7 +160,10 @@ class ExecutedCode:
         return stop
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and id(frame.f_code) not in self._settled:
+        followed = self.followed
+        if event != "call" or (followed is not None and followed.at_work):
+            return
+        if id(frame.f_code) not in self._settled:
             self._note(frame.f_code, frame)
 
     def _start_monitoring(self) -> Callable[[], None] | None:
@@ -171,13 +174,17 @@ class ExecutedCode:
         names = monitoring.events
 
         def entered(code: CodeType, offset: int) -> Any:
+            followed = self.followed
+            if followed is not None and followed.at_work:  # first of all: most code of a traced call
+                return monitoring.DISABLE if followed.is_tool(code) else None
             frame = sys._getframe(1)
             counts = self._note(code, frame)
             again = not counts or (id(code) in _SAVING and _called_by_us(frame))
             return None if again else monitoring.DISABLE
 
         def thrown(code: CodeType, offset: int, error: BaseException) -> None:
-            self._note(code, sys._getframe(1))
+            if self.followed is None or not self.followed.at_work:
+                self._note(code, sys._getframe(1))
 
         # Resumed are generators, which may have been started before.
         callbacks = {names.PY_START: entered, names.PY_RESUME: entered, names.PY_THROW: thrown}
@@ -199,8 +206,6 @@ class ExecutedCode:
         if get_ident() != self._thread and not is_worker():
             return False  # another thread's
         followed, counts = self.followed, True
-        if followed is not None and followed.at_work:
-            return followed.is_tool(entered)
         code = entered if followed is None else followed.original(entered)
         if code is entered and followed is not None and not _runs_apart(frame, followed):
             counts = followed.ran_apart(code, frame)

@@ -22,7 +22,7 @@ from .compat import metadata_check, plain_functions
 from .iterators import Position
 from .marks import Content, TensorMark, mark, pointer_of
 from .members import has_plain_length, is_direct
-from .reads import Reads
+from .reads import Argument, Reads
 from .slots import Difference, now_in, read, same, show, show_tensor
 from .snapshot import ATTRIBUTE, ITEM, LENGTH, MEMBERS, NUMBERS, ORDER, Entry, Snapshot
 
@@ -94,8 +94,9 @@ class Guard:
                 alive.dead = True
 
         self._died = died
-        for entry in snapshot.entries.values():
-            if snapshot.counts(entry) and snapshot.training.is_guarded(entry.container, entry.key):
+        training = snapshot.training
+        for entry in snapshot.counting(snapshot.entries).values():
+            if not training.read or training.is_guarded(entry.container, entry.key):
                 self._sort(entry)
         self._grad = flags or torch.is_grad_enabled()
         self._guard_externals(externals)
@@ -128,7 +129,7 @@ class Guard:
                 entry = entry._replace(value=entry.value.value)
         kind = type(entry.container)
         counted = entry.kind == LENGTH and has_plain_length(kind)
-        if entry.kind in (ITEM, LENGTH, ORDER) and not (counted or is_direct(kind)):
+        if kind is Argument or (entry.kind in (ITEM, LENGTH, ORDER) and not (counted or is_direct(kind))):
             self.slow.append(entry)
         elif entry.kind in (LENGTH, MEMBERS):
             self.lengths.append(entry)

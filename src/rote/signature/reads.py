@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 Address = tuple[str, int, Any]
 """Kind, identity of the container, key."""
+
+_DEPTH = 40
 
 
 class Argument:
@@ -40,22 +43,50 @@ def identity_of(container: Any) -> int:
     return container.identity if type(container) is Argument else id(container)
 
 
+class Names(dict[int, tuple[int, str]]):
+    """What the user would write for what a call has found outside of itself.
+
+    For the identity that each object had in the call: that of the object in which it was found, or 0, and
+    what is written behind the name of that.
+    """
+
+    def path(self, owner: int, suffix: str) -> str:
+        """The name of something in an object."""
+        parts = [suffix]
+        while owner and len(parts) < _DEPTH:
+            owner, part = self.get(owner, (0, ""))
+            parts.append(part)
+        return "".join(reversed(parts)).removeprefix(".")
+
+
 class Read(NamedTuple):
     """One thing that was read.
+
+    A traced call reads thousands, of which hardly one is ever named: the name is put together when it is
+    asked for.
 
     Attributes:
         kind: How it is read again; a kind of :mod:`.snapshot`.
         container: The object.
         key: Under what it lies there.
         value: What lay there, in the form in which it is compared.
-        name: What the user would write.
+        owner: The identity of the object by whose name it is known.
+        suffix: What is written behind the name of that.
+        names: The names of objects.
     """
 
     kind: str
     container: Any
     key: Any
     value: Any
-    name: str
+    owner: int
+    suffix: str
+    names: Names
+
+    @property
+    def name(self) -> str:
+        """What the user would write."""
+        return self.names.path(self.owner, self.suffix)
 
     @property
     def address(self) -> Address:
@@ -67,19 +98,23 @@ class Reads:
     """What was read.
 
     Args:
-        reads: By one call, in order.
+        slots: By one call, in order.
     """
 
-    def __init__(self, reads: Iterable[Read] = ()) -> None:
-        self.slots: dict[Address, Read] = {read.address: read for read in reads}
-        self._keys = {(address[1], address[2]) for address in self.slots}
+    def __init__(self, slots: dict[Address, Read]) -> None:
+        self.slots = slots
 
-    def has(self, container: Any, key: Any) -> bool:
-        """Whether something under a key was read, in whatever way."""
-        return (identity_of(container), key) in self._keys
+    def __iter__(self) -> Iterator[Read]:
+        return iter(self.slots.values())
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    @cached_property
+    def keys(self) -> set[tuple[int, Any]]:
+        """Identities of containers, with the keys under which something was read, in whatever way."""
+        return {(identity, key) for _, identity, key in self.slots}
 
     def joined(self, other: Reads | None) -> Reads:
         """What was read here or there."""
-        if other is None:
-            return self
-        return Reads({**other.slots, **self.slots}.values())
+        return self if other is None else Reads({**other.slots, **self.slots})

@@ -18,7 +18,7 @@ from .classes import UNSET, own
 from .compat import has_memory
 from .iterators import Position
 from .marks import Content, TensorMark, mark, pointer_of
-from .reads import Argument, Reads
+from .reads import Argument, Read, Reads
 from .scripted import scripted
 from .snapshot import (
     ANSWER,
@@ -95,16 +95,12 @@ def differences(
         written: Addresses of numpy arrays that are not looked at.
     """
     found: list[Difference] = []
-    fresh = len(after.entries) - len(after.added)
-    for address, entry in before.entries.items():
+    for address, entry in after.concerned(before.entries).items():
         later = after.entries.get(address)
-        fresh -= later is not None
-        if not after.concerns(entry):
-            continue
         if later is None:
             now = read(entry)
             if now is MISSING or (entry.kind == DEFINED and not same(entry.value, now)):
-                name, line = before.name_of(entry), after.line_of(entry)
+                name, line = before.name_of(entry), after.line_of(address)
                 found.append(Difference(name, show(entry.value), show(now), site=line))
         elif not (entry.value is later.value or same(entry.value, later.value) or _is_at(entry, written)):
             scheduler = after.training.schedulers.get(id(entry.container))
@@ -117,7 +113,7 @@ def differences(
                     before.name_of(entry),
                     was,
                     now,
-                    site=after.line_of(entry),
+                    site=after.line_of(address),
                     key=entry.key,
                     scheduler=scheduler,
                     advanced=moved,
@@ -125,11 +121,11 @@ def differences(
             )
         if len(found) >= limit:
             return found
-    for address, entry in after.entries.items() if fresh else ():
-        if address in before.entries or address in after.added or not after.concerns(entry):
-            continue
+    known, added = before.entries, after.added
+    fresh = {at: entry for at, entry in after.entries.items() if at not in known and at not in added}
+    for address, entry in after.concerned(fresh).items():
         if (LENGTH, address[1], None) in before.entries:
-            name, line = after.name_of(entry), after.line_of(entry)
+            name, line = after.name_of(entry), after.line_of(address)
             found.append(Difference(name, "absent", show(entry.value), site=line))
         if len(found) >= limit:
             break
@@ -152,22 +148,29 @@ def add_reads(snapshot: Snapshot, reads: Reads, written: Collection[int] = ()) -
     for address, noted in reads.slots.items():
         entry = snapshot.entries.get(address)
         if entry is None:
-            entry = Entry(noted.kind, noted.container, noted.key, noted.value, snapshot.node(-1, noted.name))
-            value = read(entry)
-            if isinstance(value, torch.Tensor):
-                snapshot.note_tensor(entry, value)
-            now = now_in(entry)
-            if isinstance(now, Position) and isinstance(noted.value, Position):
-                now = now._replace(asked=noted.value.asked)
-            entry = entry._replace(value=now)
-            snapshot.entries[address] = entry
+            entry = snapshot.entries[address] = _entry_of(snapshot, noted)
             snapshot.added.add(address)
             if noted.kind == CACHED:
                 _note_cached(snapshot, entry)
-        known = isinstance(entry.value, (Position, TensorMark)) or same(noted.value, entry.value)
-        if not (known or _is_at(entry, written)):
-            found.append(Difference(snapshot.name_of(entry), show(noted.value), show(entry.value)))
+        was, now = noted.value, entry.value
+        if was is now or isinstance(now, (Position, TensorMark)) or same(was, now):
+            continue
+        if not _is_at(entry, written):
+            found.append(Difference(snapshot.name_of(entry), show(was), show(now)))
     return found
+
+
+def _entry_of(snapshot: Snapshot, noted: Read) -> Entry:
+    """The slot that was read, with what lies there now."""
+    kind, container, key, was, *_ = noted
+    entry = Entry(kind, container, key, was, snapshot.node(-1, noted))
+    value = read(entry)
+    if isinstance(value, torch.Tensor):
+        snapshot.note_tensor(entry, value)
+    now = _form(entry, value)
+    if isinstance(now, Position) and isinstance(was, Position):
+        now = now._replace(asked=was.asked)
+    return Entry(kind, container, key, now, entry.node)
 
 
 def _note_cached(snapshot: Snapshot, entry: Entry) -> None:
@@ -187,7 +190,11 @@ def _is_at(entry: Entry, addresses: Collection[int]) -> bool:
 
 def now_in(entry: Entry) -> Any:
     """What lies in the slot, in the form that the guard keeps."""
-    value = read(entry)
+    return _form(entry, read(entry))
+
+
+def _form(entry: Entry, value: Any) -> Any:
+    """The form in which the guard keeps what lies in a slot."""
     as_it_is = isinstance(entry.value, numpy.ndarray) or value is entry.value  # a guard's iterator
     return value if as_it_is else mark(value)
 

@@ -9,7 +9,7 @@ import torch
 from ..base.location import Site
 from .compat import has_memory, plain_functions
 from .processes import acting_method
-from .reads import Reads
+from .reads import Address, Read, Reads
 from .training import Training
 
 ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT, ANSWER, SCRIPTED = (
@@ -29,6 +29,8 @@ ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT,
 KIND, SUBCLASS, REFERENT, CACHED, RESULT, ASKED, SAID, NUMBERS, HELD = (
     "kind", "subclass", "referent", "cached", "result", "asked", "said", "numbers", "held",
 )  # fmt: skip
+_OF_KEYS = frozenset({LENGTH, ORDER, BULK, MEMBERS})
+"""Kinds of slots that say what a container has; reading a member says nothing of them."""
 _ALWAYS = frozenset({ANSWER, SCRIPTED})
 """Kinds of slots that C reads when it is called, past all code that is followed."""
 
@@ -62,23 +64,23 @@ class Snapshot:
         reads: What traced calls read, if that is known: nothing else of what was found is under guard.
         acting: Methods named by the code that act on other processes past the dispatcher.
         parents: The tree of names: the parent of each place, or -1.
-        labels: The label of each place.
+        labels: The label of each place, or what was read there, which has a name.
     """
 
     def __init__(self, training: Training) -> None:
-        self.entries: dict[tuple[str, int, Any], Entry] = {}
+        self.entries: dict[Address, Entry] = {}
         self.tensors: dict[int, list[tuple[Entry, torch.Tensor]]] = {}
         self.arrays: list[tuple[int, int]] = []
         self.training = training
-        self.added: set[tuple[str, int, Any]] = set()
+        self.added: set[Address] = set()
         self.always: set[int] = set()
-        self.written: dict[tuple[str, int, Any], Site] = {}
+        self.written: dict[Address, Site] = {}
         self.reads: Reads | None = None
         self.acting: list[str] = []
         self.parents: list[int] = []
-        self.labels: list[str] = []
+        self.labels: list[str | Read] = []
 
-    def node(self, parent: int, label: str) -> int:
+    def node(self, parent: int, label: str | Read) -> int:
         """Add a place in the tree of names; returns its number."""
         self.parents.append(parent)
         self.labels.append(label)
@@ -100,32 +102,37 @@ class Snapshot:
         """Only what was read counts from now on; what was read beside what the walk found is added."""
         self.reads = reads
 
-    def counts(self, entry: Entry) -> bool:
-        """Whether a slot has a part in what traced calls did."""
-        if self.reads is None or entry.kind in _ALWAYS or type(entry.container) is Holder:
-            return True
-        if id(entry.container) in self.always:
-            return True
-        if entry.kind in (LENGTH, ORDER, BULK, MEMBERS):
-            return (entry.kind, id(entry.container), entry.key) in self.reads.slots
-        return self.reads.has(entry.container, entry.key)
+    def counting(self, entries: dict[Address, Entry]) -> dict[Address, Entry]:
+        """The slots that have a part in what traced calls did, of those that a walk has found."""
+        if self.reads is None:
+            return entries
+        slots, keys, always = self.reads.slots, self.reads.keys, self.always
+        return {
+            address: entry
+            for address, entry in entries.items()
+            if (address in slots if address[0] in _OF_KEYS else address[1:] in keys)
+            or address[0] in _ALWAYS
+            or address[1] in always
+            or type(entry.container) is Holder
+        }
 
-    def line_of(self, entry: Entry) -> Site | None:
+    def concerned(self, entries: dict[Address, Entry]) -> dict[Address, Entry]:
+        """The slots that count, and those that the traced call has written."""
+        counting, written = self.counting(entries), self.written
+        if not written or counting is entries:
+            return counting
+        return {each: entry for each, entry in entries.items() if each in counting or self.line_of(each)}
+
+    def line_of(self, address: Address) -> Site | None:
         """The line in which the traced call has written a slot, or any slot of its container."""
-        if not self.written:
-            return None
-        address, anywhere = (entry.kind, id(entry.container), entry.key), ("", id(entry.container), None)
-        return self.written.get(address) or self.written.get(anywhere)
-
-    def concerns(self, entry: Entry) -> bool:
-        """Whether a slot counts, or the traced call has written it."""
-        return self.counts(entry) or self.line_of(entry) is not None
+        return self.written.get(address) or self.written.get(("", address[1], None))
 
     def path(self, node: int) -> str:
         """The name of a place, as a user would write it."""
         labels: list[str] = []
         while node >= 0:
-            labels.append(self.labels[node])
+            label = self.labels[node]
+            labels.append(label if isinstance(label, str) else label.name)
             node = self.parents[node]
         return "".join(reversed(labels))
 

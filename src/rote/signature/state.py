@@ -40,6 +40,7 @@ from .iterators import LOOKING, Position
 from .marks import BY_IDENTITY, Content, base_of, counted, hooks_of, mark, pointer_of
 from .origin import said_name
 from .owners import is_users
+from .reads import Address
 from .scripted import scripted
 from .snapshot import (  # fmt: skip
     ANSWER,
@@ -134,7 +135,10 @@ class StateWalk:
         return self._executed.holders.setdefault(id(root), Holder([root]))
 
     def _note(self, kind: str, container: Any, key: Any, value: Any, parent: int, label: str) -> None:
-        address = (kind, id(container), key)
+        self._note_at((kind, id(container), key), container, value, parent, label)
+
+    def _note_at(self, address: Address, container: Any, value: Any, parent: int, label: str) -> None:
+        kind, _, key = address
         snapshot = self.snapshot
         entries = snapshot.entries
         if address in entries:
@@ -177,10 +181,12 @@ class StateWalk:
         return position._replace(known=known, asked=asked)
 
     def _descend(self, value: Any, node: int) -> None:
-        if id(value) in self._seen or type(value) in _PLAIN_TYPES or isinstance(value, torch.Tensor):
+        if type(value) in _PLAIN_TYPES or isinstance(value, torch.Tensor):
             return
-        self._seen[id(value)] = value
-        self._queue.append((value, node))
+        identity = id(value)
+        if identity not in self._seen:
+            self._seen[identity] = value
+            self._queue.append((value, node))
 
     def _expand(self, value: Any, node: int) -> None:
         kind = type(value)
@@ -253,9 +259,10 @@ class StateWalk:
         self._note_order(value, node)
         if isinstance(value, defaultdict):
             self._note(ATTRIBUTE, value, "default_factory", value.default_factory, node, ".default_factory")
+        identity = id(value)
         for key, item in found:
             label = f"[{key!r}]" if type(key) in _PLAIN_TYPES else f"[<{type(key).__name__}>]"
-            self._note(ITEM, value, key, item, node, label)
+            self._note_at((ITEM, identity, key), value, item, node, label)
             if not isinstance(key, _PLAIN):
                 self._descend(key, node)
 
@@ -275,8 +282,9 @@ class StateWalk:
         if len(found) > BULK_LENGTH and all(type(item) in _PLAIN_TYPES for item in found):
             self._note(BULK, value, None, Content(found), node, "")
             return
+        identity = id(value)
         for index, item in enumerate(found):
-            self._note(ITEM, value, index, item, node, f"[{index}]")
+            self._note_at((ITEM, identity, index), value, item, node, f"[{index}]")
 
     def _expand_function(self, value: types.FunctionType, node: int) -> None:
         if not is_users(value):
@@ -323,6 +331,7 @@ class StateWalk:
 
     def _expand_attributes(self, attributes: dict[str, Any], node: int) -> None:
         self._note(LENGTH, attributes, None, counted(len(attributes)), node, " (number of attributes)")
+        identity = id(attributes)
         for name in list(attributes):
             if name in HOOKS_OF and not attributes.get(HOOKS_OF[name], True):
                 continue
@@ -333,7 +342,7 @@ class StateWalk:
                 for key, item in members.items(value):
                     self._note(ITEM, value, key, item, node, f".{key}")
             else:
-                self._note(ITEM, attributes, name, value, node, f".{name}")
+                self._note_at((ITEM, identity, name), attributes, value, node, f".{name}")
 
     def _expand_class(self, cls: type, node: int) -> None:
         namespace = self._executed.holders.setdefault(id(cls), Holder([vars(cls)]))[
