@@ -13,11 +13,12 @@ import torch
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..reads import Effect, Noted
+from ..reads import Effect, Noted, Unseen
 from ..signature.ambient import explain_ambient, read_ambient
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call
 from ..signature.leaves import containers, flatten
+from ..signature.origin import is_found
 from ..signature.slots import Difference
 from ..signature.snapshot import Snapshot
 from .autograd import kept_storages
@@ -37,6 +38,12 @@ FREEZE_OUTSIDE = (
     "back in the call what it sets."
 )
 """What to do about a call that freezes what it finds unfrozen, as one of two that take turns."""
+
+PURE = (
+    "Call it outside, and pass in what it gives; or, if it gives the same for the same arguments: "
+    "rote.pure({})."
+)
+"""What to do about functions and classes in C of which nothing is known."""
 
 SHOWN = 3
 """Reasons of one kind that are given."""
@@ -85,12 +92,23 @@ def unknown_reasons(noted: Noted, *, recorded: bool) -> list[Reason]:
         noted: What was noted of the call.
         recorded: It was to be recorded, so code that was not followed counts.
     """
-    found = [reason(rules.UNKNOWN_CODE, f"the call {each.text}", each.site) for each in noted.unseen]
+    known = [each for each in noted.unseen if not each.unknown]
+    found = [_unknown_reason(unknown)] if (unknown := [each for each in noted.unseen if each.unknown]) else []
+    found += [reason(rules.UNKNOWN_CODE, f"the call {each.text}", each.site) for each in known]
     for code in noted.late if recorded else ():
         where = Site(code.co_filename, code.co_firstlineno, code.co_name)
         text = f"{code.co_qualname} ran without being followed; the next call follows it"
         found.append(reason(rules.UNKNOWN_CODE, text, where))
     return found[:SHOWN]
+
+
+def _unknown_reason(unknown: list[Unseen]) -> Reason:
+    """All functions and classes in C of which nothing is known, with the line that declares them."""
+    first, *others = unknown
+    also = ", ".join([f"{each.name} at {each.site}" for each in others])
+    text = f"the call {first.text}" + (f"; nor of {also}" if also else "")
+    names = [each.name.removeprefix("builtins.") for each in unknown if is_found(each.name)]
+    return reason(rules.UNKNOWN_CODE, text, first.site, PURE.format(", ".join(names)) if names else "")
 
 
 def effect_reasons(effects: Iterable[Effect], site: Site) -> list[Reason]:
