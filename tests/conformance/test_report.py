@@ -54,6 +54,7 @@ def test_json(used):
     assert set(data) == {
         "name", "calls", "replayed", "eager", "recorded", "backwards", "backwards_replayed",
         "backwards_verified", "verified", "recordings", "reasons", "padded", "budget",
+        "output",
     }  # fmt: skip
     assert set(data["recordings"][0]) == {
         "key", "segments", "operations", "paths", "islands", "bytes_held", "replays", "estimate", "evictions",

@@ -9,6 +9,7 @@ from rote.base.location import NOWHERE, Site
 from rote.front.report import (
     InputReport,
     IslandReport,
+    OutputReport,
     ReasonReport,
     RecordingReport,
     Report,
@@ -86,6 +87,8 @@ def test_what_is_still_observed_comes_last_of_equally_many():
 
 def test_json():
     value = report(recordings=(RECORDING,), reasons=(ReasonReport("RT1", "m", "a.py:1", "r.", 2),))
+    value = replace(value, output=(OutputReport("print", "a.py:7"),))
+    assert "output at a.py:7, not repeated by replays: print" in explain(value).splitlines()
     assert json.loads(value.to_json()) == {
         "name": "act", "calls": 5, "replayed": 2, "eager": 3, "recorded": 1, "backwards": 0,
             "backwards_replayed": 0, "backwards_verified": 0, "verified": 0,
@@ -102,7 +105,7 @@ def test_json():
             "replay_us": 8.25, "plain_us": 40.0, "with_backward": True,
         }],
         "reasons": [{"code": "RT1", "message": "m", "where": "a.py:1", "remedy": "r.", "count": 2}],
-        "padded": 0, "budget": None,
+        "padded": 0, "budget": None, "output": [{"what": "print", "where": "a.py:7"}],
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from ..hazards.findings import Findings, finding_at
 from ..hazards.rules import NOT_YET, Reason
 
 SHOWN = 16
-"""Recordings that the text lists; the report has them all."""
+"""Recordings, and lines with output, that the text lists; the report has them all."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,19 @@ class ReasonReport:
 
 
 @dataclass(frozen=True)
+class OutputReport:
+    """What recorded calls wrote to a standard stream, and replays do not.
+
+    Attributes:
+        what: ``"print"``, ``"sys.stderr.write"``, ``"warnings.warn"``, or the library: ``"logging"``.
+        where: ``file:line`` of the user's line.
+    """
+
+    what: str
+    where: str
+
+
+@dataclass(frozen=True)
 class Report:
     """The whole.
 
@@ -123,6 +136,7 @@ class Report:
         padded: Calls among the replayed that were padded to a bucket.
         budget: Bytes they may hold on each device by the wrapper's own budget; None for no such limit.
         reasons: Why calls were not replayed, most frequent first.
+        output: Lines that write output, which replays do not repeat; each once.
     """
 
     name: str
@@ -138,6 +152,7 @@ class Report:
     reasons: tuple[ReasonReport, ...]
     padded: int = 0
     budget: int | None = None
+    output: tuple[OutputReport, ...] = ()
 
     @property
     def bytes_held(self) -> int:
@@ -243,6 +258,9 @@ def explain(report: Report, instances: int = 0) -> str:
         lines.append(f"and {len(rest)} more recordings with {sum(each.replays for each in rest)} replays")
     if not report.recordings:
         lines.append("no recording yet")
+    lines += [
+        f"output at {each.where}, not repeated by replays: {each.what}" for each in report.output[:SHOWN]
+    ]
     if instances:
         name = report.name.rpartition(".")[2]
         lines.append(f"as a method of {instances} with a report of its own each: instance.{name}.explain()")

@@ -22,7 +22,7 @@ from ..base.location import Site, user_mark, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
-from ..reads import WATCH, Noted, Trace
+from ..reads import WATCH, Noted, Output, Trace
 from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.snapshot import Snapshot
 from ..signature.state import StateWalk
@@ -32,7 +32,7 @@ from .choice import Choice, keeps_values, may_track, shares_state
 from .compat import saving_is_hooked
 from .device import device_of
 from .gradients import GradientWatch
-from .guard_reasons import guard_reasons, island_reasons
+from .guard_reasons import guard_reasons, strict_reasons
 from .lesson import Lesson
 from .opening import extend, prepare
 from .patience import Patience
@@ -126,7 +126,7 @@ class Entry:
         if not variant.recorded:
             waiting = [reason(rules.NOT_YET, "the key is still being observed")]
             return None, self._eager_reasons or was_evicted(variant, user_site()) or waiting
-        return variant, island_reasons(variant)
+        return variant, strict_reasons(variant, self.limits)
 
     def run(self, call: Call, caller: FrameType) -> Result:
         """Make one call: replay it, run it once while learning from it, or leave it to the caller."""
@@ -411,6 +411,10 @@ class Entry:
     def holdings(self) -> list[Holding]:
         """The memory of all recordings of the key."""
         return [holding for variant in self.variants for holding in variant.holdings()]
+
+    def output(self) -> list[Output]:
+        """What recorded calls of the key wrote to the standard streams."""
+        return [each for variant in self.variants for each in variant.output()]
 
     def release(self) -> None:
         """Free everything."""

@@ -349,6 +349,7 @@ class Lesson:
         else:
             pupil.life.happen(Event.AGREED) if pupil.life.state is State.OBSERVING else None
             pupil.life.happen(Event.RECORDED)
+            variant.written_out.update(dict.fromkeys(self._noted.output))
             if variant.copies_gradients:
                 for effect in self._node.effects:
                     effect.hand_out(copy=True)
