@@ -70,7 +70,7 @@ def test_json_of_reasons(device):
     for _ in range(3):
         g(torch.ones(3, device=device))
     (found,) = json.loads(g.report().to_json())["reasons"]
-    assert set(found) == {"code", "message", "where", "remedy", "count"}
+    assert set(found) == {"code", "message", "where", "remedy", "count", "warm_up"}
     assert (found["code"], found["count"]) == ("RT201", 3)
 
 

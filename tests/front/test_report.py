@@ -85,6 +85,25 @@ def test_what_is_still_observed_comes_last_of_equally_many():
     assert [item.code for item in tally.reports()] == ["RT307", "RT304"]
 
 
+def test_what_came_before_the_first_recording_of_its_key_is_warm_up():
+    tally = Tally()
+    lazy, lasting = reason(rules.STATE_CHANGES, "lazy", HERE), reason(rules.VALUE_CHANGED, "moved", THERE)
+    for _ in range(3):
+        tally.add([lazy], early="one")
+    tally.add([lasting])
+    assert [(item.code, item.warm_up) for item in tally.reports()] == [("RT201", False), ("RT302", False)]
+    tally.settle("one")
+    assert [(item.code, item.warm_up) for item in tally.reports()] == [("RT302", False), ("RT201", True)]
+    assert "RT201 at a.py:1, 3 calls in the warm-up: lazy" in explain(report(reasons=tally.reports()))
+    tally.add([lazy], early="two")  # of which nobody knows yet
+    assert [(item.code, item.warm_up) for item in tally.reports()] == [("RT201", False), ("RT302", False)]
+    tally.settle("two")
+    tally.settle("two")
+    assert tally.reports()[-1].warm_up
+    tally.add([lazy])
+    assert not any(item.warm_up for item in tally.reports())
+
+
 def test_json():
     value = report(recordings=(RECORDING,), reasons=(ReasonReport("RT1", "m", "a.py:1", "r.", 2),))
     value = replace(value, output=(OutputReport("print", "a.py:7"),))
@@ -104,7 +123,8 @@ def test_json():
             ],
             "replay_us": 8.25, "plain_us": 40.0, "with_backward": True,
         }],
-        "reasons": [{"code": "RT1", "message": "m", "where": "a.py:1", "remedy": "r.", "count": 2}],
+        "reasons": [{"code": "RT1", "message": "m", "where": "a.py:1", "remedy": "r.", "count": 2,
+                     "warm_up": False}],
         "padded": 0, "budget": None, "output": [{"what": "print", "where": "a.py:7"}],
     }  # fmt: skip
 

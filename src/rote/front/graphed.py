@@ -275,7 +275,12 @@ class Graphed:
             if result.value is not PLAINLY or result.reasons is not entry.eager_reasons:
                 self._paths.clear()  # more happened than that a resting key is left alone
             self._recorded += result.how == RECORDED
-            self._tally.add(result.reasons)
+            self._tally.add(result.reasons, None if entry.settled else entry.key)
+            if result.value is not PLAINLY:
+                self._keys.drop_abandoned(entry)
+            if result.how == RECORDED and not entry.settled:
+                entry.settled = True
+                self._tally.settle(entry.key)
         self._warm = self._warm or entry.calls >= self._options.warmup + 2
         return result.value
 
