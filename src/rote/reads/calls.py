@@ -34,6 +34,7 @@ _HARMLESS = frozenset({
     "operator.itemgetter()", "operator.itemgetter",
 })  # fmt: skip
 """Callables that look into what they are given and no further, which counts as read when C is given it."""
+_OF_CYTHON = frozenset({"cython_function_or_method", "fused_cython_function"})
 _OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
     "__getattr__": attribute, "__setattr__": store_attribute, "__delattr__": delete_attribute,
 }  # fmt: skip
@@ -192,6 +193,10 @@ def handed_on(trace: Trace, value: Any) -> None:
 
 
 def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given: tuple[Any, ...]) -> None:
+    if type(owner).__name__ in _OF_CYTHON:  # the function is its object, and what is called is its type's
+        name, is_method = name_of(owner), "." in owner.__qualname__
+        row, owner = trace.rows.row_of(name), given[0] if is_method and given else None
+        given = given[1:] if is_method else given
     if row in ("pure", "reads"):
         for each in (owner, *given):
             content(trace, each)

@@ -235,12 +235,14 @@ def delete_item(trace: Trace, value: Any, key: Any) -> None:
 
 def change(trace: Trace, value: Any) -> None:
     """A container is about to be changed, in a way that may depend on all that it holds."""
-    if not trace.has(value):
+    if any(value is each for each in GLOBAL_GENERATORS):
+        trace.draws()
+    elif not trace.has(value):
         return
-    if is_readable(value):
+    elif is_readable(value):
         whole(trace, value)
         trace.change(value)
-    elif trace.by_content(type(value)) and not any(value is each for each in GLOBAL_GENERATORS):
+    elif trace.by_content(type(value)):
         trace.change(value)
 
 

@@ -69,6 +69,7 @@ class Noted:
         unseen: What is not known of it.
         late: Python code that ran without being followed, since C called it; it is followed the next time.
         output: What it wrote to the standard streams.
+        draws: The line that drew first from Python's or numpy's global generator.
     """
 
     reads: tuple[Read, ...]
@@ -76,3 +77,4 @@ class Noted:
     unseen: tuple[Unseen, ...]
     late: tuple[CodeType, ...]
     output: tuple[Output, ...] = ()
+    draws: Site | None = None

@@ -144,6 +144,7 @@ class Trace:
         self._unseen: dict[str, Unseen] = {}
         self._late: dict[int, CodeType] = {}
         self._output: dict[Output, None] = {}
+        self._draws: Site | None = None
         self._compared: dict[type, bool] = {}
         self.arguments: dict[int, str] = {}
         self.anchored: set[int] = set()
@@ -368,6 +369,10 @@ class Trace:
         """The call writes something for somebody to read, once in a line that is enough to tell."""
         self._output[output] = None
 
+    def draws(self) -> None:
+        """The call draws a number from a generator of the process."""
+        self._draws = self._draws or self._site()
+
     def failed(self, note: str, error: Exception) -> None:
         """A note was not taken: whatever the call is for, it is not known what it has read."""
         self._unseen[note] = Unseen(note, f"could not be followed: {error!r} in a note", self._site())
@@ -440,7 +445,7 @@ class Trace:
             for slot in self._reads.values()
         )
         unseen, late = tuple(self._unseen.values()), tuple(self._late.values())
-        noted = Noted(reads, effects, unseen, late, tuple(self._output))
+        noted = Noted(reads, effects, unseen, late, tuple(self._output), self._draws)
         for held in (
             self.outside,
             self._origins,

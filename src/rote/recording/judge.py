@@ -57,6 +57,12 @@ CLEARS = (
 )
 """What to do about a gradient that is new after a call that clears gradients itself."""
 
+_SWITCHING = (
+    "set_grad_enabled", "_set_grad_enabled", "set_default_dtype", "set_default_device", "set_detect_anomaly",
+    "use_deterministic_algorithms", "set_float32_matmul_precision", "set_device", "set_autocast_enabled",
+)  # fmt: skip
+"""Functions that change modes, and no more than one of which is named by most callables."""
+
 _SETTING = frozenset({"manual_seed", "seed", "set_state", "set_offset", "graphsafe_set_state"})
 """Methods that set a generator."""
 
@@ -138,9 +144,9 @@ def written_arrays(outcome: Outcome) -> set[int]:
     return {ledger.externals[number].data_ptr() for number in written}
 
 
-def random_reasons(before: HostRandom, site: Site) -> list[Reason]:
+def random_reasons(before: HostRandom, noted: Noted, caller: Site) -> list[Reason]:
     """Use of Python's or numpy's global generators."""
-    now = HostRandom.read()
+    now, site = HostRandom.read(), noted.draws or caller
     found: list[Reason] = []
     if now.python != before.python:
         found.append(reason(rules.HOST_RANDOM, "the call drew from Python's random module", site))
@@ -164,9 +170,11 @@ def surroundings_reasons(executed: ExecutedCode, outcome: Outcome, call: Call, s
     found: list[Reason] = []
     changed = explain_ambient(call.key[3], read_ambient())
     if changed is not None:
-        found.append(reason(rules.AMBIENT_CHANGES, changed, site))
-    if executed.seeds:
-        found.append(reason(rules.RANDOM_STATE_SET, "the call sets PyTorch's random state", site))
+        codes = list(executed.globals)
+        lines = [line for name in _SWITCHING if (line := line_that_calls("", name, codes)) is not None]
+        found.append(reason(rules.AMBIENT_CHANGES, changed, lines[0] if len(lines) == 1 else site))
+    if executed.seeds is not None:
+        found.append(reason(rules.RANDOM_STATE_SET, "the call sets PyTorch's random state", executed.seeds))
     found += _setting_reasons(executed, outcome, site)
     if executed.hooks and outcome.template.tracked:
         text = "the call checkpoints, or sets saved-tensor hooks"

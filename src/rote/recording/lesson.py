@@ -134,7 +134,7 @@ class Lesson:
             restored = self._restore_arguments(after)
             found = found or restored
             found += judge.snapshot_reasons(outcome, after, self._pupil.executed.globals, site)
-        found += judge.random_reasons(dice, site)
+        found += judge.random_reasons(dice, self._noted, site)
         found += judge.surroundings_reasons(self._pupil.executed, outcome, self._call, site)
         found += judge.argument_reasons(outcome, self._call, site)
         found += judge.device_reasons(outcome, self._plan.backend.device, site)
