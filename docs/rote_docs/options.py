@@ -7,7 +7,7 @@ import re
 from dataclasses import fields
 
 from rote import Options, Report
-from rote.front.report import InputReport, IslandReport, ReasonReport, RecordingReport
+from rote.front.report import InputReport, IslandReport, OutputReport, ReasonReport, RecordingReport
 
 _ATTRIBUTES = "Attributes:\n"
 
@@ -16,6 +16,7 @@ REPORTS = {
     "report.recordings[...]": RecordingReport,
     "report.recordings[...].inputs[...]": InputReport,
     "report.recordings[...].islands[...]": IslandReport,
+    "report.output[...]": OutputReport,
     "report.reasons[...]": ReasonReport,
 }
 """The parts of a report, by how a program gets at them."""

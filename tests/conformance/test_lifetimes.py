@@ -149,3 +149,72 @@ def test_a_result_that_waits_for_its_backward_keeps_what_it_needs(device):
     use(graphed, device, grad=True)
     gc.collect()
     assert weight() is None
+
+
+PLACES = [
+    ("adapter", swap_layer), ("listed", swap_list), ("named", swap_dict), ("settings", swap_object),
+    ("function", swap_function), ("scale", swap_tensor),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("turns", [1, 3, 16])
+@pytest.mark.parametrize(("place", "swap"), PLACES)
+def test_other_keys_keep_nothing_either(device, place, swap, turns):
+    """Each shape has a key of its own, and may never be called again."""
+    net = Net(device)
+    graphed, gone, most = rote.graph(net), [], 0
+    with torch.no_grad():
+        for number in range(16):
+            for _ in range(4):
+                x = torch.rand(2 + number % turns, 4, device=device)
+                assert torch.equal(graphed(x), net(x))
+            gc.collect()
+            most = max(most, sum(reference() is not None for reference in gone))
+            gone += [weakref.ref(old) for old in swap(net)]
+        graphed(torch.rand(40, 4, device=device))
+    gc.collect()
+    assert most == 0 and not any(reference() is not None for reference in gone)
+    assert graphed.report().replayed >= 16, graphed.explain()
+
+
+class Slotted:
+    __slots__ = ("weight",)
+
+    def __init__(self, weight):
+        self.weight = weight
+
+
+def test_what_cannot_be_referred_to_weakly_is_not_known_by_an_address_that_comes_again(device):
+    """Objects of one size are made one after the other, and come to lie where the last one lay."""
+    holder = types.SimpleNamespace(held=Slotted(torch.ones(4, device=device)))
+    graphed, gone, places = rote.graph(lambda x: x * holder.held.weight), [], set()
+    x = torch.ones(4, device=device)
+    for number in range(24):
+        for _ in range(1 + number % 5):
+            assert graphed(x).tolist() == [number + 1.0] * 4 if number else True
+        gone.append(weakref.ref(holder.held.weight))
+        places.add(id(holder.held))
+        holder.held = None
+        holder.held = Slotted(torch.full((4,), number + 2.0, device=device))
+    assert graphed(x).tolist() == [25.0] * 4
+    gc.collect()
+    assert not any(reference() is not None for reference in gone) and len(places) <= 24
+
+
+@pytest.mark.parametrize("make", [
+    lambda value: [value], lambda value: {"k": value}, lambda value: (value,), lambda value: {"k": [value]},
+])  # fmt: skip
+def test_containers_made_anew_for_each_call(device, make):
+    holder = types.SimpleNamespace(held=None)
+
+    def fn(x):
+        found = holder.held
+        while not isinstance(found, float):
+            found = found["k"] if isinstance(found, dict) else found[0]
+        return x * found
+
+    graphed, x = rote.graph(fn), torch.ones(4, device=device)
+    for number in range(40):
+        holder.held = None
+        holder.held = make(float(number // 3))
+        assert graphed(x).tolist() == [float(number // 3)] * 4

@@ -1,13 +1,27 @@
 """Output: a replay does not repeat it, and it keeps no call from being recorded."""
 
+import contextlib
 import io
 import logging
+import logging.handlers
+import multiprocessing
+import os
+import pprint
+import queue
+import socket
+import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
 
 import rote
+
+try:
+    import tqdm
+except ImportError:
+    tqdm = None
 
 CALLS = 12
 WARM = 4
@@ -93,3 +107,216 @@ def test_a_file_is_no_output(device, tmp_path):
 def test_a_clock_of_ones_own_is_none(device, reason):
     g = run(lambda x: x * 2 if logging.time.time() > 0 else x, device)
     assert g.report().replayed == 0 and "clock" in reason(g, "RT218").message
+
+
+def named(g):
+    """What the report names, with the text of the lines; ``explain`` names each once."""
+    found = g.report().output
+    assert g.report().to_dict()["output"] == tuple({"what": each.what, "where": each.where} for each in found)
+    for each in found:
+        assert g.explain().count(f"output at {each.where}, not repeated by replays: {each.what}") == 1
+    return [(each.what, each.where) for each in found]
+
+
+def bars(x):
+    for _ in tqdm.tqdm(range(2)):
+        x = x * 1
+    return x * 2
+
+
+def shown(x):
+    print("one")
+    sys.stderr.write("two")
+    pprint.pprint(["three"])
+    return x * 2
+
+
+def warned(x):
+    warnings.warn("four", stacklevel=1)
+    return x * 2
+
+
+def shown_as_usual(message, category, filename, lineno, file=None, line=None):
+    sys.stderr.write(f"{filename}:{lineno}: {message}")
+
+
+def logged(x):
+    logging.getLogger("rote_test_output").warning("five %s", x.shape)
+    return x * 2
+
+
+@pytest.mark.parametrize(("fn", "lines"), [
+    (shown, [("print", 'print("one")'), ("sys.stderr.write", "sys.stderr"), ("sys.stdout.write", "pprint")]),
+    (warned, [("warnings.warn", "warnings.warn")]),
+    (logged, [("logging", "logging.getLogger")]),
+    pytest.param(bars, [("tqdm", "tqdm.tqdm")], marks=pytest.mark.skipif(tqdm is None, reason="needs tqdm")),
+])  # fmt: skip
+@pytest.mark.filterwarnings("always::UserWarning")
+def test_the_report_names_it_once(device, logger, where, monkeypatch, fn, lines):
+    logger.handlers[1:] = []
+    monkeypatch.setattr(warnings, "showwarning", shown_as_usual)  # that of the test runner keeps them
+    g = run(fn, device)
+    assert g.report().replayed >= CALLS - WARM - 1, g.explain()
+    assert named(g)[: len(lines)] == [(what, where(fn, text)) for what, text in lines]
+    assert not {why.where for why in g.report().reasons if why.count > WARM}
+
+
+def test_output_of_the_first_call_alone_is_not_named(device):
+    seen = {}
+
+    def fn(x):
+        if "k" not in seen:
+            print("loads")
+            seen["k"] = 2
+        return x * seen["k"]
+
+    g = run(fn, device)
+    assert g.report().replayed >= CALLS - WARM and named(g) == []
+
+
+def test_a_warning_that_is_ignored_is_no_output(device):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        g = run(warned, device)
+        assert g.report().replayed >= CALLS - WARM and named(g) == []
+
+
+def test_what_the_call_catches_itself_is_no_output(device):
+    def fn(x):
+        held = io.StringIO()
+        with contextlib.redirect_stdout(held):
+            print("ab", end="")
+        return x * len(held.getvalue())
+
+    g = run(fn, device)
+    assert g.report().replayed >= CALLS - WARM and named(g) == []
+
+
+def test_output_of_a_backward(device, where):
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            print("backward")
+            return gradient * 2
+
+    weight = torch.nn.Parameter(torch.ones(4, device=device))
+    g = rote.graph(lambda x: Doubled.apply(x * weight))
+    for _ in range(CALLS):
+        g(torch.ones(4, device=device)).sum().backward()
+    if g.report().backwards_replayed:
+        assert named(g) == [("print", where(Doubled.backward, "print"))]
+
+
+def test_strict_mode_refuses_it_if_told_so(device, where):
+    x = torch.ones(4, device=device)
+    lenient = rote.graph(shown, strict=True)
+    for _ in range(CALLS):
+        lenient(x)
+    g = rote.graph(shown, strict=True, strict_output=True)
+    for _ in range(WARM - 1):
+        g(x)
+    with pytest.raises(rote.NotReplayedError) as caught:
+        g(x)
+    assert f"RT219 at {where(shown, 'sys.stderr')}: sys.stderr.write writes output. Write it outside" in str(
+        caught.value
+    )
+    assert {each.code for each in caught.value.findings} == {"RT219"}
+    silent = rote.graph(lambda x: x * 2, strict=True, strict_output=True)
+    for _ in range(CALLS):
+        silent(x)
+    assert silent.report().replayed >= CALLS - WARM
+
+
+class Kept(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def emit(self, record):
+        self.seen.append(record.getMessage())
+
+
+def ways_out(path):
+    """By name: what is written to, how, and the code of the reason."""
+    reading, writing = os.pipe()
+    one, other = socket.socketpair()
+    file, pipe = path.open("a"), os.fdopen(writing, "w")
+    waiting, simple, shared = queue.Queue(), queue.SimpleQueue(), multiprocessing.SimpleQueue()
+    through = {
+        "file": logging.FileHandler(path),
+        "queue": logging.handlers.QueueHandler(waiting),
+        "list": Kept(),
+    }
+    loggers = {}
+    for name, handler in through.items():
+        loggers[name] = logging.getLogger(f"rote_test_output_{name}")
+        loggers[name].handlers, loggers[name].propagate = [handler], False
+    text = io.StringIO()
+    found = {
+        "file.write": (lambda: file.write("a"), "RT218"),
+        "print to a file": (lambda: print("a", file=file), "RT218"),
+        "open": (lambda: open(path, "a").close(), "RT218"),
+        "path.write_text": (lambda: path.write_text("a"), "RT218"),
+        "os.write": (lambda: os.write(file.fileno(), b"a"), "RT218"),
+        "socket.send": (lambda: one.send(b"a"), "RT218"),
+        "pipe": (lambda: pipe.write("a"), "RT218"),
+        "queue.put": (lambda: waiting.put(1), "RT201"),
+        "simple queue": (lambda: simple.put(1), "RT218"),
+        "shared queue": (lambda: shared.put(1), "RT218"),
+        "subprocess.run": (lambda: subprocess.run(["true"]), "RT218"),
+        "os.system": (lambda: os.system("true"), "RT218"),
+        "text": (lambda: text.write("a"), "RT218"),
+        "logger to a file": (lambda: loggers["file"].warning("a"), "RT218"),
+        "logger to a queue": (lambda: loggers["queue"].warning("a"), "RT201"),
+        "logger to a list": (lambda: loggers["list"].warning("a"), "RT201"),
+    }
+
+    def close():
+        through["file"].close()
+        for each in (file, pipe, one, other):
+            each.close()
+        os.close(reading)
+        shared.close()
+
+    return found, close
+
+
+WAYS = [
+    "file.write", "print to a file", "open", "path.write_text", "os.write", "socket.send", "pipe",
+    "queue.put", "simple queue", "shared queue", "subprocess.run", "os.system", "text", "logger to a file",
+    "logger to a queue", "logger to a list",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_what_somebody_else_reads_keeps_a_call_eager(device, tmp_path, where, name):
+    found, close = ways_out(tmp_path / "written")
+    write, code = found[name]
+
+    def fn(x):
+        write()
+        return x * 2
+
+    try:
+        g = run(fn, device)
+    finally:
+        close()
+    assert g.report().replayed == 0 and g.report().output == ()
+    lines = {why.where for why in g.report().reasons if why.code == code and why.count >= CALLS - 1}
+    at = (
+        where(Kept.emit, "self.seen.append")
+        if name == "logger to a list"
+        else where(ways_out, f'"{name}": (lambda')
+    )
+    assert at in lines, g.explain()
+
+
+@pytest.mark.filterwarnings("always")
+def test_warnings_that_somebody_keeps(device):
+    with warnings.catch_warnings(record=True) as kept:
+        g = run(warned, device)
+    assert len(kept) == CALLS and g.report().replayed == 0, g.explain()

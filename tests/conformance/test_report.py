@@ -54,6 +54,7 @@ def test_json(used):
     assert set(data) == {
         "name", "calls", "replayed", "eager", "recorded", "backwards", "backwards_replayed",
         "backwards_verified", "verified", "recordings", "reasons", "padded", "budget",
+        "output",
     }  # fmt: skip
     assert set(data["recordings"][0]) == {
         "key", "segments", "operations", "paths", "islands", "bytes_held", "replays", "estimate", "evictions",
@@ -69,7 +70,7 @@ def test_json_of_reasons(device):
     for _ in range(3):
         g(torch.ones(3, device=device))
     (found,) = json.loads(g.report().to_json())["reasons"]
-    assert set(found) == {"code", "message", "where", "remedy", "count"}
+    assert set(found) == {"code", "message", "where", "remedy", "count", "warm_up"}
     assert (found["code"], found["count"]) == ("RT201", 3)
 
 

@@ -9,6 +9,7 @@ from rote.base.location import NOWHERE, Site
 from rote.front.report import (
     InputReport,
     IslandReport,
+    OutputReport,
     ReasonReport,
     RecordingReport,
     Report,
@@ -84,8 +85,29 @@ def test_what_is_still_observed_comes_last_of_equally_many():
     assert [item.code for item in tally.reports()] == ["RT307", "RT304"]
 
 
+def test_what_came_before_the_first_recording_of_its_key_is_warm_up():
+    tally = Tally()
+    lazy, lasting = reason(rules.STATE_CHANGES, "lazy", HERE), reason(rules.VALUE_CHANGED, "moved", THERE)
+    for _ in range(3):
+        tally.add([lazy], early="one")
+    tally.add([lasting])
+    assert [(item.code, item.warm_up) for item in tally.reports()] == [("RT201", False), ("RT302", False)]
+    tally.settle("one")
+    assert [(item.code, item.warm_up) for item in tally.reports()] == [("RT302", False), ("RT201", True)]
+    assert "RT201 at a.py:1, 3 calls in the warm-up: lazy" in explain(report(reasons=tally.reports()))
+    tally.add([lazy], early="two")  # of which nobody knows yet
+    assert [(item.code, item.warm_up) for item in tally.reports()] == [("RT201", False), ("RT302", False)]
+    tally.settle("two")
+    tally.settle("two")
+    assert tally.reports()[-1].warm_up
+    tally.add([lazy])
+    assert not any(item.warm_up for item in tally.reports())
+
+
 def test_json():
     value = report(recordings=(RECORDING,), reasons=(ReasonReport("RT1", "m", "a.py:1", "r.", 2),))
+    value = replace(value, output=(OutputReport("print", "a.py:7"),))
+    assert "output at a.py:7, not repeated by replays: print" in explain(value).splitlines()
     assert json.loads(value.to_json()) == {
         "name": "act", "calls": 5, "replayed": 2, "eager": 3, "recorded": 1, "backwards": 0,
             "backwards_replayed": 0, "backwards_verified": 0, "verified": 0,
@@ -101,8 +123,9 @@ def test_json():
             ],
             "replay_us": 8.25, "plain_us": 40.0, "with_backward": True,
         }],
-        "reasons": [{"code": "RT1", "message": "m", "where": "a.py:1", "remedy": "r.", "count": 2}],
-        "padded": 0, "budget": None,
+        "reasons": [{"code": "RT1", "message": "m", "where": "a.py:1", "remedy": "r.", "count": 2,
+                     "warm_up": False}],
+        "padded": 0, "budget": None, "output": [{"what": "print", "where": "a.py:7"}],
     }  # fmt: skip
 
 

@@ -228,7 +228,9 @@ def test_same(was, now, equal):
 def test_show():
     assert show(1.5) == "1.5" and show("a" * 80) == "'" + "a" * 56 + "..."
     assert show(TensorMark(1, 255, False)) == "a tensor at 0xff"
-    assert show(Content(frozenset({1}))) == "frozenset({1})"
+    assert show(Content(frozenset({1}))) == "{1}"
+    assert show(mark(set(range(99)))) == "a set of 99"
+    assert show(mark(numpy.zeros((2, 3)))) == "an array float64[2, 3]"
     assert show(Plain()).startswith("a Plain (id 0x")
 
 

@@ -27,7 +27,7 @@ from ..memory.sizes import parse_size
 from ..recording.borrow import lend_again
 from ..recording.counts import Counts
 from ..recording.entry import Entry
-from ..recording.guard_reasons import island_reasons
+from ..recording.guard_reasons import strict_reasons
 from ..recording.log import BackwardLog
 from ..recording.result import PLAINLY, RECORDED, REPLAYED, Limits, Result
 from ..recording.run import tracing
@@ -47,7 +47,7 @@ from .newcomers import Newcomers
 from .options import Options
 from .padding import Source
 from .paths import Paths
-from .recordings import recording_reports
+from .recordings import output_reports, recording_reports
 from .report import Report, Tally, explain
 from .shapes import ShapePolicy
 from .strictness import refusal
@@ -99,6 +99,7 @@ class Graphed:
             guess=not self._strict,
             keep=options.keep or self._strict or bool(options.verify or options.buckets),
             split=frozenset(options.split_ops),
+            silent=options.strict_output,
         )
         self._subject = Subject(
             function,
@@ -274,13 +275,18 @@ class Graphed:
             if result.value is not PLAINLY or result.reasons is not entry.eager_reasons:
                 self._paths.clear()  # more happened than that a resting key is left alone
             self._recorded += result.how == RECORDED
-            self._tally.add(result.reasons)
+            self._tally.add(result.reasons, None if entry.settled else entry.key)
+            if result.value is not PLAINLY:
+                self._keys.drop_abandoned(entry)
+            if result.how == RECORDED and not entry.settled:
+                entry.settled = True
+                self._tally.settle(entry.key)
         self._warm = self._warm or entry.calls >= self._options.warmup + 2
         return result.value
 
     def _is_quick(self, variant: Variant) -> bool:
         """Whether replays need nothing but to be made: no checks, no padding, no islands that may raise."""
-        return self._is_unwatched() and not (self._strict and island_reasons(variant))
+        return self._is_unwatched() and not (self._strict and strict_reasons(variant, self._subject.limits))
 
     def _is_unwatched(self) -> bool:
         """Whether nothing is done around the calls: no checks, no padding, no warm-up."""
@@ -326,6 +332,7 @@ class Graphed:
                 padded=self._padded,
                 budget=self._account.limit,
                 reasons=self._tally.reports(),
+                output=output_reports(self._keys.entries.values()),
             )
 
     def explain(self) -> str:

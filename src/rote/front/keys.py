@@ -9,6 +9,7 @@ from typing import Any
 from ..base.location import user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..recording.choice import drop_abandoned
 from ..recording.entry import Entry
 from ..recording.subject import Subject
 from ..signature.key import ONE_OBJECT, OPAQUE, PARAMETER, Call, explain_key, remedy_of_key
@@ -80,10 +81,11 @@ class Keys:
                 f"{name} ({type(leaf).__name__})" for name, leaf, kind in pairs if kind in (OPAQUE, PARAMETER)
             ]
             text = f"{', '.join(known)}, known by identity, is another object; that of earlier calls is gone"
-            self._tally.add([reason(rules.NEW_KEY, text, user_site(caller), ONE_OBJECT)])
+            self._tally.add([reason(rules.NEW_KEY, text, user_site(caller), ONE_OBJECT)], call.key)
         elif tell and entries:
             remedy = remedy_of_key(next(reversed(entries.values())).key, call)
-            self._tally.add([reason(rules.NEW_KEY, self._what_differs(call), user_site(caller), remedy)])
+            why = reason(rules.NEW_KEY, self._what_differs(call), user_site(caller), remedy)
+            self._tally.add([why], call.key)
         self._gone = False
         entry = entries[call.key] = Entry(self._subject, call)
         while len(entries) > self._most:
@@ -95,6 +97,13 @@ class Keys:
         """What differs from the key that was used last, if there is one."""
         other = next(reversed(self.entries.values()), None)
         return before + explain_key(other.key, call) if other is not None else ""
+
+    def drop_abandoned(self, found: Entry) -> None:
+        """A call of one key was traced: others need not keep what was replaced, if nobody else holds it."""
+        others = [
+            entry for entry in self.entries.values() if entry is not found and entry.shares_device(found)
+        ]
+        drop_abandoned([entry.choice for entry in others])
 
     def prove(self, entry: Entry) -> None:
         """A key was replayed."""

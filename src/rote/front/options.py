@@ -27,6 +27,8 @@ class Options:
             replayed wholly from graphs. The warm-up of a key is its first ``warmup + 2`` calls (one for
             lazy initialisation, ``warmup`` observed, one recorded); once one key is through, unseen keys
             raise too.
+        strict_output: In strict mode, also refuse calls that write output (``print``, ``logging``,
+            ``warnings``, progress bars), which a replay does not repeat.
         warmup: Calls that must agree before one is recorded. The recorded call is compared with them too, so
             with 1 a recording is kept when two calls in a row agree.
         max_recordings: Recordings alive at once for one key (the oldest is dropped for a new one), and how
@@ -84,6 +86,7 @@ class Options:
     """
 
     strict: bool = False
+    strict_output: bool = False
     warmup: int = 1
     max_recordings: int = 32
     max_paths: int = 16
@@ -122,7 +125,7 @@ class Options:
         tolerance: Any = self.verify_tolerance
         if type(tolerance) not in (int, float) or not 0 <= tolerance < math.inf:
             raise OptionError(f"verify_tolerance={tolerance!r} must be a finite number of at least 0")
-        for name in ("strict", "chain", "keep", "enabled"):
+        for name in ("strict", "strict_output", "chain", "keep", "enabled"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
 

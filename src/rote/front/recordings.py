@@ -10,7 +10,7 @@ from ..memory.holding import Account
 from ..recording.entry import Entry
 from ..recording.placement import InputFacts
 from ..recording.variant import Variant
-from .report import InputReport, IslandReport, RecordingReport
+from .report import InputReport, IslandReport, OutputReport, RecordingReport
 
 
 def recording_reports(entries: Iterable[Entry], account: Account) -> tuple[RecordingReport, ...]:
@@ -27,6 +27,12 @@ def recording_reports(entries: Iterable[Entry], account: Account) -> tuple[Recor
         for variant in entry.variants
         if variant.recorded
     )
+
+
+def output_reports(entries: Iterable[Entry]) -> tuple[OutputReport, ...]:
+    """What recorded calls of all keys wrote to the standard streams."""
+    found = dict.fromkeys(each for entry in entries for each in entry.output())
+    return tuple(OutputReport(each.what, str(each.site)) for each in found)
 
 
 def _report(entry: Entry, variant: Variant, nbytes: int) -> RecordingReport:

@@ -12,7 +12,12 @@ from ..hazards.findings import Findings, finding_at
 from ..hazards.rules import NOT_YET, Reason
 
 SHOWN = 16
-"""Recordings that the text lists; the report has them all."""
+"""Recordings, and lines with output, that the text lists; the report has them all."""
+
+MOST_EARLY = 1024
+"""Keys without a recording of which it is known what they met."""
+
+_Place = tuple[str, Site | None]
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,7 @@ class ReasonReport:
         where: ``file:line`` of the user's line, empty if none is known.
         remedy: What to do.
         count: How many calls it concerned.
+        warm_up: They all came before the first recording of their keys: what has settled by itself.
     """
 
     code: str
@@ -103,6 +109,20 @@ class ReasonReport:
     where: str
     remedy: str
     count: int
+    warm_up: bool = False
+
+
+@dataclass(frozen=True)
+class OutputReport:
+    """What recorded calls wrote to a standard stream, and replays do not.
+
+    Attributes:
+        what: ``"print"``, ``"sys.stderr.write"``, ``"warnings.warn"``, or the library: ``"logging"``.
+        where: ``file:line`` of the user's line.
+    """
+
+    what: str
+    where: str
 
 
 @dataclass(frozen=True)
@@ -122,7 +142,8 @@ class Report:
         recordings: The recordings there are now.
         padded: Calls among the replayed that were padded to a bucket.
         budget: Bytes they may hold on each device by the wrapper's own budget; None for no such limit.
-        reasons: Why calls were not replayed, most frequent first.
+        reasons: Why calls were not replayed, most frequent first, warm-up last.
+        output: Lines that write output, which replays do not repeat; each once.
     """
 
     name: str
@@ -138,6 +159,7 @@ class Report:
     reasons: tuple[ReasonReport, ...]
     padded: int = 0
     budget: int | None = None
+    output: tuple[OutputReport, ...] = ()
 
     @property
     def bytes_held(self) -> int:
@@ -169,28 +191,56 @@ class Report:
 
 
 class Tally:
-    """Counts reasons by code and line; the text is that of the last occurrence."""
+    """Counts reasons by code and line; the text is that of the last occurrence.
+
+    What a key met before its first recording, and has not met since, was its warm-up.
+    """
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, Site | None], tuple[Reason, int]] = {}
+        self._found: dict[_Place, tuple[Reason, int]] = {}
+        self._early: dict[_Place, Counter[Any]] = {}  # by the keys that have no recording yet
+        self._warm: Counter[_Place] = Counter()
 
-    def add(self, reasons: list[Reason]) -> None:
-        """Count reasons of one call."""
+    def add(self, reasons: list[Reason], early: Any = None) -> None:
+        """Count reasons of one call.
+
+        Args:
+            reasons: Why it was not replayed.
+            early: The key of the call, if that has no recording yet.
+        """
         for reason in {(reason.code, reason.where): reason for reason in reversed(reasons)}.values():
-            key = (reason.code, reason.where)
-            self._found[key] = (reason, self._found.get(key, (reason, 0))[1] + 1)
+            place = (reason.code, reason.where)
+            self._found[place] = (reason, self._found.get(place, (reason, 0))[1] + 1)
+            if early is not None:
+                keys = self._early.setdefault(place, Counter())
+                if len(keys) >= MOST_EARLY:  # most of them are never recorded
+                    keys.clear()
+                keys[early] += 1
+
+    def settle(self, key: Any) -> None:
+        """A key has its first recording."""
+        for place, keys in self._early.items():
+            self._warm[place] += keys.pop(key, 0)
 
     def reports(self) -> tuple[ReasonReport, ...]:
-        """All reasons, most frequent first; of equally many, what is still being observed comes last."""
-        ordered = sorted(self._found.values(), key=lambda item: (-item[1], item[0].code == NOT_YET.code))
+        """All reasons, most frequent first; warm-up comes last, and what is still being observed."""
+
+        def order(item: tuple[_Place, tuple[Reason, int]]) -> tuple[bool, int, bool]:
+            place, (reason, count) = item
+            return count == self._warm[place], -count, reason.code == NOT_YET.code
+
         return tuple(
-            ReasonReport(reason.code, reason.message, reason.place, reason.remedy, count)
-            for reason, count in ordered
+            ReasonReport(
+                reason.code, reason.message, reason.place, reason.remedy, count, count == self._warm[place]
+            )
+            for place, (reason, count) in sorted(self._found.items(), key=order)
         )
 
     def clear(self) -> None:
         """Forget everything."""
         self._found.clear()
+        self._early.clear()
+        self._warm.clear()
 
 
 def _explain_recording(number: int, recording: RecordingReport) -> list[str]:
@@ -243,11 +293,15 @@ def explain(report: Report, instances: int = 0) -> str:
         lines.append(f"and {len(rest)} more recordings with {sum(each.replays for each in rest)} replays")
     if not report.recordings:
         lines.append("no recording yet")
+    lines += [
+        f"output at {each.where}, not repeated by replays: {each.what}" for each in report.output[:SHOWN]
+    ]
     if instances:
         name = report.name.rpartition(".")[2]
         lines.append(f"as a method of {instances} with a report of its own each: instance.{name}.explain()")
     for reason in report.reasons:
         at = f" at {reason.where}" if reason.where else ""
-        lines.append(f"{reason.code}{at}, {reason.count} calls: {reason.message}")
+        when = " in the warm-up" if reason.warm_up else ""
+        lines.append(f"{reason.code}{at}, {reason.count} calls{when}: {reason.message}")
         lines.append(f"  {reason.remedy}")
     return "\n".join(lines)

@@ -7,7 +7,8 @@ from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from ..base.location import is_own
-from ..signature.made_in_c import is_python
+from ..signature.iterators import is_standard
+from ..signature.made_in_c import is_python, made_by
 from ..signature.marks import Content
 from ..signature.origin import said_module, said_name
 from ..signature.snapshot import SUBCLASS
@@ -16,7 +17,7 @@ from . import lookup
 from .attributes import attribute, delete_attribute, of_namespace, store_attribute
 from .containers import change, content, merged, special, spread, text, whole
 from .kinds import CLASS, FUNCTION, IN_C, METHOD, OTHER, is_in_c
-from .output import SAID_OF_OUTPUT, is_for_output, is_standard
+from .output import SAID_OF_OUTPUT, is_for_output, writes_by_method
 from .table import REFUSED, UNKNOWN, is_nobody, name_of
 from .trace import Trace
 
@@ -33,6 +34,7 @@ _HARMLESS = frozenset({
     "operator.itemgetter()", "operator.itemgetter",
 })  # fmt: skip
 """Callables that look into what they are given and no further, which counts as read when C is given it."""
+_OF_CYTHON = frozenset({"cython_function_or_method", "fused_cython_function"})
 _OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
     "__getattr__": attribute, "__setattr__": store_attribute, "__delattr__": delete_attribute,
 }  # fmt: skip
@@ -129,7 +131,7 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
         for each in args:
             content(trace, each, 0)
     elif not of_python:
-        c_call(trace, kind, *_split(names, args))
+        c_call(trace, made_by(kind) if in_c else kind, *_split(names, args))
     elif trace.has(kind):
         trace.called.add(id(kind))
 
@@ -194,6 +196,10 @@ def handed_on(trace: Trace, value: Any) -> None:
 
 
 def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given: tuple[Any, ...]) -> None:
+    if type(owner).__name__ in _OF_CYTHON:  # the function is its object, and what is called is its type's
+        name, is_method = name_of(owner), "." in owner.__qualname__
+        row, owner = trace.rows.row_of(name), given[0] if is_method and given else None
+        given = given[1:] if is_method else given
     if row in ("pure", "reads"):
         for each in (owner, *given):
             content(trace, each)
@@ -207,7 +213,7 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
             content(trace, each, 0)
     elif row == "argument" and given:
         change(trace, given[0])
-    elif row == "io" and is_standard(owner):
+    elif row == "io" and is_standard(owner) and writes_by_method(trace, owner, function.__name__):
         for each in given:
             text(trace, each)
     elif row in SAID_OF_OUTPUT and is_for_output(trace):
@@ -218,7 +224,7 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row in REFUSED:
         trace.refuse(name, f"calls {name}, which {REFUSED[row]}")
     elif row == UNKNOWN:
-        trace.refuse(name, f"calls {name}, of which nothing is known")
+        trace.refuse(name, f"calls {name}, of which nothing is known", unknown=True)
 
 
 def _ask(trace: Trace, name: str, function: Any, owner: Any) -> None:

@@ -32,8 +32,9 @@ from .kinds import (
     is_in_c,
     is_readable,
 )
+from .output import is_for_output
 from .settings import settings, written
-from .table import name_of, row_of
+from .table import name_of
 from .trace import GLOBAL_GENERATORS, Trace
 
 _MANY = 4096
@@ -201,9 +202,9 @@ def _object(trace: Trace, value: Any) -> None:
         _find_held(trace, value, 2)
     elif not (issubclass(kind, FIXED) or trace.by_content(kind) or is_python(kind)):
         name = name_of(kind)
-        if row_of(name) in ("fixed", "pure", "none"):
+        if trace.rows.is_pure(kind) or trace.rows.row_of(name) in ("fixed", "pure", "none"):
             return
-        trace.refuse(name, f"uses a {name} made outside of it, of which nothing is known")
+        trace.refuse(name, f"uses a {name} made outside of it, of which nothing is known", unknown=True)
 
 
 def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
@@ -236,12 +237,14 @@ def delete_item(trace: Trace, value: Any, key: Any) -> None:
 
 def change(trace: Trace, value: Any) -> None:
     """A container is about to be changed, in a way that may depend on all that it holds."""
-    if not trace.has(value):
+    if any(value is each for each in GLOBAL_GENERATORS):
+        trace.draws()
+    elif not trace.has(value):
         return
-    if is_readable(value):
+    elif is_readable(value):
         whole(trace, value)
         trace.change(value)
-    elif trace.by_content(type(value)) and not any(value is each for each in GLOBAL_GENERATORS):
+    elif trace.by_content(type(value)):
         trace.change(value)
 
 
@@ -356,7 +359,7 @@ def compare(trace: Trace, operator: Any, left: Any, right: Any) -> None:
 def same(trace: Trace, left: Any, right: Any) -> None:
     """Two numbers or texts are about to be compared by their identity, which a replay does not keep."""
     frame = trace.frame()
-    if frame is None or not is_internal(frame.f_code.co_filename):
+    if frame is None or not (is_internal(frame.f_code.co_filename) or is_for_output(trace)):
         trace.refuse(
             "is", f"asks whether two {type(left).__qualname__} are one object; write == instead of is"
         )

@@ -17,6 +17,7 @@ import torch.autograd.function
 from ..base.location import is_internal
 from ..signature.cached import cached_in, remembered
 from ..signature.classes import UNSET
+from ..signature.iterators import is_standard
 from ..signature.marks import Content
 from ..signature.snapshot import CACHED, ORDER, REFERENT, VARIABLE
 from . import lookup
@@ -37,7 +38,7 @@ from .containers import (
     whole,
 )
 from .kinds import is_in_c
-from .output import is_for_output, is_standard
+from .output import is_for_output, writes
 from .trace import Trace
 
 _FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
@@ -139,6 +140,8 @@ def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
         text(trace, each)
     if file is not None and not is_standard(file):
         trace.refuse("builtins.print", "prints to a file that is neither of the standard streams")
+    else:
+        writes(trace, "print", file)
 
 
 def _callable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -158,6 +161,18 @@ def _warn(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
     """Whether a warning is an exception is decided by the filters."""
     attribute(trace, "filters", warnings)
     content(trace, warnings.filters)
+    if _is_shown(*args[:2]):
+        writes(trace, "warnings.warn", sys.stderr)
+
+
+def _is_shown(message: Any, category: Any = None) -> bool:
+    """Whether a warning may be shown; filters for certain lines or modules count as others' filters."""
+    kind = type(message) if isinstance(message, Warning) else category or UserWarning
+    for action, pattern, which, module, line in warnings.filters:
+        fits = issubclass(type(kind), type) and issubclass(kind, which) and module is None and not line
+        if fits and (pattern is None or pattern.match(str(message))):
+            return action != "ignore"
+    return True
 
 
 def _decimal_context(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -38,10 +38,24 @@ class Unseen(NamedTuple):
         name: The callable, or the code.
         text: What is said of it.
         site: The line.
+        unknown: It is a callable or a class in C that is in no row of the table.
     """
 
     name: str
     text: str
+    site: Site
+    unknown: bool = False
+
+
+class Output(NamedTuple):
+    """What the call wrote for somebody to read, and a replay does not write.
+
+    Attributes:
+        what: The function that wrote it, or the library.
+        site: The line.
+    """
+
+    what: str
     site: Site
 
 
@@ -54,9 +68,13 @@ class Noted:
         effects: What it left behind.
         unseen: What is not known of it.
         late: Python code that ran without being followed, since C called it; it is followed the next time.
+        output: What it wrote to the standard streams.
+        draws: The line that drew first from Python's or numpy's global generator.
     """
 
     reads: Reads
     effects: tuple[Effect, ...]
     unseen: tuple[Unseen, ...]
     late: tuple[CodeType, ...]
+    output: tuple[Output, ...] = ()
+    draws: Site | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
 from types import (
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 from ..base.location import is_own
 from ..signature.origin import module_of, said_module, said_name
 from . import lookup
+from .shipped import Names, load
 
 _IMMUTABLE = 1 << 8
 UNKNOWN = "unknown"
@@ -32,6 +32,7 @@ REFUSED = {
     "clock": "reads the clock",
     "environment": "reads the environment of the process",
     "thread": "hands work to other threads",
+    "shared": "acts on what several processes share",
     "address": "says where a tensor lies, or how much memory is around it",
     "io": "reads or writes what is outside of the program",
 }
@@ -42,32 +43,19 @@ _BOUND = (MethodType, BuiltinFunctionType, MethodWrapperType)
 
 
 @cache
-def _rows() -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
-    text = Path(__file__).with_name("calls.toml").read_text()
-    given = tomllib.loads(text)
-    exact: dict[str, str] = {}
-    patterns: list[tuple[str, str]] = []
-    for row, content in given.items():
-        for name in content["names"]:
-            if "*" in name:
-                patterns.append((name, row))
-            else:
-                exact[name] = row
-    patterns.sort(key=lambda pair: -len(pair[0]))  # the longest that fits
-    return exact, tuple(patterns)
+def _names() -> Names:
+    return Names.of({row: content["names"] for row, content in _table().items()})
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("calls.toml").read_text())
 
 
 @cache
 def row_of(name: str) -> str:
     """The row of a callable by its full name, or :data:`UNKNOWN`."""
-    exact, patterns = _rows()
-    found = exact.get(name)
-    if found is not None:
-        return found
-    whole = f"{name}."  # a class is what "module.Class.*" says of its methods
-    return next(
-        (row for pattern, row in patterns if fnmatchcase(name, pattern) or whole == pattern[:-1]), UNKNOWN
-    )
+    return _names().find(name) or UNKNOWN
 
 
 def name_of(function: Any) -> str:
@@ -127,6 +115,18 @@ class Rows:
         self._codes: set[CodeType] = set()
         self._of: dict[Any, Row] = {}
         self.plain: set[Any] = set()
+        self._shipped: Names | None = None
+
+    def read_shipped(self) -> None:
+        """A callable is in none of the rows: those that libraries ship are read, once in a process."""
+        if self._shipped is None:
+            self._shipped = load(tuple(_table()))
+            self._of = {key: row for key, row in self._of.items() if row.row != UNKNOWN}
+
+    def row_of(self, name: str) -> str:
+        """The row of a callable by its full name; what libraries ship counts where rote knows nothing."""
+        row = row_of(name)
+        return (self._shipped.find(name) or UNKNOWN) if row == UNKNOWN and self._shipped else row
 
     def declare(self, things: Iterable[Any]) -> None:
         """Functions, classes and modules give the same for the same arguments, and do nothing else."""
@@ -166,6 +166,8 @@ class Rows:
             return True
         owner: Any = function.__self__ if kind in _BOUND else None
         whose: Any = owner if issubclass(type(owner), type) else type(owner)
+        if kind is BuiltinFunctionType and id(lookup.find(whose, function.__name__).value) in self._pure:
+            return True
         module = sys.modules.get(_said_of(target))
         return any(id(each) in self._pure for each in (*whose.__mro__, kind, module))
 
@@ -185,10 +187,10 @@ class Rows:
         if found is None or (free and found.function is not function):
             if isinstance(function, type) and not _is_fixed(function):
                 name = name_of(function)  # a class of the user's is not held
-                return Row(name, row_of(name), self._handlers.get(name), None)
+                return Row(name, self.row_of(name), self._handlers.get(name), None)
             name = name_of(function)
             found = self._of[key] = Row(
-                name, row_of(name), self._handlers.get(name), function if free else None
+                name, self.row_of(name), self._handlers.get(name), function if free else None
             )
             if found.handler is None and found.row in ("pure", "none"):
                 self.plain.add(key)

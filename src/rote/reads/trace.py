@@ -56,7 +56,7 @@ from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, HELD, ITEM, KI
 from ..signature.training import is_empty_stage_table
 from . import lookup
 from .kinds import CLASS, CONTAINER, MODULE, PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
-from .noted import Effect, Noted, Unseen
+from .noted import Effect, Noted, Output, Unseen
 from .swaps import Swaps
 from .table import Rows
 
@@ -142,6 +142,8 @@ class Trace:
         self._found: dict[tuple[type, str], Any] = {}  # the same, of which nothing is read
         self._unseen: dict[str, Unseen] = {}
         self._late: dict[int, CodeType] = {}
+        self._output: dict[Output, None] = {}
+        self._draws: Site | None = None
         self._compared: dict[type, bool] = {}
         self.arguments: dict[int, str] = {}
         self.anchored: set[int] = set()
@@ -358,12 +360,26 @@ class Trace:
 
     # ------------------------------------------------------------------ what is not known
 
-    def refuse(self, name: str, text: str) -> None:
-        """Something is not known of the call."""
+    def refuse(self, name: str, text: str, *, unknown: bool = False) -> None:
+        """Something is not known of the call.
+
+        Args:
+            name: What it is about.
+            text: What is said of it.
+            unknown: The name is that of a callable or a class in C of which nothing is known.
+        """
         if name in self._unseen or _is_torchs_own(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
             return
         if not self.rows.is_in_pure(self.frame(), self.original):
-            self._unseen[name] = Unseen(name, text, self._site())
+            self._unseen[name] = Unseen(name, text, self._site(), unknown)
+
+    def writes_output(self, output: Output) -> None:
+        """The call writes something for somebody to read, once in a line that is enough to tell."""
+        self._output[output] = None
+
+    def draws(self) -> None:
+        """The call draws a number from a generator of the process."""
+        self._draws = self._draws or self._site()
 
     def failed(self, note: str, error: Exception) -> None:
         """A note was not taken: whatever the call is for, it is not known what it has read."""
@@ -436,7 +452,8 @@ class Trace:
         """All that was noted; nothing is held any more."""
         effects = tuple(self._effects())
         reads = Reads({address: self._kept(read) for address, read in self._reads.items()})
-        noted = Noted(reads, effects, tuple(self._unseen.values()), tuple(self._late.values()))
+        unseen, late = tuple(self._unseen.values()), tuple(self._late.values())
+        noted = Noted(reads, effects, unseen, late, tuple(self._output), self._draws)
         for held in (
             self.outside,
             self._reads,

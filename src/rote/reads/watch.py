@@ -74,7 +74,10 @@ class Watch:
         """The call is over."""
         self._notes.send_to(trace.around)
         self._swaps.end()
-        return trace.finish()
+        noted = trace.finish()
+        if any(each.unknown for each in noted.unseen):
+            self._rows.read_shipped()
+        return noted
 
     def declare(self, things: Iterable[Any]) -> None:
         """What is declared gives the same for the same arguments, and does nothing else."""

@@ -36,6 +36,7 @@ from ..hazards import rules
 from ..hazards.findings import findings_of
 from ..hazards.rules import Reason, Rule, reason
 from ..memory.holding import Holding
+from ..reads import Output
 from ..signature.compat import foreign_modes, is_wrapped
 from ..signature.key import Call, bind
 from ..signature.layout import watch
@@ -300,6 +301,10 @@ class Backward:
     def holdings(self) -> list[Holding]:
         """The memory of the recordings of the walk."""
         return [holding for walker in self._walkers.values() for holding in walker.holdings()]
+
+    def output(self) -> list[Output]:
+        """What recorded walks wrote to the standard streams."""
+        return [each for walker in self._walkers.values() for each in walker.output()]
 
     def release(self, why: str = "the recording of its forward was given back before") -> None:
         """Drop the recordings of the walk; results that wait for their backward keep the graph alive.

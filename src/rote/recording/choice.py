@@ -8,6 +8,7 @@ uses arguments in place is asked before one that copies them. What the key knows
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -163,19 +164,14 @@ class Choice:
             self._variants.remove(old)
         return len(free) > most
 
-    def drop_abandoned(self) -> None:
-        """Release variants whose state cannot come back, since guards alone hold what was replaced in it."""
-        others = [variant for variant in self._variants if not variant.busy]
-        values, ends = list[Any](), list[int]()
-        for variant in others:
-            values += variant.guard.replaced() if variant.guard is not None else []
-            ends.append(len(values))
-        free = abandoned(values) if values else []
-        values.clear()
-        for variant, start, end in zip(others, [0, *ends], ends, strict=False):
-            if any(free[start:end]):
-                variant.release()
-                self._variants.remove(variant)
+    def idle(self) -> list[Variant]:
+        """The variants that no result needs."""
+        return [variant for variant in self._variants if not variant.busy]
+
+    def drop(self, variant: Variant) -> None:
+        """Release a variant and forget it."""
+        variant.release()
+        self._variants.remove(variant)
 
     def drop_dead(self, variant: Variant) -> None:
         """Before a recording: release others that were made for tensors which have died since."""
@@ -184,6 +180,21 @@ class Choice:
             if dead and other is not variant and other.recorded and not other.busy:
                 other.release()
                 self._variants.remove(other)
+
+
+def drop_abandoned(choices: Iterable[Choice]) -> None:
+    """Release variants whose state cannot come back, since guards alone hold what was replaced in it."""
+    others = [(choice, variant) for choice in choices for variant in choice.idle()]
+    values, ends = list[Any](), list[int]()
+    for _, variant in others:
+        guard = variant.guard
+        values += guard.replaced() if guard is not None and not guard.holds() else []
+        ends.append(len(values))
+    free = abandoned(values) if values else []
+    values.clear()
+    for (choice, variant), start, end in zip(others, [0, *ends], ends, strict=False):
+        if any(free[start:end]):
+            choice.drop(variant)
 
 
 def may_track(variant: Variant, call: Call | None = None) -> bool:

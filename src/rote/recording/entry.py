@@ -22,17 +22,17 @@ from ..base.location import Site, user_mark, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
-from ..reads import WATCH, Noted, Trace
+from ..reads import WATCH, Noted, Output, Trace
 from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.snapshot import Snapshot
 from ..signature.state import StateWalk
 from .autograd import GradientWalk
 from .borrow import Lease, went_stale, with_stale_copied
-from .choice import Choice, keeps_values, may_track, shares_state
+from .choice import Choice, drop_abandoned, keeps_values, may_track, shares_state
 from .compat import saving_is_hooked
 from .device import device_of
 from .gradients import GradientWatch
-from .guard_reasons import guard_reasons, island_reasons
+from .guard_reasons import guard_reasons, strict_reasons
 from .lesson import Lesson
 from .opening import extend, prepare
 from .patience import Patience
@@ -71,7 +71,8 @@ class Entry:
         self.variants: list[Variant] = []
         self.calls = 0
         self.lessons = 0  # calls that were more than a replay, or were to be
-        self.dead = self.proven = False  # proven: a call of it was replayed
+        self.dead = self.settled = self.proven = False  # it was recorded; a call of it was replayed
+        self._told = False  # that it runs eagerly
         self.last_mismatch: Reason | None = None
         self.subject = subject
         self.name = subject.name
@@ -116,6 +117,10 @@ class Entry:
         """The callable works on another device than its arguments and its state showed."""
         self._backend = self._pick(device)
 
+    def shares_device(self, other: Entry) -> bool:
+        """Whether two keys run on one device, whose lock is held then."""
+        return self._backend is other._backend
+
     def would_replay(self, call: Call) -> tuple[Variant | None, list[Reason]]:
         """For strict mode: the variant that would replay this call wholly from graphs, or reasons against."""
         if self.life.state is State.EAGER:
@@ -126,7 +131,7 @@ class Entry:
         if not variant.recorded:
             waiting = [reason(rules.NOT_YET, "the key is still being observed")]
             return None, self._eager_reasons or was_evicted(variant, user_site()) or waiting
-        return variant, island_reasons(variant)
+        return variant, strict_reasons(variant, self.limits)
 
     def run(self, call: Call, caller: FrameType) -> Result:
         """Make one call: replay it, run it once while learning from it, or leave it to the caller."""
@@ -273,7 +278,7 @@ class Entry:
         guards = found or (self._guard_reasons(site) if variant is None else [])
         if guards:
             self.last_mismatch = guards[0]
-            self.choice.drop_abandoned()
+            drop_abandoned([self.choice])
         if guards and self.life.state in (State.REPLAYING, State.RECORDING):
             self.life.happen(Event.GUARD_FAILED)
             _log.info("%s records again: %s", self.name, guards[0])
@@ -373,6 +378,7 @@ class Entry:
         if self.life.state is State.EAGER:
             self._eager_reasons = reasons
             self.release()
+            self._tell(reasons[0])
 
     def tire(self, unseen: Unseen) -> None:
         """A call read a value that none before had; after too many in a row the key runs eagerly for a while.
@@ -384,14 +390,20 @@ class Entry:
             self._eager_reasons = [why]
             for variant in self.variants:
                 variant.release()
+            self._tell(why)
 
     def give_up(self, event: Event, why: Reason) -> None:
         """Run this key eagerly from now on, or for long, release its recordings and say so once."""
         self._eager_reasons = [why]
         self.release()
         self.life.happen(event)
-        level = logging.INFO if event is Event.LOST else logging.WARNING  # there nothing has to be done
-        _log.log(level, "%s runs eagerly for %s: %s", self.name, self.description, why)
+        self._tell(why, logging.INFO if event is Event.LOST else logging.WARNING)  # lost: nothing to be done
+
+    def _tell(self, why: Reason, level: int = logging.WARNING) -> None:
+        """The key is not tried any more, for a while or for good; that is said once."""
+        if not self._told:
+            self._told = True
+            _log.log(level, "%s runs eagerly for %s: %s", self.name, self.description, why)
 
     # ------------------------------------------------------------------ backward
 
@@ -411,6 +423,10 @@ class Entry:
     def holdings(self) -> list[Holding]:
         """The memory of all recordings of the key."""
         return [holding for variant in self.variants for holding in variant.holdings()]
+
+    def output(self) -> list[Output]:
+        """What recorded calls of the key wrote to the standard streams."""
+        return [each for variant in self.variants for each in variant.output()]
 
     def release(self) -> None:
         """Free everything."""

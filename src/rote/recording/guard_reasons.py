@@ -11,6 +11,7 @@ from ..hazards.rules import Reason, reason
 from ..signature.slots import Difference
 from .optimizers import rate_reason
 from .pinpoint import line_that_calls, line_that_reads
+from .result import Limits
 from .variant import Variant
 
 SHOWN = 3
@@ -45,6 +46,13 @@ def island_reasons(variant: Variant) -> list[Reason]:
         if why not in found:
             found.append(why)
     return found
+
+
+def strict_reasons(variant: Variant, limits: Limits) -> list[Reason]:
+    """What strict mode has against a recording."""
+    output = dict.fromkeys(variant.output()) if limits.silent else ()
+    said = [reason(rules.OUTPUT, f"{each.what} writes output", each.site) for each in output]
+    return island_reasons(variant) + said
 
 
 def _reason(difference: Difference, codes: Collection[CodeType], site: Site | None) -> Reason:

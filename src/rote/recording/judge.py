@@ -13,11 +13,12 @@ import torch
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..reads import Effect, Noted
+from ..reads import Effect, Noted, Unseen
 from ..signature.ambient import explain_ambient, read_ambient
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call
 from ..signature.leaves import containers, flatten
+from ..signature.origin import is_found
 from ..signature.slots import Difference
 from ..signature.snapshot import Snapshot
 from .autograd import kept_storages
@@ -38,6 +39,12 @@ FREEZE_OUTSIDE = (
 )
 """What to do about a call that freezes what it finds unfrozen, as one of two that take turns."""
 
+PURE = (
+    "Call it outside, and pass in what it gives; or, if it gives the same for the same arguments: "
+    "rote.pure({})."
+)
+"""What to do about functions and classes in C of which nothing is known."""
+
 SHOWN = 3
 """Reasons of one kind that are given."""
 
@@ -49,6 +56,12 @@ CLEARS = (
     "zero_grad(set_to_none=False)."
 )
 """What to do about a gradient that is new after a call that clears gradients itself."""
+
+_SWITCHING = (
+    "set_grad_enabled", "_set_grad_enabled", "set_default_dtype", "set_default_device", "set_detect_anomaly",
+    "use_deterministic_algorithms", "set_float32_matmul_precision", "set_device", "set_autocast_enabled",
+)  # fmt: skip
+"""Functions that change modes, and no more than one of which is named by most callables."""
 
 _SETTING = frozenset({"manual_seed", "seed", "set_state", "set_offset", "graphsafe_set_state"})
 """Methods that set a generator."""
@@ -85,12 +98,23 @@ def unknown_reasons(noted: Noted, *, recorded: bool) -> list[Reason]:
         noted: What was noted of the call.
         recorded: It was to be recorded, so code that was not followed counts.
     """
-    found = [reason(rules.UNKNOWN_CODE, f"the call {each.text}", each.site) for each in noted.unseen]
+    known = [each for each in noted.unseen if not each.unknown]
+    found = [_unknown_reason(unknown)] if (unknown := [each for each in noted.unseen if each.unknown]) else []
+    found += [reason(rules.UNKNOWN_CODE, f"the call {each.text}", each.site) for each in known]
     for code in noted.late if recorded else ():
         where = Site(code.co_filename, code.co_firstlineno, code.co_name)
         text = f"{code.co_qualname} ran without being followed; the next call follows it"
         found.append(reason(rules.UNKNOWN_CODE, text, where))
     return found[:SHOWN]
+
+
+def _unknown_reason(unknown: list[Unseen]) -> Reason:
+    """All functions and classes in C of which nothing is known, with the line that declares them."""
+    first, *others = unknown
+    also = ", ".join([f"{each.name} at {each.site}" for each in others])
+    text = f"the call {first.text}" + (f"; nor of {also}" if also else "")
+    names = [each.name.removeprefix("builtins.") for each in unknown if is_found(each.name)]
+    return reason(rules.UNKNOWN_CODE, text, first.site, PURE.format(", ".join(names)) if names else "")
 
 
 def effect_reasons(effects: Iterable[Effect], site: Site) -> list[Reason]:
@@ -120,9 +144,9 @@ def written_arrays(outcome: Outcome) -> set[int]:
     return {ledger.externals[number].data_ptr() for number in written}
 
 
-def random_reasons(before: HostRandom, site: Site) -> list[Reason]:
+def random_reasons(before: HostRandom, noted: Noted, caller: Site) -> list[Reason]:
     """Use of Python's or numpy's global generators."""
-    now = HostRandom.read()
+    now, site = HostRandom.read(), noted.draws or caller
     found: list[Reason] = []
     if now.python != before.python:
         found.append(reason(rules.HOST_RANDOM, "the call drew from Python's random module", site))
@@ -146,9 +170,11 @@ def surroundings_reasons(executed: ExecutedCode, outcome: Outcome, call: Call, s
     found: list[Reason] = []
     changed = explain_ambient(call.key[3], read_ambient())
     if changed is not None:
-        found.append(reason(rules.AMBIENT_CHANGES, changed, site))
-    if executed.seeds:
-        found.append(reason(rules.RANDOM_STATE_SET, "the call sets PyTorch's random state", site))
+        codes = list(executed.globals)
+        lines = [line for name in _SWITCHING if (line := line_that_calls("", name, codes)) is not None]
+        found.append(reason(rules.AMBIENT_CHANGES, changed, lines[0] if len(lines) == 1 else site))
+    if executed.seeds is not None:
+        found.append(reason(rules.RANDOM_STATE_SET, "the call sets PyTorch's random state", executed.seeds))
     found += _setting_reasons(executed, outcome, site)
     if executed.hooks and outcome.template.tracked:
         text = "the call checkpoints, or sets saved-tensor hooks"

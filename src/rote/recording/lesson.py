@@ -134,7 +134,7 @@ class Lesson:
             restored = self._restore_arguments(after)
             found = found or restored
             found += judge.snapshot_reasons(outcome, after, self._pupil.executed.globals, site)
-        found += judge.random_reasons(dice, site)
+        found += judge.random_reasons(dice, self._noted, site)
         found += judge.surroundings_reasons(self._pupil.executed, outcome, self._call, site)
         found += judge.argument_reasons(outcome, self._call, site)
         found += judge.device_reasons(outcome, self._plan.backend.device, site)
@@ -349,6 +349,7 @@ class Lesson:
         else:
             pupil.life.happen(Event.AGREED) if pupil.life.state is State.OBSERVING else None
             pupil.life.happen(Event.RECORDED)
+            variant.written_out.update(dict.fromkeys(self._noted.output))
             if variant.copies_gradients:
                 for effect in self._node.effects:
                     effect.hand_out(copy=True)

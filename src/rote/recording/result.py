@@ -34,6 +34,7 @@ class Limits:
         guess: The place of an argument may be guessed (a wrong guess costs a recording).
         keep: Recordings are not measured against plain calls.
         split: Names of operations that run between segments.
+        silent: In strict mode, output that a replay does not repeat counts against it.
     """
 
     warmup: int
@@ -45,6 +46,7 @@ class Limits:
     guess: bool = True
     keep: bool = False
     split: frozenset[str] = frozenset()
+    silent: bool = False
 
 
 class Result(NamedTuple):

@@ -11,6 +11,7 @@ from torch.autograd.graph import increment_version
 
 from ..base.location import Site
 from ..memory.holding import Holding
+from ..reads import Output
 from ..signature.compat import plain_functions
 from ..signature.guards import Guard
 from ..signature.key import TENSOR, Call
@@ -65,6 +66,7 @@ class Variant:
         self.occupancy = Occupancy()
         self.stand_ins = StandIns()
         self.generators: dict[int, torch.Generator] = {}
+        self.written_out: dict[Output, None] = {}
         self.effects: list[GradientEffect] = []
         self.replays = 0
         self.due = FIRST  # replays at which the general path has to look at the contest
@@ -153,7 +155,7 @@ class Variant:
         """
         other = Variant(self.root.bare())
         other.guard, other.arrays, other.readers = self.guard, set(self.arrays), dict(self.readers)
-        other.reads = self.reads
+        other.reads, other.written_out = self.reads, dict(self.written_out)
         other.written_arrays = dict(self.written_arrays)
         other.written, other.sites = set(self.written), dict(self.sites)
         other.externals, other.writes = dict(self.externals), dict(self.writes)
@@ -339,6 +341,10 @@ class Variant:
         """Its memory, and that of its backward."""
         own = [self.holding] if self.holding is not None else []
         return own + [holding for backward in self.backwards() for holding in backward.holdings()]
+
+    def output(self) -> list[Output]:
+        """What recorded calls wrote to the standard streams, those of its backward included."""
+        return [*self.written_out, *(each for backward in self.backwards() for each in backward.output())]
 
     def islands(self) -> list[Island]:
         """All recorded islands."""

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from ..base.errors import NotReplayedError
 from ..hazards.findings import findings_of
 from ..memory.holding import Holding
+from ..reads import Output
 from ..signature.key import Call
 from ..signature.source import NOT_MINE
 from .contest import NEVER
-from .guard_reasons import island_reasons
+from .guard_reasons import strict_reasons
 from .hot import HotPath
 from .result import REPLAYED, Result
 from .variant import Variant
@@ -78,7 +79,9 @@ class Walked:
         entry, log = self._entry, self._entry.log
         path = variant.hot
         if path is None or not path.serves(entry, variant):
-            if not HotPath.possible(entry, variant, call) or (log.strict and island_reasons(variant)):
+            if not HotPath.possible(entry, variant, call) or (
+                log.strict and strict_reasons(variant, entry.limits)
+            ):
                 return
             variant.due = NEVER  # walks are not measured against plain ones
             path = variant.hot = HotPath(entry, variant, call, None, log, log.finish, sorts=False)
@@ -87,6 +90,10 @@ class Walked:
     def holdings(self) -> list[Holding]:
         """The memory of its recordings."""
         return self._entry.holdings()
+
+    def output(self) -> list[Output]:
+        """What its recorded walks wrote to the standard streams."""
+        return self._entry.output()
 
     def release(self) -> None:
         """Free everything."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from ..hazards.rules import Reason
 from ..memory.holding import Holding
+from ..reads import Output
 from ..signature.key import Call
 from .autograd import GradientWalk
 from .result import Result
@@ -30,6 +31,10 @@ class Walker(Protocol):
 
     def holdings(self) -> list[Holding]:
         """The memory of its recordings."""
+        ...
+
+    def output(self) -> list[Output]:
+        """What its recorded calls wrote to the standard streams."""
         ...
 
     def release(self) -> None:

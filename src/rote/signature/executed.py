@@ -32,7 +32,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
-from ..base.location import TORCH_NEEDS, is_internal, is_own, user_site
+from ..base.location import TORCH_NEEDS, Site, is_internal, is_own, user_site
 from .compat import in_backward
 from .kernels import hiding
 from .owners import is_open
@@ -104,7 +104,7 @@ class ExecutedCode:
         globals: The code, outside PyTorch and the standard library.
         resumed: The code of generators that ran in the last call, anybody's.
         holders: Slots for arguments that are compared by content.
-        seeds: PyTorch's random state was set by the code.
+        seeds: The line that set PyTorch's random state.
         hiding: Operators whose kernels read what no guard looks at.
         hooks: The code checkpointed, or set saved-tensor hooks.
         asks_groups: The code read which process groups there are.
@@ -117,7 +117,7 @@ class ExecutedCode:
         self.globals: dict[CodeType, dict[str, Any]] = {}
         self.resumed: set[CodeType] = set()
         self.holders: dict[int, list[Any]] = {}
-        self.seeds = False
+        self.seeds: Site | None = None
         self.hooks = False
         self.asks_groups = False
         self.hiding: set[str] = set()
@@ -217,7 +217,7 @@ class ExecutedCode:
             and code.co_filename.endswith("random.py")
             and "torch" in code.co_filename
         ):
-            self.seeds = True
+            self.seeds = self.seeds or user_site(frame)
         if is_reader(code):
             inner = frame.f_back is not None and is_reader(frame.f_back.f_code)
             self.asks_groups = self.asks_groups or not (inner or _called_by_us(frame))

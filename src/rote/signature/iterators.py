@@ -24,6 +24,7 @@ import gc
 import io
 import itertools
 import operator
+import sys
 import types
 import warnings
 from collections import deque
@@ -107,6 +108,11 @@ def position(value: Any) -> Position | None:
     return Position(value, text, tuple(look.facts), look.known, frozenset(look.codes))
 
 
+def is_standard(stream: Any) -> bool:
+    """Whether a stream is one of those that a program writes to by default."""
+    return any(stream is each for each in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__))
+
+
 def is_iterator(value: Any) -> bool:
     """Whether a value is an iterator that has no attributes to tell how far it is, or a generator."""
     step = _member(type(value), "__next__")
@@ -183,6 +189,8 @@ class _Look:
 
     def _file(self, file: Any) -> str:
         name = type(file).__name__
+        if is_standard(file):  # who writes to it does not ask how far it is
+            return f"a {name}"
         if said_module(type(file)) != "_io":
             self.known = False
             return f"a {name}"

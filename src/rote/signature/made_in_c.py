@@ -18,6 +18,11 @@ def is_python(kind: type) -> bool:
     return not any(_has_parts_in_c(cls) for cls in kind.__mro__ if cls not in _BASES)
 
 
+def made_by(kind: type) -> type:
+    """The class in C that makes the instances of a class; that is the class itself if it was made in C."""
+    return next((cls for cls in kind.__mro__ if _has_parts_in_c(cls)), object)
+
+
 def _has_parts_in_c(cls: type) -> bool:
     for name, value in list(vars(cls).items()):
         if isinstance(value, types.BuiltinFunctionType):

@@ -46,6 +46,15 @@ def full_name(kind: type) -> str:
     return f"{said_module(kind)}.{said_name(kind)}"
 
 
+def is_found(name: str) -> bool:
+    """Whether a full name leads to something: a module that is imported, and names in it and its classes."""
+    module, _, rest = name.rpartition(".")
+    while module and module not in sys.modules:
+        module, _, part = module.rpartition(".")
+        rest = f"{part}.{rest}"
+    return bool(module) and _at(module, rest) is not None
+
+
 def _home(function: types.FunctionType) -> str:
     return _text(function.__globals__.get("__name__"))
 
@@ -61,12 +70,17 @@ def _is_believed(kind: type, module: str) -> bool:
 
 
 def _leads_to(kind: type, module: str) -> bool:
+    return _at(module, said_name(kind)) is kind
+
+
+def _at(module: str, path: str) -> Any:
+    """What lies at a path of names in a module, None if nothing does."""
     found: Any = sys.modules.get(module)
-    for part in said_name(kind).split("."):
+    for part in path.split("."):
         if not isinstance(found, (types.ModuleType, type)):
-            return False
+            return None
         found = vars(found).get(part)
-    return found is kind
+    return found
 
 
 def _is_of_package(kind: type, package: str) -> bool:

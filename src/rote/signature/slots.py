@@ -51,6 +51,9 @@ from .wrappers import is_bound_method
 MISSING: Any = object()
 """What is read from a slot that is gone."""
 
+_WIDEST = 60
+"""Characters of a value that are shown."""
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -79,8 +82,10 @@ class Difference:
     advanced: bool = False
 
     def __str__(self) -> str:
-        now = "another one at the same address" if self.moved and self.was == self.now else self.now
-        return f"{self.name} was {self.was} and is {now}"
+        if self.was != self.now:
+            return f"{self.name} was {self.was} and is {self.now}"
+        now = "is another one at the same address" if self.moved else "is not what it was"
+        return f"{self.name} was {self.was} and {now}"
 
 
 def differences(
@@ -254,7 +259,7 @@ def show(value: Any) -> str:
     if isinstance(value, Position):
         return value.text if len(value.text) <= 100 else value.text[:97] + "..."
     if isinstance(value, Content):
-        value = value.value
+        return _show_content(value.value)
     if isinstance(value, Remembered):
         return str(value)
     if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):
@@ -266,9 +271,22 @@ def show(value: Any) -> str:
     return f"a {type(value).__name__} (id {id(value):#x})"
 
 
+def _show_content(value: Any) -> str:
+    """A short text for what is compared by a copy."""
+    if type(value) is tuple and value and type(value[-1]) is bytes and type(value[0]) in (tuple, torch.Size):
+        kind = f"{numpy.dtype(value[1]).name}" if type(value[1]) is str else ""
+        return f"an array {kind}{list(value[0])}"
+    if type(value) is frozenset:
+        kept: Any = value
+        pairs = all([type(each) is tuple and len(each) == 2 and each[0] is type(each[1]) for each in kept])
+        text = "{" + ", ".join(sorted([repr(each[1] if pairs else each) for each in kept])) + "}"
+        return text if len(text) <= _WIDEST else f"a set of {len(kept)}"
+    return show(value)
+
+
 def _shortened(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
 
 
 def show_tensor(value: Any) -> str:

@@ -270,3 +270,31 @@ UNKNOWN_CODE = Rule(
         return x * ready
     """,
 )
+OUTPUT = Rule(
+    "RT219",
+    "output that a replay does not repeat",
+    "Write it outside of the call, or leave strict_output=True out.",
+    Severity.SPEED,
+    Group.STATE,
+    Finder.RUNTIME,
+    """
+    In strict mode with ``strict_output=True``: the callable writes to a standard stream, by ``print``,
+    ``logging``, ``warnings``, a progress bar.
+
+    Why: A replay runs no Python, so nothing is written. Without the option that is no reason against a
+    replay, and the report names the line once.
+
+    Limits: What is written to files, sockets, pipes and queues is RT218 or RT201 in any mode.
+
+    Unchecked: Output is nothing wrong unless strict mode is told so.
+
+    Bad::
+
+        print("one more", tuple(x.shape))
+        return x * 2
+
+    Good::
+
+        return x * 2
+    """,
+)
