@@ -12,6 +12,7 @@ from ..hazards.rules import Reason, reason
 from ..recording.entry import Entry
 from ..recording.subject import Subject
 from ..signature.key import ONE_OBJECT, OPAQUE, PARAMETER, Call, explain_key, remedy_of_key
+from ..signature.opened import Openings
 from .newcomers import PATIENCE, Newcomers
 from .options import Options
 from .report import Tally
@@ -25,17 +26,21 @@ class Keys:
         options: Those of the wrapper.
         tally: Counts reasons.
         newcomers: Counts new keys.
+        openings: Which classes of arguments are taken apart.
 
     Attributes:
         entries: By key, in order of last use.
     """
 
-    def __init__(self, subject: Subject, options: Options, tally: Tally, newcomers: Newcomers) -> None:
+    def __init__(
+        self, subject: Subject, options: Options, tally: Tally, newcomers: Newcomers, openings: Openings
+    ) -> None:
         self.entries: OrderedDict[Any, Entry] = OrderedDict()
         self._subject = subject
         self._most = options.max_keys
         self._tally = tally
         self._newcomers = newcomers
+        self._openings = openings
         self._serial = newcomers.serial()
         self._refusal: tuple[int, Reason] | None = None
         self._gone = False
@@ -51,6 +56,11 @@ class Keys:
             return None
         self.entries.move_to_end(call.key)
         return entry
+
+    def opens(self, call: Call) -> bool:
+        """Whether a call, whose key was not found, has arguments that are to be taken apart from now on."""
+        kinds = {type(leaf) for leaf, kind in zip(call.leaves, call.kinds, strict=True) if kind == OPAQUE}
+        return bool(kinds) and call.given is not None and self._openings.meet(kinds, again=self._gone)
 
     def refuse(self, call: Call, caller: FrameType) -> Reason | None:
         """Why a call is not to be looked at, whose key was not found; None if it is."""
@@ -112,4 +122,5 @@ class Keys:
         """The same, and forget how many there were."""
         self.release()
         self._newcomers.clear()
+        self._openings.clear()
         self._refusal = None

@@ -54,9 +54,11 @@ class Noted:
         effects: What it left behind.
         unseen: What is not known of it.
         late: Python code that ran without being followed, since C called it; it is followed the next time.
+        missing: Attributes of arguments that it read and its key does not have; that of the next call has.
     """
 
     reads: tuple[Read, ...]
     effects: tuple[Effect, ...]
     unseen: tuple[Unseen, ...]
     late: tuple[CodeType, ...]
+    missing: tuple[str, ...] = ()

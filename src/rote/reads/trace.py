@@ -44,10 +44,11 @@ from torch.utils.hooks import RemovableHandle
 
 from ..base.location import Site, is_internal, is_own, user_site
 from ..signature import members
-from ..signature.bound import CONTENTS, Bound, Target, read_from
+from ..signature.bound import CONTENTS, DELETED, Bound, GivenTarget, Target, read_from
 from ..signature.classes import UNSET
 from ..signature.executed import TORCHS_OWN
 from ..signature.iterators import Position
+from ..signature.key import Call
 from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
 from ..signature.origin import said_module, said_name
 from ..signature.reads import Argument, Read
@@ -55,6 +56,7 @@ from ..signature.slots import MISSING, answer, same, show
 from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, HELD, ITEM, KIND, LENGTH, NUMBERS, ORDER
 from ..signature.training import is_empty_stage_table
 from . import lookup
+from .given import Given
 from .kinds import CLASS, CONTAINER, MODULE, PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
 from .noted import Effect, Noted, Unseen
 from .swaps import Swaps
@@ -121,6 +123,7 @@ class Trace:
         kinds: The class of thing by type.
         arguments: Names of tensors that are arguments, by identity.
         anchored: Arguments that are known by their identity, and whose death is noticed.
+        given: Arguments that are taken apart.
         call: Notes that something is about to be called: names of the last arguments, it, its arguments.
         around: The trace of a call around this one, on the same thread.
         at_work: A note is being taken: what runs meanwhile is none of the call's.
@@ -146,6 +149,7 @@ class Trace:
         self._compared: dict[type, bool] = {}
         self.arguments: dict[int, str] = {}
         self.anchored: set[int] = set()
+        self.given = Given()
         self.call: Callable[..., None] = rows.called(self)
         self.around: Trace | None = None
         self.at_work = False
@@ -158,6 +162,8 @@ class Trace:
         What is compared by what it holds is a condition: no slot tells of it.
         """
         if id(value) in self.outside:
+            if owner is not None and self.given.objects:
+                self._find_again(value, owner, suffix)
             return
         self._find(value, owner, suffix)
         if owner is not None and self.by_content(type(value)) and id(value) in self.outside:
@@ -172,7 +178,34 @@ class Trace:
                 self._reads[address] = _Slot(HELD, value, None, form, id(value), "")
                 self._read_numbers(value)
 
+    def _find_again(self, value: Any, owner: Any, suffix: str) -> None:
+        """Something outside leads to an argument that is taken apart, which is another one in each call."""
+        given = self.given
+        if id(owner) not in given.objects and (id(value) in given.objects or id(value) in given.originals):
+            self.identify(value, f"finds it in {self.name(owner, suffix)}, too")
+
+    def identify(self, value: Any, does: str) -> None:
+        """It matters which object an argument is: one that is taken apart is another one in each call."""
+        number = self.given.numbers.get(id(value), self.given.originals.get(id(value)))
+        if number is None:
+            return
+        name = self.given.names[number]
+        self.given.close(value, does)
+        self.refuse(name, f"depends on which object {name} is: it {does}")
+
+    def take(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The callable is about to be called with these arguments, perhaps once more."""
+        before, self.given = self.given, Given()
+        for written in (self._written, self._changed):
+            for address, each in list(written.items()):
+                if before.branch(each.container) is not None:
+                    del written[address]  # pyright: ignore[reportArgumentType]
+        for name, value in self.given.take(call, args, kwargs):
+            self.find(value, None, name)
+
     def _find(self, value: Any, owner: Any, suffix: str) -> None:
+        if self.given.objects and owner is not None:
+            self._find_again(value, owner, suffix)
         if id(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
             return
         if self.kinds[type(value)] == CONTAINER and is_compilers(said_module(type(owner))):
@@ -225,6 +258,10 @@ class Trace:
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
         value = stood_for(value)
+        if address not in self._written and self.given.read(
+            kind, container, key, value, self.name(container if owner is None else owner, suffix)
+        ):
+            return
         if address in self._reads or address in self._written or id(container) in self._changed:
             return
         whose = container if owner is None else owner
@@ -324,7 +361,7 @@ class Trace:
         """A slot is about to be written."""
         if issubclass(type(owner), type):
             self._slots.clear()
-        if id(owner) not in self.outside and id(container) not in self.outside:
+        if not (self.has(owner) or self.has(container) or self.given.branch(container) is not None):
             return
         if is_compilers(said_module(owner if issubclass(type(owner), type) else type(owner))):
             return
@@ -344,7 +381,8 @@ class Trace:
 
     def change(self, container: Any) -> None:
         """Any member of a container that is outside is about to be written."""
-        if id(container) in self.outside and id(container) not in self._changed:
+        outside = self.has(container) or self.given.branch(container) is not None
+        if outside and id(container) not in self._changed:
             was = contents(container)
             self._changed[id(container)] = _Written("", container, None, was, id(container), self._site())
 
@@ -428,7 +466,8 @@ class Trace:
             Read(slot.kind, self._kept(slot), slot.key, slot.value, self._path(slot.owner, slot.suffix))
             for slot in self._reads.values()
         )
-        noted = Noted(reads, effects, tuple(self._unseen.values()), tuple(self._late.values()))
+        late, missing = tuple(self._late.values()), tuple(self.given.missing)
+        noted = Noted(reads, effects, tuple(self._unseen.values()), late, missing)
         for held in (
             self.outside,
             self._origins,
@@ -441,6 +480,7 @@ class Trace:
         ):
             held.clear()
         self._held.clear()
+        self.given = Given()
         return noted
 
     def bound(self, value: Any, often: Collection[tuple[str, int, Any]] = (), *, others: bool = True) -> Any:
@@ -457,6 +497,10 @@ class Trace:
         for each in self._written.values():
             now = _look(each.kind, each.container, each.key)
             address = (each.kind, id(each.container), each.key)
+            number = self.given.branch(each.container)
+            if number is not None:
+                self._bind_given(each, number, now, targets, parts)
+                continue
             if address in self._reads or not self._can_bind(each, now):
                 continue
             if address in often or (others and not _same(each.was, self._form(now))):
@@ -465,7 +509,10 @@ class Trace:
                 parts.append(now)
                 self._bound.add(address)
         for each in self._changed.values():
-            if self._can_fill(each):
+            number = self.given.branch(each.container)
+            if number is not None:
+                self._fill_given(each, number, targets, parts)
+            elif self._can_fill(each):
                 found = each.container
                 keys = tuple(found) if type(found) is dict else None
                 target = Target(CONTENTS, found, keys, self._path(each.owner, ""))
@@ -474,6 +521,45 @@ class Trace:
                     parts.append(tuple(found) if keys is None else tuple(found.values()))
                     self._bound.add(("", id(found), None))
         return Bound(value, tuple(targets), tuple(parts)) if targets else value
+
+    def _bind_given(
+        self, each: _Written, number: int, now: Any, targets: list[Target], parts: list[Any]
+    ) -> None:
+        """A slot of an argument was written: what lies in it now, or that nothing does, is a part."""
+        if id(each.container) in self._changed or each.kind not in (ITEM, ATTRIBUTE):
+            return
+        can = now in (MISSING, UNSET) if type(now) is object else self._can_be_given(now)
+        if not (can or self.given.rebuilt):
+            return
+        gone = now is MISSING or now is UNSET
+        table = each.container is not self.given.of(number)
+        name = self.given.names[number] + _suffix(each)
+        kind = DELETED if gone else each.kind
+        targets.append(GivenTarget(kind, number, each.key, name, table=table))
+        parts.append(None if gone else now)
+        if can:
+            self._bound.add((each.kind, id(each.container), each.key))
+
+    def _fill_given(self, each: _Written, number: int, targets: list[Target], parts: list[Any]) -> None:
+        """A list or dict among the arguments was changed: all that it holds is a part."""
+        found = each.container
+        if type(found) not in (list, dict) or _same_members(each.was, contents(found)):
+            return
+        table = found is not self.given.of(number)
+        held = tuple(found) if type(found) is list else tuple(found.values())
+        can = not table and all([self._can_be_given(value) for value in held])
+        can = can and (type(found) is list or all([type(key) in PLAIN_TYPES for key in found]))
+        if not (can or self.given.rebuilt):
+            return
+        keys = tuple(found) if type(found) is dict else None
+        targets.append(GivenTarget(CONTENTS, number, keys, self.given.names[number], table=table))
+        parts.append(held)
+        if can:
+            self._bound.add(("", id(found), None))
+
+    def _can_be_given(self, value: Any) -> bool:
+        """Whether a replay can lay a value into an argument: tensors and plain values."""
+        return _can_be_handed_out(value if type(value) is tuple else (value,))
 
     @staticmethod
     def unbound(value: Any) -> Any:
@@ -512,7 +598,10 @@ class Trace:
             if carrier is not None and carrier() is None:
                 continue  # the call has made it, and nobody has it
             now = self._form(_look(each.kind, each.container, each.key))
-            if _same(each.was, now):  # a replay leaves it as the call does, if it is so before
+            if _same(each.was, now) and self.given.branch(each.container) is not None:
+                slot = _as_it_is(each, now)
+                self.given.read(slot.kind, slot.container, slot.key, now, self._path(each.owner, slot.suffix))
+            elif _same(each.was, now):  # a replay leaves it as the call does, if it is so before
                 slot = _as_it_is(each, now)
                 self._reads.setdefault((slot.kind, id(slot.container), slot.key), slot)
             else:

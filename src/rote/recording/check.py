@@ -18,7 +18,6 @@ from ..signature.ambient import explain_ambient, read_ambient
 from ..signature.bound import Bound, Target, returned
 from ..signature.compat import has_memory
 from ..signature.key import Call
-from ..signature.leaves import flatten
 from .compat import versions_kept
 from .entry import Entry
 from .locate import Located, Locator, Tensors
@@ -206,8 +205,7 @@ class Check:
         for name, leaf, known in zip(call.names(), call.leaves, self._attributes, strict=True):
             yield from compare_attributes(name, leaf, known)
         if call.given is not None:
-            leaves: list[Any] = []
-            spec = flatten(call.given, leaves)
+            spec, leaves = call.flattened()
             if spec != call.spec or any(now is not was for now, was in zip(leaves, call.leaves, strict=True)):
                 text = "is changed by the plain call"
                 yield Mismatch("a container among the arguments", text, python=True)

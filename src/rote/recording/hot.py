@@ -27,6 +27,7 @@ from ..backends.base import Lock
 from ..base.location import user_mark
 from ..signature.admission import Admission
 from ..signature.key import Call
+from ..signature.leaves import has_branches
 from ..signature.quick import QuickGuard
 from ..signature.source import NOT_MINE, Source
 from ..signature.switches import Switches
@@ -220,6 +221,8 @@ class _Writer:
         for spot in variant.spots:
             source.refuse(f"not {constant(spot.holds)}({self._leaves()})")
         self._sharing()
+        if has_branches(self._call.spec) and (variant.root.edges or variant.binds):
+            source.refuse(f"{name}.is_given_state({self._as_call()})")
         if self._starts_early():
             source.refuse(f"not {constant(self._guard.tensors_hold)}()")
         else:

@@ -17,7 +17,7 @@ from ..reads import Effect, Noted
 from ..signature.ambient import explain_ambient, read_ambient
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call
-from ..signature.leaves import containers, flatten
+from ..signature.leaves import containers
 from ..signature.slots import Difference
 from ..signature.snapshot import Snapshot
 from .autograd import kept_storages
@@ -78,11 +78,12 @@ def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> 
     return reason(rules.STATE_CHANGES, str(difference), line or site, remedy)
 
 
-def unknown_reasons(noted: Noted, *, recorded: bool) -> list[Reason]:
+def unknown_reasons(noted: Noted, site: Site, *, recorded: bool) -> list[Reason]:
     """What the call did of which nobody knows what it depends on.
 
     Args:
         noted: What was noted of the call.
+        site: The caller's line.
         recorded: It was to be recorded, so code that was not followed counts.
     """
     found = [reason(rules.UNKNOWN_CODE, f"the call {each.text}", each.site) for each in noted.unseen]
@@ -90,6 +91,9 @@ def unknown_reasons(noted: Noted, *, recorded: bool) -> list[Reason]:
         where = Site(code.co_filename, code.co_firstlineno, code.co_name)
         text = f"{code.co_qualname} ran without being followed; the next call follows it"
         found.append(reason(rules.UNKNOWN_CODE, text, where))
+    for name in noted.missing[:1]:
+        text = f"{name} was read for the first time; from now on it is part of the key"
+        found.append(reason(rules.NOT_YET, text, site))
     return found[:SHOWN]
 
 
@@ -178,8 +182,7 @@ def argument_reasons(outcome: Outcome, call: Call, site: Site) -> list[Reason]:
             found.append(reason(rules.ALIASED_MUTATION, text, site))
     if call.given is None:
         return found
-    leaves: list[Any] = []
-    spec = flatten(call.given, leaves)
+    spec, leaves = call.flattened() if not outcome.template.gives else (call.spec, list(call.leaves))
     if spec != call.spec or any(now is not was for now, was in zip(leaves, call.leaves, strict=True)):
         text = "the call stored something in one of its arguments"
         found.append(reason(rules.ARGUMENT_CHANGED, text, site))

@@ -125,7 +125,7 @@ class Lesson:
         changes, after = self._changes(before)
         found = judge.state_reasons(changes, list(self._pupil.executed.globals), site)
         found = found or judge.effect_reasons(self._noted.effects, site)
-        found += judge.unknown_reasons(self._noted, recorded=self._plan.session is not None)
+        found += judge.unknown_reasons(self._noted, site, recorded=self._plan.session is not None)
         refrozen = outcome.use.refrozen(outcome.ledger)
         if refrozen:
             after = after if after is not None else self._pupil.walk(self._call)

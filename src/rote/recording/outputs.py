@@ -123,6 +123,7 @@ def hand_out(
     starts: dict[int, int],
     lease: Lease | None = None,
     attach: Attach | None = None,
+    branches: Callable[[], list[Any]] = list,
 ) -> Any:
     """Make the caller's result: copies of what lies in the recording's memory, everything else as it is.
 
@@ -132,6 +133,7 @@ def hand_out(
         starts: For each input leaf a view is taken of, where its group starts in the caller's storage.
         lease: Lend the recording's memory under this lease instead of copying it.
         attach: Hangs the copies, by position, into the caller's autograd graph.
+        branches: Gives the containers and objects among the arguments.
     """
     if lease is not None:
         template = _lent(template, lease)
@@ -169,7 +171,7 @@ def hand_out(
         else:
             parts.append(leaf.value)
     value = unflatten(template.spec, iter(parts))
-    return value.put() if type(value) is Bound else value
+    return value.put(branches() if value.gives else ()) if type(value) is Bound else value
 
 
 def _lent(template: Template, lease: Lease) -> Template:

@@ -50,6 +50,13 @@ from .tree import Node
 
 MAX_RESTARTS = 64
 
+Taking = Callable[[Call, tuple[Any, ...], dict[str, Any]], None]
+
+
+def _nobody(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Nobody asks what the callable is given."""
+
+
 tracing: ContextVar[bool] = ContextVar("rote_tracing", default=False)
 """Whether a call is being traced in this context; wrappers called inside are plain then."""
 
@@ -143,6 +150,7 @@ class TracedCall:
         self._failed: Reason | None = None
         self._last: Tracer | None = None
         self._bound: Callable[[Any], Any] = lambda value: value
+        self._take: Taking = _nobody
 
     def _run_on(self, leaves: tuple[Any, ...]) -> None:
         """Give the callable these argument leaves."""
@@ -152,16 +160,17 @@ class TracedCall:
             id(leaf): leaf.requires_grad for leaf, kind in zip(leaves, kinds, strict=True) if kind == TENSOR
         }
 
-    def run(self, bound: Callable[[Any], Any] = lambda value: value) -> Outcome:
+    def run(self, bound: Callable[[Any], Any] = lambda value: value, take: Taking | None = None) -> Outcome:
         """Run until the callable has returned.
 
         Args:
             bound: Adds to what the callable returned what it has left outside, if that can be done again.
+            take: Is told what the callable is given, at each attempt.
 
         Raises:
             Exception: What the callable raised, unchanged.
         """
-        self._bound = bound
+        self._bound, self._take = bound, take or _nobody
         try:
             return self._run()
         finally:
@@ -214,6 +223,7 @@ class TracedCall:
             args, kwargs = self._call.given
         else:
             args, kwargs = self._call.rebuild(list(self._leaves))
+        self._take(self._call, args, kwargs)
         try:
             with self._surroundings(tracer), self._saving(tracer, use), host, tracer:
                 return with_room(self._function, args, kwargs)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..signature.bound import Target
+from ..signature.bound import GivenTarget, Target
 from ..signature.leaves import Spec, paths
 
 PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VIEW, VALUE, META, AGAIN = (
@@ -68,6 +68,11 @@ class Template:
     def targets(self) -> tuple[Target, ...]:
         """The slots outside that are bound with the result."""
         return self.spec[2] if self.spec is not None and self.spec[0] == "bound" else ()
+
+    @property
+    def gives(self) -> bool:
+        """Whether a slot of an argument is bound with the result."""
+        return any([isinstance(target, GivenTarget) for target in self.targets])
 
     @property
     def key(self) -> Any:

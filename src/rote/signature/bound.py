@@ -6,13 +6,17 @@ the result, as further parts of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .members import member, put
+from .opened import slots_of, table_of
 from .snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE
 
 CONTENTS = "contents"
 """All that a list or a dict holds."""
+DELETED = "deleted"
+"""What lay under a key, or in an attribute, is gone."""
 
 
 def assign(kind: str, container: Any, key: Any, value: Any) -> None:
@@ -79,10 +83,45 @@ class Target:
         return self.kind, id(self.container), self.key
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is Target and self.address == other.address
+        return isinstance(other, Target) and self.address == other.address
 
     def __hash__(self) -> int:
         return hash(self.address)
+
+
+class GivenTarget(Target):
+    """A slot of an argument that a call binds: in each call that of its own argument.
+
+    Args:
+        kind: What kind of slot.
+        number: Which branch of the arguments it is in.
+        key: Under what; of a dict of which all is bound, its keys.
+        name: What the user would write.
+        table: It is in the dict of an object's attributes.
+    """
+
+    __slots__ = ("number", "table")
+
+    def __init__(self, kind: str, number: int, key: Any, name: str, *, table: bool) -> None:
+        super().__init__(kind, None, key, name)
+        self.number = number
+        self.table = table
+
+    @property
+    def address(self) -> tuple[str, int, Any]:
+        """Which slot it is; no object has such an identity."""
+        return self.kind, ~self.number, (self.table, self.key)
+
+    def put(self, value: Any, branches: Sequence[Any]) -> None:
+        """Lay something into the slot of the present call's argument."""
+        branch = branches[self.number]
+        container = table_of(branch) if self.table else branch
+        if self.kind != DELETED:
+            assign(self.kind, container, self.key, value)
+        elif isinstance(container, dict):
+            container.pop(self.key, None)
+        elif self.key in slots_of(type(container)):
+            slots_of(type(container))[self.key].__delete__(container)
 
 
 class Bound(NamedTuple):
@@ -98,11 +137,23 @@ class Bound(NamedTuple):
     targets: tuple[Target, ...]
     parts: tuple[Any, ...]
 
-    def put(self) -> Any:
-        """Bind all; returns what the callable returned."""
+    def put(self, branches: Sequence[Any] = ()) -> Any:
+        """Bind all; returns what the callable returned.
+
+        Args:
+            branches: The containers and objects among the arguments.
+        """
         for target, part in zip(self.targets, self.parts, strict=True):
-            assign(target.kind, target.container, target.key, part)
+            if isinstance(target, GivenTarget):
+                target.put(part, branches)
+            else:
+                assign(target.kind, target.container, target.key, part)
         return self.value
+
+    @property
+    def gives(self) -> bool:
+        """Whether a slot of an argument is bound."""
+        return any([isinstance(target, GivenTarget) for target in self.targets])
 
 
 def returned(value: Any) -> Any:
