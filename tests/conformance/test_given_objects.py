@@ -648,7 +648,10 @@ def one_inside(b):
 @pytest.mark.parametrize("give", [itself, in_a_tuple, in_a_dict, one_inside])
 @pytest.mark.parametrize("kind", [*KINDS, *PLAIN])
 def test_results_that_are_arguments(device, kind, give):
-    g = play(give, lambda number: (kind(x=tensor(number, device), inner=Box(x=tensor(1, device))),), 10)
+    def made(number):
+        return (kind(x=tensor(number, device), scale=2.0, inner=Box(x=tensor(1, device))),)
+
+    g = play(give, made, 12)
     assert g.report().replayed >= 4, g.explain()
 
 
@@ -661,3 +664,89 @@ def test_a_dict_that_is_returned(device):
     assert g.report().replayed >= 4, g.explain()
     d = {"x": tensor(1, device)}
     assert g(d) is d
+
+
+@pytest.mark.parametrize("verify", [1, 2])
+@pytest.mark.parametrize("write", [an_attribute, counted, swapped, deleted, itself])
+@pytest.mark.parametrize("kind", [Box, Slots, types.SimpleNamespace])
+def test_writes_are_verified(device, kind, write, verify):
+    def made(number):
+        return (kind(x=tensor(number, device), y=tensor(2, device), scale=2.0, note=1),)
+
+    g = play(write, made, 10, verify=verify)
+    assert g.report().verified, g.explain()
+
+
+@pytest.mark.parametrize("write", [item_written, updated, popped, cleared])
+def test_writes_to_dicts_are_verified(device, write):
+    g = play(write, lambda number: ({"x": tensor(number, device), "z": 1},), 10, verify=1)
+    assert g.report().verified, g.explain()
+
+
+def test_an_argument_is_kept_outside(device):
+    class Held:
+        last = None
+
+        def call(self, b):
+            self.last = b
+            return b.x * 2
+
+    held = Held()
+    g = rote.graph(held.call)
+    for number in range(8):
+        b = Box(x=tensor(number, device))
+        assert_same(g(b), tensor(number, device) * 2)
+        assert held.last is b
+        assert_same(held.last.x, tensor(number, device))
+
+
+# ---------------------------------------------------------------------- objects that are made
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *PLAIN])
+def test_results_that_are_made(device, kind):
+    def give(x):
+        made = kind(x=x * 2, scale=2.0, inner=Box(x=x, y=[x + 1]))
+        made.note = "seen"
+        return made, {"k": made.x}
+
+    g = play(give, lambda number: (tensor(number, device),))
+    if kind is not Spaced:  # of whose constructor nothing is known
+        assert g.report().replayed >= 4, g.explain()
+
+
+def test_a_made_object_that_is_kept(device):
+    """One object in two places stays one."""
+    kept = []
+
+    def give(x):
+        made = Box(x=x * 2)
+        kept.append(made)
+        return made, made
+
+    g = rote.graph(give)
+    for number in range(6):
+        first, second = g(tensor(number, device))
+        assert first is second is kept[-1]
+        assert_same(first.x, tensor(number, device) * 2)
+
+
+def test_a_made_object_with_gradients(device):
+    weight = torch.ones(3, device=device, requires_grad=True)
+    g = rote.graph(lambda x: Box(loss=(x * weight).sum(), note=1))
+    for number in range(6):
+        weight.grad = None
+        g(tensor(number, device)).loss.backward()
+        assert_same(weight.grad, tensor(number, device))
+    assert g.report().replayed >= 3, g.explain()
+
+
+def test_an_object_from_outside_is_no_made_one(device):
+    kept = Box(x=tensor(1, device))
+
+    def give(x):
+        return x * 2, kept
+
+    g = rote.graph(give)
+    for number in range(6):
+        assert g(tensor(number, device))[1] is kept

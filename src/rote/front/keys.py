@@ -59,8 +59,8 @@ class Keys:
 
     def opens(self, call: Call) -> bool:
         """Whether a call, whose key was not found, has arguments that are to be taken apart from now on."""
-        kinds = {type(leaf) for leaf, kind in zip(call.leaves, call.kinds, strict=True) if kind == OPAQUE}
-        return bool(kinds) and call.given is not None and self._openings.meet(kinds, again=self._gone)
+        known = [leaf for leaf, kind in zip(call.leaves, call.kinds, strict=True) if kind == OPAQUE]
+        return bool(known) and call.given is not None and self._openings.meet(known)
 
     def refuse(self, call: Call, caller: FrameType) -> Reason | None:
         """Why a call is not to be looked at, whose key was not found; None if it is."""

@@ -37,7 +37,7 @@ class Given:
         self.missing: list[str] = []
         self.names: list[str] = []
         self._values: list[Any] = []
-        self._watched: dict[int, tuple[type, bool]] = {}
+        self._watched: dict[int, type] = {}
         self._openings = Openings()
         self._opened: Mapping[type, Opening] = {}
 
@@ -76,6 +76,11 @@ class Given:
         """Which branch a container is; None if it is none."""
         return self.numbers.get(id(container))
 
+    def number_of(self, value: Any) -> int | None:
+        """Which branch a value is, as the callable has it; None for the dict of an object's attributes."""
+        number = self.numbers.get(id(value))
+        return number if number is not None and self._values[number] is value else None
+
     def is_one(self, value: Any) -> bool:
         """Whether a value is a container of the arguments, the callable's or the caller's."""
         return id(value) in self.numbers or id(value) in self.originals
@@ -90,26 +95,27 @@ class Given:
         """An object that is known by its identity: what is read of it is known where its class is opened."""
         kind = type(value)
         if id(value) not in self._watched and self._openings.may_open(kind):
-            for part in parts_of(value):
-                self._watched[id(part)] = kind, inner
+            self._watched.update([(id(part), kind) for part in parts_of(value)])
             self._values.append(value)
+            if inner:
+                self._openings.find_inside(kind)
 
     def read(self, kind: str, container: Any, key: Any, value: Any, name: str) -> bool:
         """Something is read; returns whether the key tells of it."""
         watched = self._watched.get(id(container))
         if watched is not None:
-            self._note(watched[0], kind, container, key, inner=watched[1])
+            self._note(watched, kind, key)
             self.watch(value, inner=True)
         of = self.objects.get(id(container))
         if of is None:
             return False
-        names = self._note(of, kind, container, key, inner=False)
+        names = self._note(of, kind, key)
         if not all([self._opened[of].has(each) for each in names]):
             self.missing.append(name)
             self.watch(value, inner=True)
         return True
 
-    def _note(self, of: type, kind: str, container: Any, key: Any, *, inner: bool) -> list[str | None]:
+    def _note(self, of: type, kind: str, key: Any) -> list[str | None]:
         """Note which attributes of a class are read; returns them."""
         names: list[str | None] = []
         if kind in (ITEM, DEFINED) or (kind == ATTRIBUTE and key in slots_of(of)):
@@ -119,7 +125,7 @@ class Given:
         elif kind != KIND:
             self._openings.close(of, f"{kind} of it is read")
         for each in names:
-            self._openings.note(of, each, inner=inner)
+            self._openings.note(of, each)
         return names
 
     def close(self, value: Any, why: str) -> None:

@@ -47,6 +47,7 @@ from ..signature import members
 from ..signature.bound import CONTENTS, DELETED, Bound, GivenTarget, Target, read_from
 from ..signature.classes import UNSET
 from ..signature.executed import TORCHS_OWN
+from ..signature.handed import Marking
 from ..signature.iterators import Position
 from ..signature.key import Call
 from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
@@ -494,6 +495,8 @@ class Trace:
             others: Whether other slots are bound as well.
         """
         targets, parts = list[Target](), list[Any]()
+        marking = Marking(self.given.number_of, self.has)
+        value = marking.mark(value)
         for each in self._written.values():
             now = _look(each.kind, each.container, each.key)
             address = (each.kind, id(each.container), each.key)
@@ -561,10 +564,9 @@ class Trace:
         """Whether a replay can lay a value into an argument: tensors and plain values."""
         return _can_be_handed_out(value if type(value) is tuple else (value,))
 
-    @staticmethod
-    def unbound(value: Any) -> Any:
+    def unbound(self, value: Any) -> Any:
         """The result alone."""
-        return value
+        return Marking(self.given.number_of, self.has).mark(value)
 
     def _can_bind(self, each: _Written, now: Any) -> bool:
         if each.kind == ITEM and type(each.container) is not dict:

@@ -18,6 +18,7 @@ from ..signature.ambient import explain_ambient, read_ambient
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call
 from ..signature.leaves import containers
+from ..signature.opened import parts_of
 from ..signature.slots import Difference
 from ..signature.snapshot import Snapshot
 from .autograd import kept_storages
@@ -186,7 +187,7 @@ def argument_reasons(outcome: Outcome, call: Call, site: Site) -> list[Reason]:
     if spec != call.spec or any(now is not was for now, was in zip(leaves, call.leaves, strict=True)):
         text = "the call stored something in one of its arguments"
         found.append(reason(rules.ARGUMENT_CHANGED, text, site))
-    owned = {id(branch) for branch in containers(call.spec, call.given)} - {id(call.given)}
+    owned = {id(part) for branch in call.branches()[1:] for part in parts_of(branch)}
     returned = containers(outcome.template.spec, outcome.value)
     if any(id(branch) in owned and not isinstance(branch, tuple) for branch in returned):
         text = "the result contains a container from the arguments"

@@ -21,6 +21,7 @@ from ..base.location import NOWHERE, Site
 from ..hazards.rules import Reason
 from ..signature.bound import Bound
 from ..signature.compat import is_lazy_zero, is_wrapped, negative_view
+from ..signature.handed import GivenBranch
 from ..signature.leaves import flatten, paths, unflatten
 from .borrow import Lease, lend
 from .events import comparable
@@ -30,6 +31,7 @@ from .template import (
     AGAIN,
     EXTERNAL_SAME,
     EXTERNAL_VIEW,
+    GIVEN,
     INPUT_VIEW,
     META,
     OWN,
@@ -78,6 +80,8 @@ def make_template(
             found.append(made)
             why = opaque_tensor(name, leaf, made, site)
             blockers.extend([why] if why is not None else [])
+        elif type(leaf) is GivenBranch:
+            found.append(OutputLeaf(GIVEN, (GIVEN, leaf.number), index=leaf.number))
         elif id(leaf) in inputs:
             found.append(OutputLeaf(PASSED, (PASSED, inputs[id(leaf)]), index=inputs[id(leaf)]))
         else:
@@ -147,11 +151,14 @@ def hand_out(
         else:
             attach(copies)
     parts: list[Any] = []
+    given = branches() if template.needs_given else []
     for position, leaf in enumerate(template.leaves):
         if leaf.kind == OWN:
             parts.append(copies[position])
         elif leaf.kind == PASSED:
             parts.append(leaves[leaf.index])
+        elif leaf.kind == GIVEN:
+            parts.append(given[leaf.index])
         elif leaf.kind == INPUT_VIEW:
             base = leaves[leaf.index]
             if base.requires_grad and not leaf.tracked:
@@ -171,7 +178,7 @@ def hand_out(
         else:
             parts.append(leaf.value)
     value = unflatten(template.spec, iter(parts))
-    return value.put(branches() if value.gives else ()) if type(value) is Bound else value
+    return value.put(given) if type(value) is Bound else value
 
 
 def _lent(template: Template, lease: Lease) -> Template:

@@ -105,7 +105,7 @@ class Outcome:
     """What a traced call did.
 
     Attributes:
-        value: What the callable returned.
+        value: What the callable returned, in the form in which it is taken apart.
         tracer: The tracer of the last attempt.
         template: How the result is handed out.
         blockers: Why nothing of the call can be recorded.
@@ -113,6 +113,7 @@ class Outcome:
         failed: Why a capture failed, if it did.
         ledger: The storages of the call.
         use: What the call did with gradients.
+        returned: What the callable returned.
     """
 
     value: Any
@@ -123,6 +124,7 @@ class Outcome:
     failed: Reason | None
     ledger: Ledger
     use: GradientUse
+    returned: Any
 
 
 class TracedCall:
@@ -216,7 +218,7 @@ class TracedCall:
             finally:
                 if tape is not None:
                     tape.abort()
-        return self._finish(tracer, host, use, self._bound(value))
+        return self._finish(tracer, host, use, self._bound(value), value)
 
     def _call_function(self, tracer: Tracer, host: HostDataMode, use: GradientUse) -> Any:
         if self._plan.inputs is None and self._call.given is not None:
@@ -252,7 +254,9 @@ class TracedCall:
         else:  # an interrupt ends the call here, after what came before it
             tape.close()
 
-    def _finish(self, tracer: Tracer, host: HostDataMode, use: GradientUse, value: Any) -> Outcome:
+    def _finish(
+        self, tracer: Tracer, host: HostDataMode, use: GradientUse, value: Any, returned: Any
+    ) -> Outcome:
         tensors = _tensors(value)
         spent = consumed(host.roots, tensors)
         host.roots.clear()
@@ -280,7 +284,9 @@ class TracedCall:
         if self._tape is not None and self._tape.shortage is not None and self._failed is None:
             self._failed = out_of_memory(self._tape.shortage, self._site)
         recorded = [found for found in (self._tape.recorded if self._tape else []) if found.recorded]
-        return Outcome(value, tracer, template, tracer.blockers, recorded, self._failed, tracer.ledger, use)
+        return Outcome(
+            value, tracer, template, tracer.blockers, recorded, self._failed, tracer.ledger, use, returned
+        )
 
     def _tracer(self, follow: bool, path: list[Any], stop: tuple[Node, int] | None) -> Tracer:
         ledger = Ledger(self._plan.root.looks)

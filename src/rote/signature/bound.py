@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .members import member, put
-from .opened import slots_of, table_of
+from .opened import parts_of, slots_of, table_of
 from .snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE
 
 CONTENTS = "contents"
@@ -120,8 +120,49 @@ class GivenTarget(Target):
             assign(self.kind, container, self.key, value)
         elif isinstance(container, dict):
             container.pop(self.key, None)
-        elif self.key in slots_of(type(container)):
-            slots_of(type(container))[self.key].__delete__(container)
+        else:
+            slot = slots_of(type(container))[self.key]
+            if _held_in(slot, container):
+                slot.__delete__(container)
+
+    def look(self, branches: Sequence[Any]) -> Any:
+        """What lies in the slot of the present call's argument; None if nothing does."""
+        branch = branches[self.number]
+        container = table_of(branch) if self.table else branch
+        return Target(self.kind, container, self.key, self.name).read() if self.kind != DELETED else None
+
+
+class Held:
+    """What containers and objects hold, to be put back.
+
+    Args:
+        branches: They.
+    """
+
+    def __init__(self, branches: Sequence[Any]) -> None:
+        mutable = [part for branch in branches for part in parts_of(branch) if type(part) in (list, dict)]
+        self._held = [(part, part.copy()) for part in mutable]
+        objects = [(branch, slots_of(type(branch))) for branch in branches]
+        self._slots = [(branch, slot, _held_in(slot, branch)) for branch, slots in objects
+                       for slot in slots.values()]  # fmt: skip
+
+    def refill(self) -> None:
+        """Put back what they held."""
+        for part, held in self._held:
+            part.clear()
+            part.extend(held) if type(part) is list else part.update(held)
+        for branch, slot, held in self._slots:
+            if held:
+                slot.__set__(branch, held[0])
+            elif _held_in(slot, branch):
+                slot.__delete__(branch)
+
+
+def _held_in(slot: Any, value: Any) -> tuple[Any, ...]:
+    try:
+        return (slot.__get__(value),)
+    except AttributeError:
+        return ()
 
 
 class Bound(NamedTuple):
@@ -149,11 +190,6 @@ class Bound(NamedTuple):
             else:
                 assign(target.kind, target.container, target.key, part)
         return self.value
-
-    @property
-    def gives(self) -> bool:
-        """Whether a slot of an argument is bound."""
-        return any([isinstance(target, GivenTarget) for target in self.targets])
 
 
 def returned(value: Any) -> Any:

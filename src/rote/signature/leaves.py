@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .bound import Bound
-from .opened import Opening, another, member_of, put_member
+from .handed import Made
+from .opened import Opening, another, made_of, member_of, put_member
 
 Spec = Any
 """``None`` for a leaf, else ``(kind, type, names, children)``."""
@@ -70,6 +71,8 @@ def flatten(value: Any, leaves: list[Any], opened: Mapping[type, Opening] | None
     if kind is Bound:
         parts = tuple([flatten(part, leaves) for part in (value.value, *value.parts)])
         return ("bound", Bound, value.targets, parts)
+    if kind is Made:
+        return ("made", value.kind, value.names, tuple([flatten(part, leaves) for part in value.values]))
     if isinstance(value, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
         children = tuple([flatten(item, leaves, opened) for item in value])
         return ("namedtuple", kind, kind._fields, children)
@@ -167,6 +170,8 @@ def _make(spec: Spec, values: list[Any]) -> Any:
         return Bound(values[0], names, tuple(values[1:]))
     if kind == "tuple":
         return tuple(values)
+    if kind == "made":
+        return made_of(cls, names, values)
     if kind == "dict":
         return cls(zip(names, values, strict=True))
     if kind == "defaultdict":
@@ -253,6 +258,8 @@ def _inside(spec: Spec, value: Any, position: int) -> Any:
         return value[names[position]]
     if kind == "bound":
         return (value.value, *value.parts)[position]
+    if kind == "made":
+        return value.values[position] if type(value) is Made else member_of(value, names[position])
     return member_of(value, names[position]) if kind == "object" else getattr(value, names[position])
 
 

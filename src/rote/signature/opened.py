@@ -8,7 +8,8 @@ key. A class is closed again where a call does something for which it matters wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable
 from enum import Enum
 from threading import local
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, SimpleNamespace
@@ -119,10 +120,22 @@ def put_member(value: Any, name: str, new: Any) -> None:
         table[name] = new
 
 
+def made_of(kind: type, names: Iterable[str], values: Iterable[Any]) -> Any:
+    """An object of a class with these attributes, made without running code of the class."""
+    made = _bare(kind)
+    for name, value in zip(names, values, strict=True):
+        put_member(made, name, value)
+    return made
+
+
+def _bare(kind: type) -> Any:
+    return (SimpleNamespace if issubclass(kind, SimpleNamespace) else object).__new__(kind)
+
+
 def another(value: Any) -> Any:
     """An object of the same class with the same attributes, made without running code of the class."""
     kind = type(value)
-    made = (SimpleNamespace if issubclass(kind, SimpleNamespace) else object).__new__(kind)
+    made = _bare(kind)
     table, fresh = table_of(value), table_of(made)
     if table is not None and fresh is not None:
         fresh.update(table)
@@ -132,6 +145,19 @@ def another(value: Any) -> Any:
         if held is not _UNSET:
             slot.__set__(made, held)
     return made
+
+
+_FEW = 2
+"""Objects of one class that are known by their identity, each with recordings of its own."""
+
+
+def _seen() -> bool:
+    """What was not met before, or cannot be referred to weakly, is not gone."""
+    return True
+
+
+def _reference(value: Any) -> Callable[[], Any]:
+    return weakref.ref(value) if type(value).__weakrefoffset__ else _seen
 
 
 class Openings:
@@ -147,40 +173,46 @@ class Openings:
         self.closed: dict[type, str] = {}
         self._read: dict[type, set[str] | None] = {}
         self._inner: set[type] = set()
-        self._met: set[type] = set()
+        self._met: dict[type, dict[int, Callable[[], Any]]] = {}
 
     def may_open(self, kind: type) -> bool:
         """Whether instances of a class could be taken apart."""
         return kind not in self.closed and is_openable(kind)
 
-    def note(self, kind: type, name: str | None, *, inner: bool) -> None:
-        """A call has read an attribute of an instance; all of them, in order, if the name is None.
+    def find_inside(self, kind: type) -> None:
+        """A call has read an instance of a class from another object: the two are opened together."""
+        self._inner.add(kind)
 
-        Args:
-            kind: The class.
-            name: The attribute.
-            inner: The instance lies in another one.
-        """
-        if inner:
-            self._inner.add(kind)
+    def note(self, kind: type, name: str | None) -> None:
+        """A call has read an attribute of an instance; all of them, in order, if the name is None."""
         known = self._read.setdefault(kind, set())
         if name is None:
             self._read[kind] = None
         elif known is not None:
             known.add(name)
 
-    def meet(self, kinds: set[type], *, again: bool) -> bool:
-        """Instances of classes come under a new identity; whether another class is open by that.
+    def meet(self, values: list[Any]) -> bool:
+        """Objects come that are in no key; whether a class is open by that.
 
-        Args:
-            kinds: The classes.
-            again: One that came before is gone.
+        It is if an earlier instance is gone, or if there are too many of them.
         """
-        kinds = {kind for kind in kinds if kind not in self.open and self.may_open(kind)}
-        fresh = kinds if again else kinds & self._met
-        self._met |= kinds
+        fresh: set[type] = set()
+        for value in values:
+            kind = type(value)
+            if kind in self.open or not self.may_open(kind):
+                continue
+            earlier = self._met.setdefault(kind, {})
+            if (
+                earlier.pop(id(value), _seen)() is None
+                or any([known() is None for known in earlier.values()])
+                or len(earlier) >= _FEW
+            ):
+                fresh.add(kind)
+            earlier[id(value)] = _reference(value)
         if not fresh:
             return False
+        for kind in fresh:
+            del self._met[kind]
         more = {*fresh, *(each for each in self._inner if self.may_open(each))}
         self.open = {**self.open, **{kind: Opening(kind, self._read.get(kind, set())) for kind in more}}
         return True
