@@ -27,6 +27,7 @@ class Given:
         objects: Objects that are taken apart, and their dicts, by identity: the class.
         rebuilt: The callable has other containers than the caller.
         missing: Attributes that the call read and its key does not have.
+        shared: Objects that have their attributes in the dict of another one.
     """
 
     def __init__(self) -> None:
@@ -35,6 +36,7 @@ class Given:
         self.objects: dict[int, type] = {}
         self.rebuilt = False
         self.missing: list[str] = []
+        self.shared: list[Any] = []
         self.names: list[str] = []
         self._values: list[Any] = []
         self._watched: dict[int, type] = {}
@@ -60,7 +62,8 @@ class Given:
             if value is kwargs or not is_mutable(type(value)):
                 continue
             for part, whole in zip(parts_of(value), parts_of(original), strict=False):
-                self.numbers.setdefault(id(part), number)
+                if self.numbers.setdefault(id(part), number) != self.numbers[id(value)]:
+                    self.shared.append(value)
                 if whole is not part:
                     self.originals.setdefault(id(whole), number)
                     self._values.append(whole)
@@ -69,8 +72,8 @@ class Given:
         for leaf, kind in zip(call.leaves, call.kinds, strict=True):
             if kind == OPAQUE:
                 self.watch(leaf, inner=False)
-        pairs = [(self.numbers[id(value)], value) for value in mine if id(value) in self.objects]
-        return [(self.names[number], value) for number, value in pairs]
+        objects = {id(value): value for value in mine if id(value) in self.objects}
+        return [(self.names[self.numbers[identity]], value) for identity, value in objects.items()]
 
     def branch(self, container: Any) -> int | None:
         """Which branch a container is; None if it is none."""

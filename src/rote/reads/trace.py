@@ -202,7 +202,11 @@ class Trace:
                 if before.branch(each.container) is not None:
                     del written[address]  # pyright: ignore[reportArgumentType]
         for name, value in self.given.take(call, args, kwargs):
+            if self.has(value) and before.branch(value) is None:
+                self.identify(value, "finds it in another argument, too")
             self.find(value, None, name)
+        for value in self.given.shared:
+            self.identify(value, "shares its attributes with another argument")
 
     def _find(self, value: Any, owner: Any, suffix: str) -> None:
         if self.given.objects and owner is not None:
@@ -565,8 +569,10 @@ class Trace:
         return _can_be_handed_out(value if type(value) is tuple else (value,))
 
     def unbound(self, value: Any) -> Any:
-        """The result alone."""
-        return Marking(self.given.number_of, self.has).mark(value)
+        """The result alone, with what the call has left in arguments that are not the caller's own."""
+        bound = self.bound(value, others=False)
+        self._bound.clear()
+        return bound if self.given.rebuilt or type(bound) is not Bound else bound.value
 
     def _can_bind(self, each: _Written, now: Any) -> bool:
         if each.kind == ITEM and type(each.container) is not dict:

@@ -183,7 +183,12 @@ def argument_reasons(outcome: Outcome, call: Call, site: Site) -> list[Reason]:
             found.append(reason(rules.ALIASED_MUTATION, text, site))
     if call.given is None:
         return found
-    spec, leaves = call.flattened() if not outcome.template.gives else (call.spec, list(call.leaves))
+    gives = outcome.template.gives and not call.padded
+    spec, leaves = call.flattened() if not gives else (call.spec, list(call.leaves))
+    if call.padded and outcome.template.needs_given:
+        found.append(
+            reason(rules.CONTAINER_RETURNED, "the result contains a container from the arguments", site)
+        )
     if spec != call.spec or any(now is not was for now, was in zip(leaves, call.leaves, strict=True)):
         text = "the call stored something in one of its arguments"
         found.append(reason(rules.ARGUMENT_CHANGED, text, site))

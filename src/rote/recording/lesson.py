@@ -262,7 +262,8 @@ class Lesson:
         return take_over(
             outcome.value, outcome.template, inputs, outcome.ledger, outcome.use,
             self._call, variant.occupancy, variant.stand_ins, pupil, pupil.log,
-            repeats=not tracer.written_inputs and all(node.pure for node in tracer.nodes),
+            repeats=not (tracer.written_inputs or outcome.template.gives)
+            and all(node.pure for node in tracer.nodes),
         )  # fmt: skip
 
     # ------------------------------------------------------------------ verdicts

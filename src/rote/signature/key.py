@@ -49,6 +49,7 @@ class Call(NamedTuple):
         again: Containers that are one object with an earlier one.
         openings: Which classes of arguments are taken apart.
         opened: Those that were in this call.
+        padded: The arguments are not the caller's: what is stored in them is lost.
         came: The arguments as the caller gave them, where a leaf had to be replaced.
     """
 
@@ -63,6 +64,7 @@ class Call(NamedTuple):
     openings: Openings | None = None
     opened: Mapping[type, Opening] | None = None
     came: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+    padded: bool = False
 
     def names(self) -> list[str]:
         """Name of every leaf: ``args[0]``, ``kwargs['mask']``."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from .bound import Bound
 from .handed import Made
-from .opened import Opening, another, made_of, member_of, put_member
+from .opened import Opening, another, made_of, member_of, put_member, table_of
 
 Spec = Any
 """``None`` for a leaf, else ``(kind, type, names, children)``."""
@@ -102,14 +102,22 @@ def _flatten_dataclass(
 def repeated(spec: Spec, value: Any) -> tuple[tuple[int, int], ...]:
     """Which branches are one object with an earlier one: the numbers of both, outermost first.
 
-    Branches that cannot change are left out: whether two equal tuples are one object says nothing.
+    Branches that cannot change are left out: whether two equal tuples are one object says nothing. Objects
+    that have their attributes in one dict stand there by the complements of their numbers.
     """
     first: dict[int, int] = {}
-    branches = enumerate(containers(spec, value))
-    pairs = [
-        (number, first.setdefault(id(each), number)) for number, each in branches if is_mutable(type(each))
-    ]
+    pairs: list[tuple[int, int]] = []
+    for number, each in enumerate(containers(spec, value)):
+        kind = type(each)
+        if not is_mutable(kind):
+            continue
+        pairs.append((number, first.setdefault(id(each), number)))
+        if kind not in _WITHOUT_TABLE and (table := table_of(each)) is not None:
+            pairs.append((~number, ~first.setdefault(id(table), number)))
     return tuple([pair for pair in pairs if pair[0] != pair[1]])
+
+
+_WITHOUT_TABLE = frozenset({list, dict, OrderedDict, defaultdict})
 
 
 def is_mutable(kind: type) -> bool:
