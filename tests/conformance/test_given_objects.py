@@ -750,3 +750,35 @@ def test_an_object_from_outside_is_no_made_one(device):
     g = rote.graph(give)
     for number in range(6):
         assert g(tensor(number, device))[1] is kept
+
+
+# ---------------------------------------------------------------------- views of dicts
+
+VIEWS = [
+    (lambda v: sum(v), lambda d: d.values()),
+    (lambda v: next(iter(v)) * len(v), lambda d: d.values()),
+    (lambda v: sum(value * len(key) for key, value in v), lambda d: d.items()),
+    (lambda v: dict(v)["x"] * 2, lambda d: d.items()),
+    (lambda v: torch.ones(3) * (2 if "x" in v else 3) * len([*v]), lambda d: d.keys()),
+    (lambda v: v[0] * len(v[1]), lambda d: (d["x"], d.keys())),
+]
+
+
+@pytest.mark.parametrize("read, view", VIEWS)
+def test_views(device, read, view):
+    g = rote.graph(read)
+    for number in range(10):
+        d = {"x": tensor(number, device), "yy": tensor(2, device)}
+        assert_same(g(view(d)), read(view(d)))
+    assert g.report().replayed >= 7, g.explain()
+    for other in ({"yy": tensor(1, device), "x": tensor(3, device)}, {"x": tensor(4, device)}):
+        assert_same(g(view(other)), read(view(other)))
+
+
+def test_a_view_that_is_returned(device):
+    g = rote.graph(lambda v: (v, sum(v)))
+    for number in range(6):
+        d = {"x": tensor(number, device)}
+        view, total = g(given := d.values())
+        assert view is given
+        assert_same(total, tensor(number, device))

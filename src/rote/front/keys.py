@@ -44,6 +44,7 @@ class Keys:
         self._serial = newcomers.serial()
         self._refusal: tuple[int, Reason] | None = None
         self._gone = False
+        self._opened = ""
 
     def find(self, call: Call) -> Entry | None:
         """The key of a call, if it was looked at before and its arguments are alive."""
@@ -60,7 +61,14 @@ class Keys:
     def opens(self, call: Call) -> bool:
         """Whether a call, whose key was not found, has arguments that are to be taken apart from now on."""
         known = [leaf for leaf, kind in zip(call.leaves, call.kinds, strict=True) if kind == OPAQUE]
-        return bool(known) and call.given is not None and self._openings.meet(known)
+        if not known or call.given is None or not self._openings.meet(known):
+            return False
+        pairs = zip(call.names(), call.leaves, strict=True)
+        opened = [
+            f"{name} ({type(leaf).__name__})" for name, leaf in pairs if type(leaf) in self._openings.open
+        ]
+        self._opened = ", ".join(opened)
+        return True
 
     def refuse(self, call: Call, caller: FrameType) -> Reason | None:
         """Why a call is not to be looked at, whose key was not found; None if it is."""
@@ -84,7 +92,10 @@ class Keys:
             tell: Say in the report what differs from the key that was used last.
         """
         entries = self.entries
-        if tell and self._gone:  # the next one may come to lie where it lay
+        if tell and self._opened:
+            text = f"{self._opened} is another object, known from now on by what calls read of it"
+            self._tally.add([reason(rules.NEW_KEY, text, user_site(caller))])
+        elif tell and self._gone:  # the next one may come to lie where it lay
             pairs = zip(call.names(), call.leaves, call.kinds, strict=True)
             known = [
                 f"{name} ({type(leaf).__name__})" for name, leaf, kind in pairs if kind in (OPAQUE, PARAMETER)
@@ -94,7 +105,7 @@ class Keys:
         elif tell and entries:
             remedy = remedy_of_key(next(reversed(entries.values())).key, call)
             self._tally.add([reason(rules.NEW_KEY, self._what_differs(call), user_site(caller), remedy)])
-        self._gone = False
+        self._gone, self._opened = False, ""
         entry = entries[call.key] = Entry(self._subject, call)
         while len(entries) > self._most:
             entries.popitem(last=False)[1].release()

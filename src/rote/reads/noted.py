@@ -19,6 +19,7 @@ class Effect(NamedTuple):
         now: Text of what is there.
         site: The line that wrote it.
         address: Kind of the slot, identity of its container, key.
+        given: It is in an argument that is taken apart.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Effect(NamedTuple):
     now: str
     site: Site
     address: tuple[str, int, Any]
+    given: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} was {self.was} and is {self.now}"

@@ -613,9 +613,11 @@ class Trace:
                 slot = _as_it_is(each, now)
                 self._reads.setdefault((slot.kind, id(slot.container), slot.key), slot)
             else:
-                name = self._path(each.owner, _suffix(each))
+                number = self.given.branch(each.container)
+                owner = self._path(each.owner, "") if number is None else self.given.names[number]
                 address = (each.kind, id(each.container), each.key)
-                yield Effect(name, _text(each.was), _text(now), each.site, address)
+                was, now, name = _text(each.was), _text(now), owner + _suffix(each)
+                yield Effect(name, was, now, each.site, address, number is not None)
         for each in self._changed.values():
             if ("", id(each.container), None) in self._bound:
                 continue
@@ -626,7 +628,9 @@ class Trace:
             elif not _same_members(each.was, now):
                 suffix, was, now = _changed(each.container, each.was, now)
                 address = ("", id(each.container), None)
-                yield Effect(self._path(each.owner, suffix), _text(was), _text(now), each.site, address)
+                given = self.given.branch(each.container)
+                name = self._path(each.owner, suffix) if given is None else self.given.names[given] + suffix
+                yield Effect(name, _text(was), _text(now), each.site, address, given is not None)
 
 
 def _as_it_is(each: _Written, now: Any) -> _Slot:

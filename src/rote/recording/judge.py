@@ -101,7 +101,10 @@ def unknown_reasons(noted: Noted, site: Site, *, recorded: bool) -> list[Reason]
 def effect_reasons(effects: Iterable[Effect], site: Site) -> list[Reason]:
     """What the call left behind outside of itself."""
     sites = [(each, each.site if each.site.line else site) for each in effects]
-    found = [reason(rules.STATE_CHANGES, str(each), where) for each, where in sites]
+    found = [
+        reason(rules.ARGUMENT_CHANGED if each.given else rules.STATE_CHANGES, str(each), where)
+        for each, where in sites
+    ]
     return found[:SHOWN]
 
 
@@ -167,8 +170,15 @@ def surroundings_reasons(executed: ExecutedCode, outcome: Outcome, call: Call, s
     return found
 
 
-def argument_reasons(outcome: Outcome, call: Call, site: Site) -> list[Reason]:
-    """What the call did to the containers in its arguments; arguments that cannot be placed together."""
+def argument_reasons(outcome: Outcome, call: Call, effects: Iterable[Effect], site: Site) -> list[Reason]:
+    """What the call did to the containers in its arguments; arguments that cannot be placed together.
+
+    Args:
+        outcome: What the call did.
+        call: Its arguments.
+        effects: What is said of it already.
+        site: The caller's line.
+    """
     found: list[Reason] = []
     for members in group_members(call):
         tensors = [call.leaves[member] for member in members]
@@ -183,7 +193,7 @@ def argument_reasons(outcome: Outcome, call: Call, site: Site) -> list[Reason]:
             found.append(reason(rules.ALIASED_MUTATION, text, site))
     if call.given is None:
         return found
-    gives = outcome.template.gives and not call.padded
+    gives = (outcome.template.gives and not call.padded) or any([each.given for each in effects])
     spec, leaves = call.flattened() if not gives else (call.spec, list(call.leaves))
     if call.padded and outcome.template.needs_given:
         found.append(

@@ -136,7 +136,7 @@ class Lesson:
             found += judge.snapshot_reasons(outcome, after, self._pupil.executed.globals, site)
         found += judge.random_reasons(dice, site)
         found += judge.surroundings_reasons(self._pupil.executed, outcome, self._call, site)
-        found += judge.argument_reasons(outcome, self._call, site)
+        found += judge.argument_reasons(outcome, self._call, self._noted.effects, site)
         found += judge.device_reasons(outcome, self._plan.backend.device, site)
         found += outcome.tracer.blockers
         found += gradients

@@ -23,6 +23,11 @@ Spec = Any
 """``None`` for a leaf, else ``(kind, type, names, children)``."""
 
 
+_KEYS, _VALUES, _ITEMS = (type(view) for view in ({}.keys(), {}.values(), {}.items()))
+VIEWS = frozenset({_KEYS, _VALUES, _ITEMS})
+"""Types of the views of a dict, in which nothing can be stored."""
+
+
 class MixedKeys(tuple[Any, ...]):
     """Keys of a dict that are not all text: 1, 1.0 and True are equal, and three different keys."""
 
@@ -52,7 +57,7 @@ def flatten(value: Any, leaves: list[Any], opened: Mapping[type, Opening] | None
     Args:
         value: The value.
         leaves: Where its leaves go.
-        opened: Classes whose instances are branches.
+        opened: Classes whose instances are branches; where it is given, views of dicts are such, too.
     """
     kind = type(value)
     if kind is tuple or kind is list:
@@ -63,6 +68,8 @@ def flatten(value: Any, leaves: list[Any], opened: Mapping[type, Opening] | None
     if kind is defaultdict:
         children = tuple([flatten(item, leaves, opened) for item in value.values()])
         return ("defaultdict", value.default_factory, keys_of(value), children)
+    if opened is not None and kind in VIEWS:
+        return _flatten_view(value, kind, leaves, opened)
     if opened and (opening := opened.get(kind)) is not None:
         names, values = opening.look(value)
         return ("object", kind, names, tuple([flatten(each, leaves, opened) for each in values]))
@@ -80,6 +87,16 @@ def flatten(value: Any, leaves: list[Any], opened: Mapping[type, Opening] | None
         return ("structseq", kind, len(value), tuple([flatten(item, leaves, opened) for item in value]))
     leaves.append(value)
     return None
+
+
+def _flatten_view(value: Any, kind: type, leaves: list[Any], opened: Mapping[type, Opening]) -> Spec:
+    """Of a view of values the keys are not seen, of one of keys there is nothing else."""
+    if kind is _KEYS:
+        return ("view", kind, MixedKeys(value), ())
+    if kind is _VALUES:
+        return ("view", kind, len(value), tuple([flatten(item, leaves, opened) for item in value]))
+    names = MixedKeys([key for key, _ in value])
+    return ("view", kind, names, tuple([flatten(item, leaves, opened) for _, item in value]))
 
 
 def _flatten_dataclass(
@@ -122,7 +139,7 @@ _WITHOUT_TABLE = frozenset({list, dict, OrderedDict, defaultdict})
 
 def is_mutable(kind: type) -> bool:
     """Whether branches of a type can be changed."""
-    return not issubclass(kind, tuple)
+    return not (issubclass(kind, tuple) or kind in VIEWS)
 
 
 def has_branches(spec: Spec) -> bool:
@@ -180,6 +197,8 @@ def _make(spec: Spec, values: list[Any]) -> Any:
         return tuple(values)
     if kind == "made":
         return made_of(cls, names, values)
+    if kind == "view":
+        return _make_view(cls, names, values)
     if kind == "dict":
         return cls(zip(names, values, strict=True))
     if kind == "defaultdict":
@@ -189,6 +208,13 @@ def _make(spec: Spec, values: list[Any]) -> Any:
     if kind == "structseq":
         return cls(values)
     return _make_dataclass(cls, names, values)
+
+
+def _make_view(cls: type[Any], names: Any, values: list[Any]) -> Any:
+    """A view of a dict of its own."""
+    if cls is _VALUES:
+        return dict(enumerate(values)).values()
+    return dict.fromkeys(names).keys() if cls is _KEYS else dict(zip(names, values, strict=True)).items()
 
 
 def _make_dataclass(cls: type[Any], names: tuple[str, ...], values: list[Any]) -> Any:
@@ -266,6 +292,9 @@ def _inside(spec: Spec, value: Any, position: int) -> Any:
         return value[names[position]]
     if kind == "bound":
         return (value.value, *value.parts)[position]
+    if kind == "view":
+        inner = [*value][position]
+        return inner[1] if type(value) is _ITEMS else inner
     if kind == "made":
         return value.values[position] if type(value) is Made else member_of(value, names[position])
     return member_of(value, names[position]) if kind == "object" else getattr(value, names[position])
@@ -296,6 +325,8 @@ def _labels(spec: Spec, prefix: str) -> list[str]:
         return [f"{prefix}[{index}]" for index in range(len(children))]
     if kind in ("dict", "defaultdict"):
         return [f"{prefix}[{name!r}]" for name in names]
+    if kind == "view":
+        return [f"{prefix}[{index}]" for index in range(len(children))]
     if kind == "bound":
         return [prefix, *[target.name for target in names]]
     return [f"{prefix}.{name}" for name in names]

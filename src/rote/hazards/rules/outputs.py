@@ -69,7 +69,8 @@ CONTAINER_RETURNED = Rule(
 
     Why: A replay would have to return that object with its present contents; it makes new containers.
 
-    Limits: Tuples have no identity that anybody relies on, and are not reported.
+    Limits: rote's own replays return an argument that is a list, a dict or an object as that very argument.
+    Tuples have no identity that anybody relies on, and are not reported.
 
     Bad::
 
