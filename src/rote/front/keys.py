@@ -56,6 +56,7 @@ class Keys:
             self._gone = True
             return None
         self.entries.move_to_end(call.key)
+        self._opened = ""
         return entry
 
     def opens(self, call: Call) -> bool:
