@@ -508,13 +508,15 @@ class Trace:
             if number is not None:
                 self._bind_given(each, number, now, targets, parts)
                 continue
-            if address in self._reads or not self._can_bind(each, now):
+            can = address not in self._reads and self._can_bind(each, now)
+            if not can and not (self.given.rebuilt and self.given.number_of(now) is not None):
                 continue
             if address in often or (others and not _same(each.was, self._form(now))):
                 name = self._path(each.owner, _suffix(each))
                 targets.append(Target(each.kind, each.container, each.key, name))
-                parts.append(now)
-                self._bound.add(address)
+                parts.append(marking.mark(now))
+                if can:
+                    self._bound.add(address)
         for each in self._changed.values():
             number = self.given.branch(each.container)
             if number is not None:

@@ -116,9 +116,10 @@ class Check:
         """A result in the form in which it is taken apart, with what lies in some slots now."""
         branches = self._call.branches()
         numbers = {id(branch): number for number, branch in reversed([*enumerate(branches)])}
-        value = Marking(lambda each: numbers.get(id(each)), lambda each: False).mark(value)
+        marking = Marking(lambda each: numbers.get(id(each)), lambda each: False)
+        value = marking.mark(value)
         parts = [each.look(branches) if isinstance(each, GivenTarget) else each.read() for each in targets]
-        return Bound(value, targets, tuple(parts)) if targets else value
+        return Bound(value, targets, tuple([marking.mark(part) for part in parts])) if targets else value
 
     def _count(self) -> Counted:
         """The version counters of reachable tensors whose writing would show nowhere else."""

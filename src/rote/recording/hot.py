@@ -362,7 +362,10 @@ class _Writer:
         """The call, taken apart as the general path does it."""
         constant, call = self._source.constant, self._call
         parts = f"{constant(call.spec)}, {self._leaves()}, {constant(call.kinds)}, {constant(call.key)}"
-        return f"{constant(Call)}({parts}, (args, kwargs))"
+        if not call.opened:
+            return f"{constant(Call)}({parts}, (args, kwargs))"
+        opened = f"None, (), (), {constant(call.openings)}, {constant(call.opened)}"
+        return f"{constant(Call)}({parts}, (args, kwargs), {opened})"
 
     # ------------------------------------------------------------------ the result
 
