@@ -59,6 +59,9 @@ def test_an_opaque_result(device, reason):
         def __init__(self, value):
             self.value = value
 
+        def __del__(self):  # to make another one would not go unnoticed
+            pass
+
     g = rote.graph(lambda x: Box(x + 1))
     for _ in range(CALLS):
         assert g(torch.ones(1, device=device)).value.item() == 2.0
@@ -72,7 +75,11 @@ def test_an_opaque_result(device, reason):
 @pytest.mark.parametrize(
     ("result", "said", "remedy"),
     [
-        (lambda x: torch.distributions.Normal(x, 1.0), "result is a Normal", "(loc, scale), and make"),
+        (
+            lambda x: [torch.distributions.Normal(x, 1.0)] * 2,
+            "result[1] is a Normal",
+            "(loc, scale), and make",
+        ),
         (lambda x: {"a": [{1, 2}]}, "result['a'][0] is a set", "Return a list or a tuple."),
         (lambda x: (x, (row for row in x)), "result[1] is a generator", "Return a list"),
         (lambda x: numpy.ones(3), "result is a ndarray", "call .numpy() on it outside"),

@@ -231,7 +231,8 @@ def test_an_argument_that_is_gone_is_told(device):
     """The next one may come to lie where it lay, and has the same key."""
 
     class Own:
-        pass
+        def __del__(self):  # it is known by its identity for good
+            pass
 
     g = rote.graph(lambda x, what: x * 2)
     for _ in range(6):

@@ -930,7 +930,8 @@ def test_an_index_that_the_host_reads(device, reason):
 
 def test_numbers_and_objects_among_the_arguments(device, reason):
     class Settings:
-        pass
+        def __del__(self):  # they are known by their identity for good
+            pass
 
     for arguments, remedy in (
         ([0.1 * n for n in range(5)], "a number that often changes is better passed as a tensor"),

@@ -38,6 +38,7 @@ from ..signature.ambient import is_captured
 from ..signature.compat import foreign_modes
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call, bind, explain_key, remedy_of_key
+from ..signature.opened import Openings
 from ..signature.source import NOT_MINE
 from ..signature.ticket import Ticket
 from .bound import BoundWeakly, GraphedMethod, Kept
@@ -111,7 +112,8 @@ class Graphed:
             ((self._name, function),),
         )
         self._newcomers = newcomers or Newcomers(options.max_keys)
-        self._keys = Keys(self._subject, options, self._tally, self._newcomers)
+        self._openings = Openings()
+        self._keys = Keys(self._subject, options, self._tally, self._newcomers, self._openings)
         self._sorts = not takes_any_keyword(function)  # then their order cannot matter
         self._paths = Paths(self, self._lock, self._counts, sorts=self._sorts)
         self._umpire = Umpire(self._counts, self._tally, self._paths.finish)
@@ -174,13 +176,16 @@ class Graphed:
             entry = known[1]
         else:
             try:
-                call = bind(args, kwargs)
+                call = self._bind(args, kwargs)
             except RecursionError:  # a container that contains itself
                 return PLAINLY
             if call.foreign is not None:
                 text = f"{call.foreign_name()} is {call.foreign}"
                 return self._call_plainly(reason(rules.UNSUPPORTED_TENSOR, text, user_site(caller)))
             entry = self._keys.find(call)
+            if entry is None and self._keys.opens(call):
+                call = self._bind(args, kwargs)
+                entry = self._keys.find(call)
             if entry is None:
                 why = self._keys.refuse(call, caller)
                 if why is not None:
@@ -204,6 +209,8 @@ class Graphed:
             else:
                 result = self._verifier.run(entry, call, caller, self._keys.entries.values())
             value = self.finish(entry, result)
+            if result.how != REPLAYED:
+                self._openings.learn()
             if result.how == REPLAYED and result.variant is not None and self._is_quick(result.variant):
                 self._paths.learn(entry, result.variant, call, (args, kwargs))
             elif value is PLAINLY and self._is_unwatched() and not self._strict:
@@ -214,6 +221,18 @@ class Graphed:
             raise
         finally:
             backend.lock.release()
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Take the arguments apart, and objects among them as far as that can be."""
+        openings = self._openings
+        try:
+            call = bind(args, kwargs, openings)
+        except RecursionError:
+            if not openings.open:
+                raise
+            openings.close_all("it contains itself")
+            return bind(args, kwargs, openings)
+        return call if call.given is not None or not openings.open else bind(args, kwargs)
 
     def call_padded(self, exact: Call, padded: Call, sources: list[Source], caller: FrameType) -> Any:
         """A call in the shapes of a bucket, or, while that is being checked, in its own."""

@@ -13,6 +13,7 @@ from ..recording.choice import drop_abandoned
 from ..recording.entry import Entry
 from ..recording.subject import Subject
 from ..signature.key import ONE_OBJECT, OPAQUE, PARAMETER, Call, explain_key, remedy_of_key
+from ..signature.opened import Openings
 from .newcomers import PATIENCE, Newcomers
 from .options import Options
 from .report import Tally
@@ -26,20 +27,25 @@ class Keys:
         options: Those of the wrapper.
         tally: Counts reasons.
         newcomers: Counts new keys.
+        openings: Which classes of arguments are taken apart.
 
     Attributes:
         entries: By key, in order of last use.
     """
 
-    def __init__(self, subject: Subject, options: Options, tally: Tally, newcomers: Newcomers) -> None:
+    def __init__(
+        self, subject: Subject, options: Options, tally: Tally, newcomers: Newcomers, openings: Openings
+    ) -> None:
         self.entries: OrderedDict[Any, Entry] = OrderedDict()
         self._subject = subject
         self._most = options.max_keys
         self._tally = tally
         self._newcomers = newcomers
+        self._openings = openings
         self._serial = newcomers.serial()
         self._refusal: tuple[int, Reason] | None = None
         self._gone = False
+        self._opened = ""
 
     def find(self, call: Call) -> Entry | None:
         """The key of a call, if it was looked at before and its arguments are alive."""
@@ -51,7 +57,20 @@ class Keys:
             self._gone = True
             return None
         self.entries.move_to_end(call.key)
+        self._opened = ""
         return entry
+
+    def opens(self, call: Call) -> bool:
+        """Whether a call, whose key was not found, has arguments that are to be taken apart from now on."""
+        known = [leaf for leaf, kind in zip(call.leaves, call.kinds, strict=True) if kind == OPAQUE]
+        if not known or call.given is None or not self._openings.meet(known):
+            return False
+        pairs = zip(call.names(), call.leaves, strict=True)
+        opened = [
+            f"{name} ({type(leaf).__name__})" for name, leaf in pairs if type(leaf) in self._openings.open
+        ]
+        self._opened = ", ".join(opened)
+        return True
 
     def refuse(self, call: Call, caller: FrameType) -> Reason | None:
         """Why a call is not to be looked at, whose key was not found; None if it is."""
@@ -75,7 +94,10 @@ class Keys:
             tell: Say in the report what differs from the key that was used last.
         """
         entries = self.entries
-        if tell and self._gone:  # the next one may come to lie where it lay
+        if tell and self._opened:
+            text = f"{self._opened} is another object, known from now on by what calls read of it"
+            self._tally.add([reason(rules.NEW_KEY, text, user_site(caller))])
+        elif tell and self._gone:  # the next one may come to lie where it lay
             pairs = zip(call.names(), call.leaves, call.kinds, strict=True)
             known = [
                 f"{name} ({type(leaf).__name__})" for name, leaf, kind in pairs if kind in (OPAQUE, PARAMETER)
@@ -86,7 +108,7 @@ class Keys:
             remedy = remedy_of_key(next(reversed(entries.values())).key, call)
             why = reason(rules.NEW_KEY, self._what_differs(call), user_site(caller), remedy)
             self._tally.add([why], call.key)
-        self._gone = False
+        self._gone, self._opened = False, ""
         entry = entries[call.key] = Entry(self._subject, call)
         while len(entries) > self._most:
             entries.popitem(last=False)[1].release()
@@ -121,4 +143,5 @@ class Keys:
         """The same, and forget how many there were."""
         self.release()
         self._newcomers.clear()
+        self._openings.clear()
         self._refusal = None

@@ -154,7 +154,7 @@ class ShapePolicy:
             # Arguments that share memory may be one object; those that are lent would be copied.
             if exact.foreign is not None or exact.key[2] or exact.borrowed:
                 return graphed.call_exactly(args, kwargs, caller)
-            call = bind(*pad(args, kwargs, sources))
+            call = _padded(*pad(args, kwargs, sources))
         except RecursionError:  # a container that contains itself
             return graphed.call_exactly(args, kwargs, caller)
         except RuntimeError as error:  # a type that cannot be joined, or no memory
@@ -248,13 +248,13 @@ class ShapePolicy:
         assert result.variant is not None and result.variant.root.template is not None
         site, template = user_site(caller), result.variant.root.template
         args, kwargs = exact.arguments()
-        known = entry.choice.find(bind(*pad(args, kwargs, sources)))
+        known = entry.choice.find(_padded(*pad(args, kwargs, sources)))
         checked = self._known(known, sources) if known is not None and known.recorded else None
         cut: Cut | None = None
         last: Result | None = None
         for variation in range(1 if checked is not None and checked.count >= CHECKS else VARIATIONS):
             try:
-                last = entry.run(bind(*pad(args, kwargs, sources, variation)), caller)
+                last = entry.run(_padded(*pad(args, kwargs, sources, variation)), caller)
             except Exception as error:
                 return reason(rules.NOT_PADDED, f"{sources[0]}: {type(error).__name__}: {error}", site)
             if last.value is PLAINLY:
@@ -340,3 +340,8 @@ def _source(
     if why is not None:
         return None, reason(rules.NOT_PADDED, why, user_site(caller))
     return Source(name, place, axis, size, bucket), None
+
+
+def _padded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """Take padded arguments apart, which nobody but the callable sees."""
+    return bind(args, kwargs)._replace(padded=True)

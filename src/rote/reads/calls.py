@@ -35,6 +35,8 @@ _HARMLESS = frozenset({
 })  # fmt: skip
 """Callables that look into what they are given and no further, which counts as read when C is given it."""
 _OF_CYTHON = frozenset({"cython_function_or_method", "fused_cython_function"})
+_KEEPING = frozenset({"builtins.list.append", "builtins.list.insert", "collections.deque.append"})
+"""Callables that put what they are given into a container, and ask nothing of it."""
 _OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
     "__getattr__": attribute, "__setattr__": store_attribute, "__delattr__": delete_attribute,
 }  # fmt: skip
@@ -210,7 +212,8 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
             trace.refuse(name, f"calls {name}, which changes something made outside that cannot be compared")
         change(trace, owner)
         for each in given:
-            content(trace, each, 0)
+            if name not in _KEEPING or id(each) not in trace.given.objects:
+                content(trace, each, 0)
     elif row == "argument" and given:
         change(trace, given[0])
     elif row == "io" and is_standard(owner) and writes_by_method(trace, owner, function.__name__):

@@ -44,6 +44,7 @@ _DEPTH = 6
 
 def item(trace: Trace, value: Any, key: Any) -> None:
     """``value[key]`` is about to be read."""
+    _as_key(trace, key)
     kind = type(value)
     what = trace.kinds[kind]
     if what in (PLAIN, TENSOR):
@@ -62,6 +63,12 @@ def item(trace: Trace, value: Any, key: Any) -> None:
         trace.runs(trace.class_slot(kind, "__missing__"))
         if issubclass(kind, defaultdict) and not dict.__contains__(value, key):
             change(trace, value)  # which C does
+
+
+def _as_key(trace: Trace, key: Any) -> None:
+    """An argument that is taken apart is looked for in a container: by its identity, most often."""
+    if id(key) in trace.given.objects:
+        trace.identify(key, "looks for it in a container")
 
 
 def member(trace: Trace, value: Any, key: Any) -> None:
@@ -84,6 +91,7 @@ def member(trace: Trace, value: Any, key: Any) -> None:
 
 def contains(trace: Trace, key: Any, value: Any) -> None:
     """``key in value`` is about to be asked."""
+    _as_key(trace, key)
     what = trace.kinds[type(value)]
     if what in (PLAIN, TENSOR):
         return
@@ -171,6 +179,8 @@ def content(trace: Trace, value: Any, depth: int = _DEPTH) -> None:
     if what in (PLAIN, TENSOR):
         return
     if not issubclass(type(value), CONTAINERS):
+        if id(value) in trace.given.objects:
+            trace.identify(value, "hands it to a function in C, or compares it")
         if trace.has(value):
             _object(trace, value)
         return
@@ -210,6 +220,7 @@ def _object(trace: Trace, value: Any) -> None:
 def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
     """``value[key] = new`` is about to happen."""
     trace.runs(new)  # what is kept somewhere may be called by C
+    _as_key(trace, key)
     what = trace.kinds[type(value)]
     if what == TENSOR:
         return
@@ -240,6 +251,8 @@ def change(trace: Trace, value: Any) -> None:
     if any(value is each for each in GLOBAL_GENERATORS):
         trace.draws()
     elif not trace.has(value):
+        if trace.given.branch(value) is not None:
+            trace.change(value)
         return
     elif is_readable(value):
         whole(trace, value)
@@ -353,11 +366,20 @@ def compare(trace: Trace, operator: Any, left: Any, right: Any) -> None:
     for one in (left, right):
         if trace.kinds[type(one)] not in (PLAIN, TENSOR):
             _overridden(trace, one, _COMPARING)
-            content(trace, one)
+            if id(one) not in trace.given.objects or is_in_c(lookup.find(type(one), "__eq__").value):
+                content(trace, one)
 
 
 def same(trace: Trace, left: Any, right: Any) -> None:
-    """Two numbers or texts are about to be compared by their identity, which a replay does not keep."""
+    """Two numbers or texts are about to be compared by their identity, which a replay does not keep.
+
+    Or an argument that is taken apart with something of its class: which arguments are one is in the key.
+    """
+    if trace.given.is_one(left) or trace.given.is_one(right):
+        if not (trace.given.is_one(left) and trace.given.is_one(right)):
+            trace.identify(left, "asks whether it is another object")
+            trace.identify(right, "asks whether it is another object")
+        return
     frame = trace.frame()
     if frame is None or not (is_internal(frame.f_code.co_filename) or is_for_output(trace)):
         trace.refuse(

@@ -30,6 +30,7 @@ from .containers import (
     item,
     iterate,
     length,
+    merged,
     same,
     special,
     store_item,
@@ -154,7 +155,10 @@ def _callable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
 def _id(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Which object a number or a text is makes no difference to a condition."""
     for each in args:
-        same(trace, each, each)
+        if trace.given.is_one(each):
+            trace.identify(each, "asks for its id")
+        else:
+            same(trace, each, each)
 
 
 def _warn(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -333,7 +337,10 @@ def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
     for each in (*args, *kwargs.values()):
         handed_on(trace, each)
         iterate(trace, each)
-        content(trace, each)
+        if id(each) in trace.given.objects:
+            merged(trace, each)
+        else:
+            content(trace, each)
 
 
 def _format(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ class Effect(NamedTuple):
         now: Text of what is there.
         site: The line that wrote it.
         address: Kind of the slot, identity of its container, key.
+        given: It is in an argument that is taken apart.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Effect(NamedTuple):
     now: str
     site: Site
     address: tuple[str, int, Any]
+    given: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} was {self.was} and is {self.now}"
@@ -70,6 +72,7 @@ class Noted:
         late: Python code that ran without being followed, since C called it; it is followed the next time.
         output: What it wrote to the standard streams.
         draws: The line that drew first from Python's or numpy's global generator.
+        missing: Attributes of arguments that it read and its key does not have; that of the next call has.
     """
 
     reads: Reads
@@ -78,3 +81,4 @@ class Noted:
     late: tuple[CodeType, ...]
     output: tuple[Output, ...] = ()
     draws: Site | None = None
+    missing: tuple[str, ...] = ()

@@ -166,11 +166,16 @@ class Notes:
         return note
 
     def _same(self) -> Callable[..., None]:
-        send = self._sender(containers.same)
+        traces, send = self._traces, self._sender(containers.same)
 
         def note(left: Any, right: Any) -> None:
-            if type(left) is type(right) and type(left) in _VALUES and left == right:
-                send(left, right)
+            if type(left) is type(right):
+                if type(left) in _VALUES and left == right:
+                    send(left, right)
+                    return
+                trace = traces.get(get_ident())
+                if trace is not None and (trace.given.is_one(left) or trace.given.is_one(right)):
+                    send(left, right)
 
         return note
 

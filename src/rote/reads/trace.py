@@ -44,10 +44,12 @@ from torch.utils.hooks import RemovableHandle
 
 from ..base.location import Site, is_internal, is_own, user_site
 from ..signature import members
-from ..signature.bound import CONTENTS, Bound, Target, read_from
+from ..signature.bound import CONTENTS, DELETED, Bound, GivenTarget, Target, read_from
 from ..signature.classes import UNSET
 from ..signature.executed import TORCHS_OWN
+from ..signature.handed import Marking
 from ..signature.iterators import Position
+from ..signature.key import Call
 from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
 from ..signature.origin import module_of, said_module, said_name
 from ..signature.reads import Argument, Names, Read, Reads
@@ -55,6 +57,7 @@ from ..signature.slots import MISSING, answer, same, show
 from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, HELD, ITEM, KIND, LENGTH, NUMBERS, ORDER
 from ..signature.training import is_empty_stage_table
 from . import lookup
+from .given import Given
 from .kinds import CLASS, CONTAINER, MODULE, PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
 from .noted import Effect, Noted, Output, Unseen
 from .swaps import Swaps
@@ -117,6 +120,7 @@ class Trace:
         kinds: The class of thing by type.
         arguments: Names of tensors that are arguments, by identity.
         anchored: Arguments that are known by their identity, and whose death is noticed.
+        given: Arguments that are taken apart.
         call: Notes that something is about to be called: names of the last arguments, it, its arguments.
         around: The trace of a call around this one, on the same thread.
         at_work: A note is being taken: what runs meanwhile is none of the call's.
@@ -147,6 +151,7 @@ class Trace:
         self._compared: dict[type, bool] = {}
         self.arguments: dict[int, str] = {}
         self.anchored: set[int] = set()
+        self.given = Given()
         self.call: Callable[..., None] = rows.called(self)
         self.around: Trace | None = None
         self.at_work = False
@@ -160,6 +165,8 @@ class Trace:
         What is compared by what it holds is a condition: no slot tells of it.
         """
         if id(value) in self.outside:
+            if owner is not None and self.given.objects:
+                self._find_again(value, owner, suffix)
             return
         self._find(value, owner, suffix)
         if owner is not None and self.by_content(type(value)) and id(value) in self.outside:
@@ -174,7 +181,38 @@ class Trace:
                 self._reads[address] = Read(HELD, value, None, form, id(value), "", self._names)
                 self._read_numbers(value)
 
+    def _find_again(self, value: Any, owner: Any, suffix: str) -> None:
+        """Something outside leads to an argument that is taken apart, which is another one in each call."""
+        given = self.given
+        if id(owner) not in given.objects and (id(value) in given.objects or id(value) in given.originals):
+            self.identify(value, f"finds it in {self.name(owner, suffix)}, too")
+
+    def identify(self, value: Any, does: str) -> None:
+        """It matters which object an argument is: one that is taken apart is another one in each call."""
+        number = self.given.numbers.get(id(value), self.given.originals.get(id(value)))
+        if number is None:
+            return
+        name = self.given.names[number]
+        self.given.close(value, does)
+        self.refuse(name, f"depends on which object {name} is: it {does}")
+
+    def take(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The callable is about to be called with these arguments, perhaps once more."""
+        before, self.given = self.given, Given()
+        for written in (self._written, self._changed):
+            for address, each in list(written.items()):
+                if before.branch(each.container) is not None:
+                    del written[address]  # pyright: ignore[reportArgumentType]
+        for name, value in self.given.take(call, args, kwargs):
+            if self.has(value) and before.branch(value) is None:
+                self.identify(value, "finds it in another argument, too")
+            self.find(value, None, name)
+        for value in self.given.shared:
+            self.identify(value, "shares its attributes with another argument")
+
     def _find(self, value: Any, owner: Any, suffix: str) -> None:
+        if self.given.objects and owner is not None:
+            self._find_again(value, owner, suffix)
         if id(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
             return
         if self.kinds[type(value)] == CONTAINER and is_compilers(said_module(type(owner))):
@@ -218,12 +256,18 @@ class Trace:
         """
         identity = id(container)
         address = (kind, identity, key)
+        whose = container if owner is None else owner
+        if (
+            (identity in self.given.objects or identity in self.given.watched)
+            and address not in self._written
+            and self.given.read(kind, container, key, stood_for(value), self.name(whose, suffix))
+        ):
+            return
         if address in self._reads or address in self._written or identity in self._changed:
             return
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
         value = stood_for(value)
-        whose = container if owner is None else owner
         known_by = identity if owner is None else id(owner)
         found = (kind, container, key, self._form(value), known_by, suffix, self._names)
         self._reads[address] = tuple.__new__(Read, found)  # in half the time of Read(...)
@@ -329,7 +373,7 @@ class Trace:
         """A slot is about to be written."""
         if issubclass(type(owner), type) or (type(key) is str and key in _OF_CLASS):
             self._forget_classes()
-        if id(owner) not in self.outside and id(container) not in self.outside:
+        if not (self.has(owner) or self.has(container) or self.given.branch(container) is not None):
             return
         if is_compilers(said_module(owner if issubclass(type(owner), type) else type(owner))):
             return
@@ -354,7 +398,8 @@ class Trace:
 
     def change(self, container: Any) -> None:
         """Any member of a container that is outside is about to be written."""
-        if id(container) in self.outside and id(container) not in self._changed:
+        outside = self.has(container) or self.given.branch(container) is not None
+        if outside and id(container) not in self._changed:
             was = contents(container)
             self._changed[id(container)] = _Written("", container, None, was, id(container), self._site())
 
@@ -453,7 +498,8 @@ class Trace:
         effects = tuple(self._effects())
         reads = Reads({address: self._kept(read) for address, read in self._reads.items()})
         unseen, late = tuple(self._unseen.values()), tuple(self._late.values())
-        noted = Noted(reads, effects, unseen, late, tuple(self._output), self._draws)
+        output, missing = tuple(self._output), tuple(self.given.missing)
+        noted = Noted(reads, effects, unseen, late, output, self._draws, missing)
         for held in (
             self.outside,
             self._reads,
@@ -466,6 +512,7 @@ class Trace:
         ):
             held.clear()
         self._held.clear()
+        self.given = Given()
         return noted
 
     def bound(self, value: Any, often: Collection[tuple[str, int, Any]] = (), *, others: bool = True) -> Any:
@@ -479,18 +526,29 @@ class Trace:
             others: Whether other slots are bound as well.
         """
         targets, parts = list[Target](), list[Any]()
+        marking = Marking(self.given.number_of, self.has)
+        value = marking.mark(value)
         for each in self._written.values():
             now = _look(each.kind, each.container, each.key)
             address = (each.kind, id(each.container), each.key)
-            if address in self._reads or not self._can_bind(each, now):
+            number = self.given.branch(each.container)
+            if number is not None:
+                self._bind_given(each, number, now, targets, parts)
+                continue
+            can = address not in self._reads and self._can_bind(each, now)
+            if not can and not (self.given.rebuilt and self.given.number_of(now) is not None):
                 continue
             if address in often or (others and not _same(each.was, self._form(now))):
                 name = self._names.path(each.owner, _suffix(each))
                 targets.append(Target(each.kind, each.container, each.key, name))
-                parts.append(now)
-                self._bound.add(address)
+                parts.append(marking.mark(now))
+                if can:
+                    self._bound.add(address)
         for each in self._changed.values():
-            if self._can_fill(each):
+            number = self.given.branch(each.container)
+            if number is not None:
+                self._fill_given(each, number, targets, parts)
+            elif self._can_fill(each):
                 found = each.container
                 keys = tuple(found) if type(found) is dict else None
                 target = Target(CONTENTS, found, keys, self._names.path(each.owner, ""))
@@ -500,10 +558,50 @@ class Trace:
                     self._bound.add(("", id(found), None))
         return Bound(value, tuple(targets), tuple(parts)) if targets else value
 
-    @staticmethod
-    def unbound(value: Any) -> Any:
-        """The result alone."""
-        return value
+    def _bind_given(
+        self, each: _Written, number: int, now: Any, targets: list[Target], parts: list[Any]
+    ) -> None:
+        """A slot of an argument was written: what lies in it now, or that nothing does, is a part."""
+        if id(each.container) in self._changed or each.kind not in (ITEM, ATTRIBUTE):
+            return
+        can = now in (MISSING, UNSET) if type(now) is object else self._can_be_given(now)
+        if not (can or self.given.rebuilt):
+            return
+        gone = now is MISSING or now is UNSET
+        table = each.container is not self.given.of(number)
+        name = self.given.names[number] + _suffix(each)
+        kind = DELETED if gone else each.kind
+        targets.append(GivenTarget(kind, number, each.key, name, table=table))
+        parts.append(None if gone else now)
+        if can:
+            self._bound.add((each.kind, id(each.container), each.key))
+
+    def _fill_given(self, each: _Written, number: int, targets: list[Target], parts: list[Any]) -> None:
+        """A list or dict among the arguments was changed: all that it holds is a part."""
+        found = each.container
+        if type(found) not in (list, dict) or _same_members(each.was, contents(found)):
+            return
+        table = found is not self.given.of(number)
+        held = tuple(found) if type(found) is list else tuple(found.values())
+        can = not table and all([self._can_be_given(value) for value in held])
+        can = can and (type(found) is list or all([type(key) in PLAIN_TYPES for key in found]))
+        if not (can or self.given.rebuilt):
+            return
+        keys = tuple(found) if type(found) is dict else None
+        targets.append(GivenTarget(CONTENTS, number, keys, self.given.names[number], table=table))
+        parts.append(held)
+        if can:
+            self._bound.add(("", id(found), None))
+
+    def _can_be_given(self, value: Any) -> bool:
+        """Whether a replay can lay a value into an argument: tensors and plain values."""
+        return _can_be_handed_out(value if type(value) is tuple else (value,))
+
+    def unbound(self, value: Any) -> Any:
+        """The result alone, with what the call has left in arguments that are not the caller's own."""
+        bound = self.bound(value, others=False)
+        self._bound.clear()
+        return bound if self.given.rebuilt or type(bound) is not Bound else bound.value
 
     def _can_bind(self, each: _Written, now: Any) -> bool:
         if each.kind == ITEM and type(each.container) is not dict:
@@ -546,13 +644,18 @@ class Trace:
             if carrier is not None and carrier() is None:
                 continue  # the call has made it, and nobody has it
             now = self._form(_look(each.kind, each.container, each.key))
-            if _same(each.was, now):  # a replay leaves it as the call does, if it is so before
+            if _same(each.was, now) and self.given.branch(each.container) is not None:
+                read = self._as_it_is(each, now)
+                self.given.read(read.kind, read.container, read.key, now, read.name)
+            elif _same(each.was, now):  # a replay leaves it as the call does, if it is so before
                 read = self._as_it_is(each, now)
                 self._reads.setdefault(read.address, read)
             else:
-                name = self._names.path(each.owner, _suffix(each))
+                number = self.given.branch(each.container)
+                owner = self._names.path(each.owner, "") if number is None else self.given.names[number]
                 address = (each.kind, id(each.container), each.key)
-                yield Effect(name, _text(each.was), _text(now), each.site, address)
+                was, now, name = _text(each.was), _text(now), owner + _suffix(each)
+                yield Effect(name, was, now, each.site, address, number is not None)
         for each in self._changed.values():
             if ("", id(each.container), None) in self._bound:
                 continue
@@ -564,7 +667,9 @@ class Trace:
             elif not _same_members(each.was, now):
                 suffix, was, now = _changed(each.container, each.was, now)
                 address = ("", id(each.container), None)
-                yield Effect(self._names.path(each.owner, suffix), _text(was), _text(now), each.site, address)
+                given = self.given.branch(each.container)
+                path = self._names.path(each.owner, "") if given is None else self.given.names[given]
+                yield Effect(path + suffix, _text(was), _text(now), each.site, address, given is not None)
 
 
 def _can_be_handed_out(parts: tuple[Any, ...]) -> bool:

@@ -15,10 +15,10 @@ from ..hazards.findings import findings_of
 from ..hazards.rules import reason
 from ..reads import WATCH, Effect
 from ..signature.ambient import explain_ambient, read_ambient
-from ..signature.bound import Bound, Target, returned
+from ..signature.bound import Bound, GivenTarget, Held, Target, returned
 from ..signature.compat import has_memory
+from ..signature.handed import Marking
 from ..signature.key import Call
-from ..signature.leaves import flatten
 from .compat import versions_kept
 from .entry import Entry
 from .locate import Located, Locator, Tensors
@@ -66,6 +66,7 @@ class Check:
         backend.enter_call()
         self._surface = Surface(variant, call, backend)
         self._before = self._surface.first()
+        self._held = Held(call.branches())
 
     def compare(self, replayed: Any, site: Site) -> None:
         """Run the callable plainly and compare; afterwards the state is that of one call.
@@ -79,12 +80,13 @@ class Check:
             MemoryError: There is no memory for the comparison (or PyTorch's own error of that kind).
         """
         surface, before = self._surface, self._before
-        left = [_with(replayed, targets) for targets in self._bound()]
+        left = [self._with(replayed, targets) for targets in self._bound()]
         kept_of, ours = {id(each): surface.keep(each) for each in left}, left[0]
         after = surface.read()
         surface.complete(before, after)
         try:
             surface.write(before)
+            self._held.refill()
             counted = self._count()
             plain, error = self._run_plainly()
             now = surface.read(contents=False)
@@ -100,7 +102,7 @@ class Check:
         if not found:
             surface.write(after)  # the same within the tolerance
             if type(ours) is Bound:
-                ours.put()
+                ours.put(self._call.branches())
             self._backend.leave_call()
             return
         self._fail(found, returned(plain), error, counted, site)
@@ -109,6 +111,15 @@ class Check:
         """What the ways of the recording bind, without repetition."""
         templates = [node.template for node in self._variant.root.walk() if node.template is not None]
         return list(dict.fromkeys(template.targets for template in templates))
+
+    def _with(self, value: Any, targets: tuple[Target, ...]) -> Any:
+        """A result in the form in which it is taken apart, with what lies in some slots now."""
+        branches = self._call.branches()
+        numbers = {id(branch): number for number, branch in reversed([*enumerate(branches)])}
+        marking = Marking(lambda each: numbers.get(id(each)), lambda each: False)
+        value = marking.mark(value)
+        parts = [each.look(branches) if isinstance(each, GivenTarget) else each.read() for each in targets]
+        return Bound(value, targets, tuple([marking.mark(part) for part in parts])) if targets else value
 
     def _count(self) -> Counted:
         """The version counters of reachable tensors whose writing would show nowhere else."""
@@ -126,6 +137,7 @@ class Check:
     def _run_plainly(self) -> tuple[Any, Exception | None]:
         args, kwargs = self._call.given or self._call.rebuild(list(self._call.leaves))
         trace = self._entry.subject.follow(self._call)
+        trace.take(self._call, args, kwargs)
         try:
             with versions_kept(self._surface.tensors()), plainly(self._backend):
                 value = self._function(*args, **kwargs)
@@ -205,9 +217,8 @@ class Check:
             yield Mismatch("the surroundings of the call", text, python=True)
         for name, leaf, known in zip(call.names(), call.leaves, self._attributes, strict=True):
             yield from compare_attributes(name, leaf, known)
-        if call.given is not None:
-            leaves: list[Any] = []
-            spec = flatten(call.given, leaves)
+        if call.given is not None and not any([isinstance(each, GivenTarget) for each in variant.binds]):
+            spec, leaves = call.flattened()
             if spec != call.spec or any(now is not was for now, was in zip(leaves, call.leaves, strict=True)):
                 text = "is changed by the plain call"
                 yield Mismatch("a container among the arguments", text, python=True)
@@ -261,11 +272,6 @@ def _written(counted: Counted) -> Tensors:
 
 def _outline(gradient: torch.Tensor | None) -> str:
     return "None" if gradient is None else f"a {list(gradient.shape)} tensor"
-
-
-def _with(value: Any, targets: tuple[Target, ...]) -> Any:
-    """A result, with what lies in some slots now."""
-    return Bound(value, targets, tuple([target.read() for target in targets])) if targets else value
 
 
 def _alike(left: list[Any], plain: Any) -> Any:

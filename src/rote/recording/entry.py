@@ -336,10 +336,10 @@ class Entry:
         bound = partial(trace.bound, often=often) if not self.limits.borrow else trace.unbound
         grad = torch.is_grad_enabled() or (variant is not None and may_track(variant))
         if plan.session is None or variant is None or not grad:
-            return traced.run(bound)
+            return traced.run(bound, trace.take)
         parameters = [tensor for ref in variant.externals.values() if (tensor := ref()) is not None]
         with variant.stand_ins.placed(parameters):
-            return traced.run(bound)
+            return traced.run(bound, trace.take)
 
     def _abandon(self, variant: Variant | None, plan: Plan) -> None:
         """The callable raised, or what it did could not be kept: nothing of a recording is left."""

@@ -27,6 +27,7 @@ from ..backends.base import Lock
 from ..base.location import user_mark
 from ..signature.admission import Admission
 from ..signature.key import Call
+from ..signature.leaves import has_branches
 from ..signature.quick import QuickGuard
 from ..signature.source import NOT_MINE, Source
 from ..signature.switches import Switches
@@ -220,6 +221,8 @@ class _Writer:
         for spot in variant.spots:
             source.refuse(f"not {constant(spot.holds)}({self._leaves()})")
         self._sharing()
+        if has_branches(self._call.spec) and (variant.root.edges or variant.binds):
+            source.refuse(f"{name}.is_given_state({self._as_call()})")
         if self._starts_early():
             source.refuse(f"not {constant(self._guard.tensors_hold)}()")
         else:
@@ -359,7 +362,10 @@ class _Writer:
         """The call, taken apart as the general path does it."""
         constant, call = self._source.constant, self._call
         parts = f"{constant(call.spec)}, {self._leaves()}, {constant(call.kinds)}, {constant(call.key)}"
-        return f"{constant(Call)}({parts}, (args, kwargs))"
+        if not call.opened:
+            return f"{constant(Call)}({parts}, (args, kwargs))"
+        opened = f"None, (), (), {constant(call.openings)}, {constant(call.opened)}"
+        return f"{constant(Call)}({parts}, (args, kwargs), {opened})"
 
     # ------------------------------------------------------------------ the result
 

@@ -17,7 +17,8 @@ from ..reads import Effect, Noted, Unseen
 from ..signature.ambient import explain_ambient, read_ambient
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call
-from ..signature.leaves import containers, flatten
+from ..signature.leaves import containers
+from ..signature.opened import parts_of
 from ..signature.origin import is_found
 from ..signature.slots import Difference
 from ..signature.snapshot import Snapshot
@@ -91,11 +92,12 @@ def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> 
     return reason(rules.STATE_CHANGES, str(difference), line or site, remedy)
 
 
-def unknown_reasons(noted: Noted, *, recorded: bool) -> list[Reason]:
+def unknown_reasons(noted: Noted, site: Site, *, recorded: bool) -> list[Reason]:
     """What the call did of which nobody knows what it depends on.
 
     Args:
         noted: What was noted of the call.
+        site: The caller's line.
         recorded: It was to be recorded, so code that was not followed counts.
     """
     known = [each for each in noted.unseen if not each.unknown]
@@ -105,6 +107,9 @@ def unknown_reasons(noted: Noted, *, recorded: bool) -> list[Reason]:
         where = Site(code.co_filename, code.co_firstlineno, code.co_name)
         text = f"{code.co_qualname} ran without being followed; the next call follows it"
         found.append(reason(rules.UNKNOWN_CODE, text, where))
+    for name in noted.missing[:1]:
+        text = f"{name} was read for the first time; from now on it is part of the key"
+        found.append(reason(rules.NOT_YET, text, site))
     return found[:SHOWN]
 
 
@@ -120,7 +125,10 @@ def _unknown_reason(unknown: list[Unseen]) -> Reason:
 def effect_reasons(effects: Iterable[Effect], site: Site) -> list[Reason]:
     """What the call left behind outside of itself."""
     sites = [(each, each.site if each.site.line else site) for each in effects]
-    found = [reason(rules.STATE_CHANGES, str(each), where) for each, where in sites]
+    found = [
+        reason(rules.ARGUMENT_CHANGED if each.given else rules.STATE_CHANGES, str(each), where)
+        for each, where in sites
+    ]
     return found[:SHOWN]
 
 
@@ -188,8 +196,15 @@ def surroundings_reasons(executed: ExecutedCode, outcome: Outcome, call: Call, s
     return found
 
 
-def argument_reasons(outcome: Outcome, call: Call, site: Site) -> list[Reason]:
-    """What the call did to the containers in its arguments; arguments that cannot be placed together."""
+def argument_reasons(outcome: Outcome, call: Call, effects: Iterable[Effect], site: Site) -> list[Reason]:
+    """What the call did to the containers in its arguments; arguments that cannot be placed together.
+
+    Args:
+        outcome: What the call did.
+        call: Its arguments.
+        effects: What is said of it already.
+        site: The caller's line.
+    """
     found: list[Reason] = []
     for members in group_members(call):
         tensors = [call.leaves[member] for member in members]
@@ -204,12 +219,16 @@ def argument_reasons(outcome: Outcome, call: Call, site: Site) -> list[Reason]:
             found.append(reason(rules.ALIASED_MUTATION, text, site))
     if call.given is None:
         return found
-    leaves: list[Any] = []
-    spec = flatten(call.given, leaves)
+    gives = (outcome.template.gives and not call.padded) or any([each.given for each in effects])
+    spec, leaves = call.flattened() if not gives else (call.spec, list(call.leaves))
+    if call.padded and outcome.template.needs_given:
+        found.append(
+            reason(rules.CONTAINER_RETURNED, "the result contains a container from the arguments", site)
+        )
     if spec != call.spec or any(now is not was for now, was in zip(leaves, call.leaves, strict=True)):
         text = "the call stored something in one of its arguments"
         found.append(reason(rules.ARGUMENT_CHANGED, text, site))
-    owned = {id(branch) for branch in containers(call.spec, call.given)} - {id(call.given)}
+    owned = {id(part) for branch in call.branches()[1:] for part in parts_of(branch)}
     returned = containers(outcome.template.spec, outcome.value)
     if any(id(branch) in owned and not isinstance(branch, tuple) for branch in returned):
         text = "the result contains a container from the arguments"

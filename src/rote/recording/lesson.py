@@ -14,7 +14,7 @@ from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..reads import Noted
-from ..signature.bound import assign, returned
+from ..signature.bound import Bound, assign, returned
 from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
 from ..signature.marks import TensorMark
@@ -35,7 +35,7 @@ from .result import EAGER, RECORDED, Result
 from .run import HostRandom, Outcome, Plan, parameters_of
 from .shortage import estimate_of, keep, settle
 from .states import Event, State
-from .template import AGAIN, Template, spend
+from .template import AGAIN, GIVEN, Template, spend
 from .tracked import take_over, tracked_results
 from .variant import Variant
 
@@ -97,7 +97,7 @@ class Lesson:
         difference = self._outcome.tracer.difference or self._compare_result()
         self._results = tracked_results(self._outcome.value, self._outcome.template)
         value = self._value()
-        self._outcome.value = None
+        self._outcome.value = self._outcome.returned = None
         if not found and difference is None:
             ledger, results = self._outcome.ledger, self._results
             found += judge.escape_reasons(ledger, self._outcome, self._effects, results, self._call)
@@ -125,7 +125,7 @@ class Lesson:
         changes, after = self._changes(before)
         found = judge.state_reasons(changes, list(self._pupil.executed.globals), site)
         found = found or judge.effect_reasons(self._noted.effects, site)
-        found += judge.unknown_reasons(self._noted, recorded=self._plan.session is not None)
+        found += judge.unknown_reasons(self._noted, site, recorded=self._plan.session is not None)
         refrozen = outcome.use.refrozen(outcome.ledger)
         if refrozen:
             after = after if after is not None else self._pupil.walk(self._call)
@@ -136,7 +136,7 @@ class Lesson:
             found += judge.snapshot_reasons(outcome, after, self._pupil.executed.globals, site)
         found += judge.random_reasons(dice, self._noted, site)
         found += judge.surroundings_reasons(self._pupil.executed, outcome, self._call, site)
-        found += judge.argument_reasons(outcome, self._call, site)
+        found += judge.argument_reasons(outcome, self._call, self._noted.effects, site)
         found += judge.device_reasons(outcome, self._plan.backend.device, site)
         found += outcome.tracer.blockers
         found += gradients
@@ -238,14 +238,20 @@ class Lesson:
                 for effect in self._effects:
                     effect.hand_out(copy=True)
             return value
-        if not any(leaf.spent for leaf in outcome.template.leaves):
-            return returned(outcome.value)
+        lent = self._call.given is None and outcome.template.needs_given
+        if not lent and not any(leaf.spent for leaf in outcome.template.leaves):
+            return outcome.returned
+        branches = self._call.branches() if outcome.template.needs_given else []
         leaves: list[Any] = []
         spec = flatten(outcome.value, leaves)
         fresh: list[Any] = []
         for part, leaf in zip(leaves, outcome.template.leaves, strict=False):
-            fresh.append(fresh[leaf.index] if leaf.kind == AGAIN else spend(part) if leaf.spent else part)
-        return returned(unflatten(spec, iter(fresh)))
+            if leaf.kind == GIVEN:
+                fresh.append(branches[leaf.index])
+            else:
+                fresh.append(fresh[leaf.index] if leaf.kind == AGAIN else spend(part) if leaf.spent else part)
+        value = unflatten(spec, iter(fresh))
+        return value.put(branches) if type(value) is Bound and lent else returned(value)
 
     def _take_over(self, variant: Variant | None, inputs: StaticInputs) -> Backward | None:
         """The call ran on static inputs: keep its graph for the backward of this call and of replays."""
@@ -256,7 +262,8 @@ class Lesson:
         return take_over(
             outcome.value, outcome.template, inputs, outcome.ledger, outcome.use,
             self._call, variant.occupancy, variant.stand_ins, pupil, pupil.log,
-            repeats=not tracer.written_inputs and all(node.pure for node in tracer.nodes),
+            repeats=not (tracer.written_inputs or outcome.template.gives)
+            and all(node.pure for node in tracer.nodes),
         )  # fmt: skip
 
     # ------------------------------------------------------------------ verdicts

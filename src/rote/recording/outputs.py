@@ -21,6 +21,7 @@ from ..base.location import NOWHERE, Site
 from ..hazards.rules import Reason
 from ..signature.bound import Bound
 from ..signature.compat import is_lazy_zero, is_wrapped, negative_view
+from ..signature.handed import GivenBranch
 from ..signature.leaves import flatten, paths, unflatten
 from .borrow import Lease, lend
 from .events import comparable
@@ -30,6 +31,7 @@ from .template import (
     AGAIN,
     EXTERNAL_SAME,
     EXTERNAL_VIEW,
+    GIVEN,
     INPUT_VIEW,
     META,
     OWN,
@@ -78,6 +80,8 @@ def make_template(
             found.append(made)
             why = opaque_tensor(name, leaf, made, site)
             blockers.extend([why] if why is not None else [])
+        elif type(leaf) is GivenBranch:
+            found.append(OutputLeaf(GIVEN, (GIVEN, leaf.number), index=leaf.number))
         elif id(leaf) in inputs:
             found.append(OutputLeaf(PASSED, (PASSED, inputs[id(leaf)]), index=inputs[id(leaf)]))
         else:
@@ -123,6 +127,7 @@ def hand_out(
     starts: dict[int, int],
     lease: Lease | None = None,
     attach: Attach | None = None,
+    branches: Callable[[], list[Any]] = list,
 ) -> Any:
     """Make the caller's result: copies of what lies in the recording's memory, everything else as it is.
 
@@ -132,6 +137,7 @@ def hand_out(
         starts: For each input leaf a view is taken of, where its group starts in the caller's storage.
         lease: Lend the recording's memory under this lease instead of copying it.
         attach: Hangs the copies, by position, into the caller's autograd graph.
+        branches: Gives the containers and objects among the arguments.
     """
     if lease is not None:
         template = _lent(template, lease)
@@ -145,11 +151,14 @@ def hand_out(
         else:
             attach(copies)
     parts: list[Any] = []
+    given = branches() if template.needs_given else []
     for position, leaf in enumerate(template.leaves):
         if leaf.kind == OWN:
             parts.append(copies[position])
         elif leaf.kind == PASSED:
             parts.append(leaves[leaf.index])
+        elif leaf.kind == GIVEN:
+            parts.append(given[leaf.index])
         elif leaf.kind == INPUT_VIEW:
             base = leaves[leaf.index]
             if base.requires_grad and not leaf.tracked:
@@ -169,7 +178,7 @@ def hand_out(
         else:
             parts.append(leaf.value)
     value = unflatten(template.spec, iter(parts))
-    return value.put() if type(value) is Bound else value
+    return value.put(given) if type(value) is Bound else value
 
 
 def _lent(template: Template, lease: Lease) -> Template:

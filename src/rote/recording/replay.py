@@ -121,4 +121,4 @@ def result_of(
     if any(leaf.kind == INPUT_VIEW for leaf in template.leaves):
         starts = inputs.starts(call.leaves)
     attach = partial(backward.attach, call) if backward is not None else None
-    return hand_out(template, call.leaves, starts, lease, attach)
+    return hand_out(template, call.leaves, starts, lease, attach, call.branches)

@@ -50,6 +50,13 @@ from .tree import Node
 
 MAX_RESTARTS = 64
 
+Taking = Callable[[Call, tuple[Any, ...], dict[str, Any]], None]
+
+
+def _nobody(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Nobody asks what the callable is given."""
+
+
 tracing: ContextVar[bool] = ContextVar("rote_tracing", default=False)
 """Whether a call is being traced in this context; wrappers called inside are plain then."""
 
@@ -98,7 +105,7 @@ class Outcome:
     """What a traced call did.
 
     Attributes:
-        value: What the callable returned.
+        value: What the callable returned, in the form in which it is taken apart.
         tracer: The tracer of the last attempt.
         template: How the result is handed out.
         blockers: Why nothing of the call can be recorded.
@@ -106,6 +113,7 @@ class Outcome:
         failed: Why a capture failed, if it did.
         ledger: The storages of the call.
         use: What the call did with gradients.
+        returned: What the callable returned.
     """
 
     value: Any
@@ -116,6 +124,7 @@ class Outcome:
     failed: Reason | None
     ledger: Ledger
     use: GradientUse
+    returned: Any
 
 
 class TracedCall:
@@ -143,6 +152,7 @@ class TracedCall:
         self._failed: Reason | None = None
         self._last: Tracer | None = None
         self._bound: Callable[[Any], Any] = lambda value: value
+        self._take: Taking = _nobody
 
     def _run_on(self, leaves: tuple[Any, ...]) -> None:
         """Give the callable these argument leaves."""
@@ -152,16 +162,17 @@ class TracedCall:
             id(leaf): leaf.requires_grad for leaf, kind in zip(leaves, kinds, strict=True) if kind == TENSOR
         }
 
-    def run(self, bound: Callable[[Any], Any] = lambda value: value) -> Outcome:
+    def run(self, bound: Callable[[Any], Any] = lambda value: value, take: Taking | None = None) -> Outcome:
         """Run until the callable has returned.
 
         Args:
             bound: Adds to what the callable returned what it has left outside, if that can be done again.
+            take: Is told what the callable is given, at each attempt.
 
         Raises:
             Exception: What the callable raised, unchanged.
         """
-        self._bound = bound
+        self._bound, self._take = bound, take or _nobody
         try:
             return self._run()
         finally:
@@ -207,13 +218,14 @@ class TracedCall:
             finally:
                 if tape is not None:
                     tape.abort()
-        return self._finish(tracer, host, use, self._bound(value))
+        return self._finish(tracer, host, use, self._bound(value), value)
 
     def _call_function(self, tracer: Tracer, host: HostDataMode, use: GradientUse) -> Any:
         if self._plan.inputs is None and self._call.given is not None:
             args, kwargs = self._call.given
         else:
             args, kwargs = self._call.rebuild(list(self._leaves))
+        self._take(self._call, args, kwargs)
         try:
             with self._surroundings(tracer), self._saving(tracer, use), host, tracer:
                 return with_room(self._function, args, kwargs)
@@ -242,7 +254,9 @@ class TracedCall:
         else:  # an interrupt ends the call here, after what came before it
             tape.close()
 
-    def _finish(self, tracer: Tracer, host: HostDataMode, use: GradientUse, value: Any) -> Outcome:
+    def _finish(
+        self, tracer: Tracer, host: HostDataMode, use: GradientUse, value: Any, returned: Any
+    ) -> Outcome:
         tensors = _tensors(value)
         spent = consumed(host.roots, tensors)
         host.roots.clear()
@@ -270,7 +284,9 @@ class TracedCall:
         if self._tape is not None and self._tape.shortage is not None and self._failed is None:
             self._failed = out_of_memory(self._tape.shortage, self._site)
         recorded = [found for found in (self._tape.recorded if self._tape else []) if found.recorded]
-        return Outcome(value, tracer, template, tracer.blockers, recorded, self._failed, tracer.ledger, use)
+        return Outcome(
+            value, tracer, template, tracer.blockers, recorded, self._failed, tracer.ledger, use, returned
+        )
 
     def _tracer(self, follow: bool, path: list[Any], stop: tuple[Node, int] | None) -> Tracer:
         ledger = Ledger(self._plan.root.looks)

@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
-from ..signature.bound import Target
+from ..signature.bound import GivenTarget, Target
 from ..signature.leaves import Spec, paths
 
-PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VIEW, VALUE, META, AGAIN = (
+PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VIEW, VALUE, META, AGAIN, GIVEN = (
     "passed", "input view", "external", "external view", "own", "view", "value", "meta", "again",
+    "given",
 )  # fmt: skip
 
 
@@ -22,8 +23,8 @@ class OutputLeaf:
     Attributes:
         kind: Where it comes from, one of the names above.
         token: What two observations of it are compared by.
-        index: Argument leaf (passed, input view), storage number (own), earlier leaf of the result (again) or
-            the leaf that it is a view of (view).
+        index: Branch of the arguments (given), argument leaf (passed, input view), storage number (own),
+            earlier leaf of the result (again) or the leaf that it is a view of (view).
         value: The tensor in the recording, the external tensor, or the plain value.
         spent: It requires grad, and its graph was consumed inside the call.
         tracked: It requires grad, and backward may be called on it.
@@ -68,6 +69,16 @@ class Template:
     def targets(self) -> tuple[Target, ...]:
         """The slots outside that are bound with the result."""
         return self.spec[2] if self.spec is not None and self.spec[0] == "bound" else ()
+
+    @property
+    def gives(self) -> bool:
+        """Whether a slot of an argument is bound with the result."""
+        return any([isinstance(target, GivenTarget) for target in self.targets])
+
+    @property
+    def needs_given(self) -> bool:
+        """Whether containers or objects among the arguments are bound, or part of the result."""
+        return self.gives or any([leaf.kind == GIVEN for leaf in self.leaves])
 
     @property
     def key(self) -> Any:

@@ -12,9 +12,12 @@ from torch.autograd.graph import increment_version
 from ..base.location import Site
 from ..memory.holding import Holding
 from ..reads import Output
+from ..signature.bound import Target
 from ..signature.compat import plain_functions
 from ..signature.guards import Guard
 from ..signature.key import TENSOR, Call
+from ..signature.leaves import has_branches
+from ..signature.opened import parts_of
 from ..signature.reads import Reads
 from ..signature.slots import Difference
 from ..signature.snapshot import Snapshot
@@ -280,7 +283,25 @@ class Variant:
     def fits(self, call: Call) -> bool:
         """Whether the arguments lie where the variant needs them."""
         leaves = call.leaves
-        return all([spot.holds(leaves) for spot in self.spots]) and not self.meets(call)
+        in_place = all([spot.holds(leaves) for spot in self.spots])
+        return in_place and not self.meets(call) and not self.is_given_state(call)
+
+    def is_given_state(self, call: Call) -> bool:
+        """Whether an argument is a container that the callable reads or binds outside, where that matters.
+
+        What is bound in one of the two lies in the other.
+        """
+        if not has_branches(call.spec) or not (self.root.edges or self.binds):
+            return False
+        state = self.guard.containers if self.guard is not None else frozenset[int]()
+        state |= {id(target.container) for target in self.binds}
+        return any([id(part) in state for branch in call.branches()[2:] for part in parts_of(branch)])
+
+    @property
+    def binds(self) -> list[Target]:
+        """The slots that a way through the recording binds."""
+        ends = [node.template for node in self.root.walk() if node.template is not None]
+        return [target for template in ends for target in template.targets]
 
     def meets(self, call: Call) -> bool:
         """Whether an argument that would be copied shares memory with state, where a copy is not the same."""

@@ -33,6 +33,7 @@ from .compat import (
 )
 from .key import OPAQUE, PARAMETER, PLAIN, TENSOR, Call, describe, describe_tensor, is_plain, sharing
 from .leaves import Spec, is_mutable, keys_of
+from .opened import table_of
 from .source import Source
 from .switches import SWITCHES
 from .switches.compat import STATE_SWITCHES, state_check
@@ -62,6 +63,7 @@ class Admission:
         self._sorts = sorts
         self._containers = 0
         self._mutable: list[str] = []
+        self._objects: list[str] = []
         self._handles: set[str] = set()
         self._compared: list[torch.Tensor] = []
         self._check: Callable[..., bool] | None = None
@@ -125,7 +127,13 @@ class Admission:
             source.refuse(f"type({name}) is not {source.constant(cls)}")
             if is_mutable(cls):
                 self._mutable.append(name)
-        if kind in _INDEXED:
+        if kind == "object":
+            assert self._call.opened is not None
+            source.line(f"names, members = {source.constant(self._call.opened[cls].look)}({name})")
+            source.refuse(f"names != {source.constant(names)}")
+            members = "members"
+            self._objects.append(name)
+        elif kind in _INDEXED:
             source.refuse(f"len({name}) != {len(children)}")
             members = name
         else:
@@ -162,6 +170,8 @@ class Admission:
     def _boxes(self) -> None:
         """No container is given twice: a call may ask whether two are one."""
         names = self._mutable
+        if len(self._objects) > 1:  # nor the dict of an object's attributes
+            names = [*names, *[f"{self._source.constant(table_of)}({name})" for name in self._objects]]
         if len(names) > 1:
             identity = self._source.constant(id)
             distinct = ", ".join([f"{identity}({name})" for name in names])
@@ -350,5 +360,5 @@ def _is_known(spec: Spec) -> bool:
     if spec is None:
         return True
     kind, cls, _, children = spec
-    known = kind in _INDEXED or (kind == "dict" and cls in (dict, OrderedDict))
+    known = kind in (*_INDEXED, "object") or (kind == "dict" and cls in (dict, OrderedDict))
     return known and all(_is_known(child) for child in children)

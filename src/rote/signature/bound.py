@@ -6,13 +6,17 @@ the result, as further parts of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .members import member, put
+from .opened import parts_of, slots_of, table_of
 from .snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE
 
 CONTENTS = "contents"
 """All that a list or a dict holds."""
+DELETED = "deleted"
+"""What lay under a key, or in an attribute, is gone."""
 
 
 def assign(kind: str, container: Any, key: Any, value: Any) -> None:
@@ -79,10 +83,86 @@ class Target:
         return self.kind, id(self.container), self.key
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is Target and self.address == other.address
+        return isinstance(other, Target) and self.address == other.address
 
     def __hash__(self) -> int:
         return hash(self.address)
+
+
+class GivenTarget(Target):
+    """A slot of an argument that a call binds: in each call that of its own argument.
+
+    Args:
+        kind: What kind of slot.
+        number: Which branch of the arguments it is in.
+        key: Under what; of a dict of which all is bound, its keys.
+        name: What the user would write.
+        table: It is in the dict of an object's attributes.
+    """
+
+    __slots__ = ("number", "table")
+
+    def __init__(self, kind: str, number: int, key: Any, name: str, *, table: bool) -> None:
+        super().__init__(kind, None, key, name)
+        self.number = number
+        self.table = table
+
+    @property
+    def address(self) -> tuple[str, int, Any]:
+        """Which slot it is; no object has such an identity."""
+        return self.kind, ~self.number, (self.table, self.key)
+
+    def put(self, value: Any, branches: Sequence[Any]) -> None:
+        """Lay something into the slot of the present call's argument."""
+        branch = branches[self.number]
+        container = table_of(branch) if self.table else branch
+        if self.kind != DELETED:
+            assign(self.kind, container, self.key, value)
+        elif isinstance(container, dict):
+            container.pop(self.key, None)
+        else:
+            slot = slots_of(type(container))[self.key]
+            if _held_in(slot, container):
+                slot.__delete__(container)
+
+    def look(self, branches: Sequence[Any]) -> Any:
+        """What lies in the slot of the present call's argument; None if nothing does."""
+        branch = branches[self.number]
+        container = table_of(branch) if self.table else branch
+        return Target(self.kind, container, self.key, self.name).read() if self.kind != DELETED else None
+
+
+class Held:
+    """What containers and objects hold, to be put back.
+
+    Args:
+        branches: They.
+    """
+
+    def __init__(self, branches: Sequence[Any]) -> None:
+        mutable = [part for branch in branches for part in parts_of(branch) if type(part) in (list, dict)]
+        self._held = [(part, part.copy()) for part in mutable]
+        objects = [(branch, slots_of(type(branch))) for branch in branches]
+        self._slots = [(branch, slot, _held_in(slot, branch)) for branch, slots in objects
+                       for slot in slots.values()]  # fmt: skip
+
+    def refill(self) -> None:
+        """Put back what they held."""
+        for part, held in self._held:
+            part.clear()
+            part.extend(held) if type(part) is list else part.update(held)
+        for branch, slot, held in self._slots:
+            if held:
+                slot.__set__(branch, held[0])
+            elif _held_in(slot, branch):
+                slot.__delete__(branch)
+
+
+def _held_in(slot: Any, value: Any) -> tuple[Any, ...]:
+    try:
+        return (slot.__get__(value),)
+    except AttributeError:
+        return ()
 
 
 class Bound(NamedTuple):
@@ -98,10 +178,17 @@ class Bound(NamedTuple):
     targets: tuple[Target, ...]
     parts: tuple[Any, ...]
 
-    def put(self) -> Any:
-        """Bind all; returns what the callable returned."""
+    def put(self, branches: Sequence[Any] = ()) -> Any:
+        """Bind all; returns what the callable returned.
+
+        Args:
+            branches: The containers and objects among the arguments.
+        """
         for target, part in zip(self.targets, self.parts, strict=True):
-            assign(target.kind, target.container, target.key, part)
+            if isinstance(target, GivenTarget):
+                target.put(part, branches)
+            else:
+                assign(target.kind, target.container, target.key, part)
         return self.value
 
 

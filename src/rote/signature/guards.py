@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from operator import eq, getitem, is_
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -205,6 +206,12 @@ class Guard:
     def ignores(self) -> bool:
         """Whether there are slots that a call may change without being noticed by the guard."""
         return self._iterates or bool(self._snapshot.training.read)
+
+    @cached_property
+    def containers(self) -> frozenset[int]:
+        """Identities of what the slots under guard lie in."""
+        slots = (self.items, self.slots, self.slow, self.lengths, self.orders)
+        return frozenset([id(entry.container) for entries in slots for entry in entries])
 
     @property
     def size(self) -> int:

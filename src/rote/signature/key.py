@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import types
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy
@@ -11,7 +12,18 @@ import torch
 
 from .ambient import Ambient, explain_ambient, read_ambient
 from .compat import is_wrapped
-from .leaves import Spec, flatten, has_branches, paths, repeated, unflatten
+from .leaves import (
+    Spec,
+    branch_names,
+    containers,
+    flatten,
+    has_branches,
+    paths,
+    rebuilt,
+    repeated,
+    unflatten,
+)
+from .opened import Opening, Openings
 from .values import value_token
 
 TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN = "tensor", "parameter", "plain", "opaque", "foreign"
@@ -35,6 +47,10 @@ class Call(NamedTuple):
         foreign: Name of a tensor that cannot be placed (a subclass, sparse, nested), or None.
         borrowed: Leaves that came as borrowed outputs: the position, and the tensor with its lease.
         again: Containers that are one object with an earlier one.
+        openings: Which classes of arguments are taken apart.
+        opened: Those that were in this call.
+        padded: The arguments are not the caller's: what is stored in them is lost.
+        came: The arguments as the caller gave them, where a leaf had to be replaced.
     """
 
     spec: Spec
@@ -45,6 +61,10 @@ class Call(NamedTuple):
     foreign: str | None = None
     borrowed: tuple[tuple[int, Any], ...] = ()
     again: tuple[tuple[int, int], ...] = ()
+    openings: Openings | None = None
+    opened: Mapping[type, Opening] | None = None
+    came: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+    padded: bool = False
 
     def names(self) -> list[str]:
         """Name of every leaf: ``args[0]``, ``kwargs['mask']``."""
@@ -60,14 +80,39 @@ class Call(NamedTuple):
 
     def rebuild(self, leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Put arguments of the same structure together from other leaves."""
-        args, kwargs = unflatten(self.spec, iter(leaves), self.again)
+        given = self.came or self.given
+        if given is not None and self.opened:
+            args, kwargs = rebuilt(self.spec, given, iter(leaves), self.again)
+        else:
+            args, kwargs = unflatten(self.spec, iter(leaves), self.again)
         return args, kwargs
 
+    def branches(self) -> list[Any]:
+        """The containers and objects of the caller that were taken apart."""
+        return list(containers(self.spec, self.came or self.given))
 
-def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-    """Take a call's arguments apart and compute its key."""
+    def branch_names(self) -> list[str]:
+        """Name of every one of them."""
+        args, kwargs = self.spec[3]
+        return ["", *branch_names(args, "args"), *branch_names(kwargs, "kwargs")]
+
+    def flattened(self) -> tuple[Spec, list[Any]]:
+        """Structure and leaves of the arguments as they are now."""
+        leaves: list[Any] = []
+        return flatten(self.given, leaves, self.opened), leaves
+
+
+def bind(args: tuple[Any, ...], kwargs: dict[str, Any], openings: Openings | None = None) -> Call:
+    """Take a call's arguments apart and compute its key.
+
+    Args:
+        args: Positional arguments.
+        kwargs: The others, by name.
+        openings: Which classes of arguments are taken apart.
+    """
     leaves: list[Any] = []
-    spec = flatten((args, kwargs), leaves)
+    opened = openings.open if openings is not None else None
+    spec = flatten((args, kwargs), leaves, opened)
     given: tuple[Any, Any] | None = (args, kwargs)
     foreign: str | None = None
     borrowed: list[tuple[int, Any]] = []
@@ -95,7 +140,10 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     again = repeated(spec, (args, kwargs)) if has_branches(spec) else ()
     common = (sharing(shared) if len(shared) > 1 else ()) + again
     key = (spec, tuple(tokens), common, read_ambient())
-    return Call(spec, tuple(leaves), tuple(kinds), key, given, foreign, tuple(borrowed), again)
+    return Call(
+        spec, tuple(leaves), tuple(kinds), key, given, foreign, tuple(borrowed), again, openings, opened,
+        (args, kwargs) if given is None else None,
+    )  # fmt: skip
 
 
 def describe(leaf: Any) -> tuple[str, Any]:

@@ -1,7 +1,8 @@
 """Arguments and results as people write them, taken apart into leaves and put together again.
 
 Dicts, lists, tuples, named tuples and dataclass instances are branches; everything else is a leaf, and so are
-named tuples and dataclass instances with further attributes.
+named tuples and dataclass instances with further attributes. Instances of a class that is open
+(:mod:`.opened`) are branches, too.
 A dict subclass that is also a dataclass (the output classes of ``transformers``) is rebuilt by its
 constructor; other dataclasses are filled field by field, so that ``__post_init__`` does not run twice.
 The structure is a nested tuple, so that it can be hashed and compared without a class of its own.
@@ -11,13 +12,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .bound import Bound
+from .handed import Made
+from .opened import Opening, another, made_of, member_of, put_member, table_of
 
 Spec = Any
 """``None`` for a leaf, else ``(kind, type, names, children)``."""
+
+
+_KEYS, _VALUES, _ITEMS = (type(view) for view in ({}.keys(), {}.values(), {}.items()))
+VIEWS = frozenset({_KEYS, _VALUES, _ITEMS})
+"""Types of the views of a dict, in which nothing can be stored."""
 
 
 class MixedKeys(tuple[Any, ...]):
@@ -43,30 +51,57 @@ def keys_of(value: dict[Any, Any]) -> tuple[Any, ...]:
     return tuple(value) if all([type(key) is str for key in value]) else MixedKeys(value)
 
 
-def flatten(value: Any, leaves: list[Any]) -> Spec:
-    """Append the leaves of ``value`` to ``leaves``, depth first, and return its structure."""
+def flatten(value: Any, leaves: list[Any], opened: Mapping[type, Opening] | None = None) -> Spec:
+    """Append the leaves of ``value`` to ``leaves``, depth first, and return its structure.
+
+    Args:
+        value: The value.
+        leaves: Where its leaves go.
+        opened: Classes whose instances are branches; where it is given, views of dicts are such, too.
+    """
     kind = type(value)
     if kind is tuple or kind is list:
-        return (kind.__name__, kind, len(value), tuple([flatten(item, leaves) for item in value]))
+        return (kind.__name__, kind, len(value), tuple([flatten(item, leaves, opened) for item in value]))
     if kind is dict or kind is OrderedDict:
-        return ("dict", kind, keys_of(value), tuple([flatten(item, leaves) for item in value.values()]))
+        children = tuple([flatten(item, leaves, opened) for item in value.values()])
+        return ("dict", kind, keys_of(value), children)
     if kind is defaultdict:
-        children = tuple([flatten(item, leaves) for item in value.values()])
+        children = tuple([flatten(item, leaves, opened) for item in value.values()])
         return ("defaultdict", value.default_factory, keys_of(value), children)
+    if opened is not None and kind in VIEWS:
+        return _flatten_view(value, kind, leaves, opened)
+    if opened and (opening := opened.get(kind)) is not None:
+        names, values = opening.look(value)
+        return ("object", kind, names, tuple([flatten(each, leaves, opened) for each in values]))
     if dataclasses.is_dataclass(kind):
-        return _flatten_dataclass(value, kind, leaves)
+        return _flatten_dataclass(value, kind, leaves, opened)
     if kind is Bound:
         parts = tuple([flatten(part, leaves) for part in (value.value, *value.parts)])
         return ("bound", Bound, value.targets, parts)
+    if kind is Made:
+        return ("made", value.kind, value.names, tuple([flatten(part, leaves) for part in value.values]))
     if isinstance(value, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
-        return ("namedtuple", kind, kind._fields, tuple([flatten(item, leaves) for item in value]))
+        children = tuple([flatten(item, leaves, opened) for item in value])
+        return ("namedtuple", kind, kind._fields, children)
     if isinstance(value, tuple) and hasattr(kind, "n_sequence_fields"):  # torch.return_types
-        return ("structseq", kind, len(value), tuple([flatten(item, leaves) for item in value]))
+        return ("structseq", kind, len(value), tuple([flatten(item, leaves, opened) for item in value]))
     leaves.append(value)
     return None
 
 
-def _flatten_dataclass(value: Any, kind: type[Any], leaves: list[Any]) -> Spec:
+def _flatten_view(value: Any, kind: type, leaves: list[Any], opened: Mapping[type, Opening]) -> Spec:
+    """Of a view of values the keys are not seen, of one of keys there is nothing else."""
+    if kind is _KEYS:
+        return ("view", kind, MixedKeys(value), ())
+    if kind is _VALUES:
+        return ("view", kind, len(value), tuple([flatten(item, leaves, opened) for item in value]))
+    names = MixedKeys([key for key, _ in value])
+    return ("view", kind, names, tuple([flatten(item, leaves, opened) for _, item in value]))
+
+
+def _flatten_dataclass(
+    value: Any, kind: type[Any], leaves: list[Any], opened: Mapping[type, Opening] | None
+) -> Spec:
     """A dataclass instance is a branch if its fields are all there is to it."""
     names = tuple(field.name for field in dataclasses.fields(kind) if hasattr(value, field.name))
     if isinstance(value, dict):
@@ -77,26 +112,34 @@ def _flatten_dataclass(value: Any, kind: type[Any], leaves: list[Any]) -> Spec:
     elif not set(getattr(value, "__dict__", ())) <= set(names):
         leaves.append(value)
         return None
-    children = tuple([flatten(getattr(value, name), leaves) for name in names])
+    children = tuple([flatten(getattr(value, name), leaves, opened) for name in names])
     return ("dataclass", kind, names, children)
 
 
 def repeated(spec: Spec, value: Any) -> tuple[tuple[int, int], ...]:
     """Which branches are one object with an earlier one: the numbers of both, outermost first.
 
-    Branches that cannot change are left out: whether two equal tuples are one object says nothing.
+    Branches that cannot change are left out: whether two equal tuples are one object says nothing. Objects
+    that have their attributes in one dict stand there by the complements of their numbers.
     """
     first: dict[int, int] = {}
-    branches = enumerate(containers(spec, value))
-    pairs = [
-        (number, first.setdefault(id(each), number)) for number, each in branches if is_mutable(type(each))
-    ]
+    pairs: list[tuple[int, int]] = []
+    for number, each in enumerate(containers(spec, value)):
+        kind = type(each)
+        if not is_mutable(kind):
+            continue
+        pairs.append((number, first.setdefault(id(each), number)))
+        if kind not in _WITHOUT_TABLE and (table := table_of(each)) is not None:
+            pairs.append((~number, ~first.setdefault(id(table), number)))
     return tuple([pair for pair in pairs if pair[0] != pair[1]])
+
+
+_WITHOUT_TABLE = frozenset({list, dict, OrderedDict, defaultdict})
 
 
 def is_mutable(kind: type) -> bool:
     """Whether branches of a type can be changed."""
-    return not issubclass(kind, tuple)
+    return not (issubclass(kind, tuple) or kind in VIEWS)
 
 
 def has_branches(spec: Spec) -> bool:
@@ -152,6 +195,10 @@ def _make(spec: Spec, values: list[Any]) -> Any:
         return Bound(values[0], names, tuple(values[1:]))
     if kind == "tuple":
         return tuple(values)
+    if kind == "made":
+        return made_of(cls, names, values)
+    if kind == "view":
+        return _make_view(cls, names, values)
     if kind == "dict":
         return cls(zip(names, values, strict=True))
     if kind == "defaultdict":
@@ -161,6 +208,13 @@ def _make(spec: Spec, values: list[Any]) -> Any:
     if kind == "structseq":
         return cls(values)
     return _make_dataclass(cls, names, values)
+
+
+def _make_view(cls: type[Any], names: Any, values: list[Any]) -> Any:
+    """A view of a dict of its own."""
+    if cls is _VALUES:
+        return dict(enumerate(values)).values()
+    return dict.fromkeys(names).keys() if cls is _KEYS else dict(zip(names, values, strict=True)).items()
 
 
 def _make_dataclass(cls: type[Any], names: tuple[str, ...], values: list[Any]) -> Any:
@@ -178,34 +232,101 @@ def containers(spec: Spec, value: Any) -> Iterator[Any]:
     if spec is None:
         return
     yield value
-    kind, _, names, children = spec
-    for position, child in enumerate(children):
+    for position, child in enumerate(spec[3]):
         if child is not None:
-            if kind in ("list", "tuple", "structseq"):
-                inner = value[position]
-            elif kind in ("dict", "defaultdict"):
-                inner = value[names[position]]
-            elif kind == "bound":
-                inner = (value.value, *value.parts)[position]
-            else:
-                inner = getattr(value, names[position])
-            yield from containers(child, inner)
+            yield from containers(child, _inside(spec, value, position))
+
+
+def rebuilt(spec: Spec, value: Any, leaves: Iterator[Any], again: tuple[tuple[int, int], ...] = ()) -> Any:
+    """A value with other leaves, and branches of its own.
+
+    Args:
+        spec: Its structure.
+        value: The value, for what its structure does not tell of objects.
+        leaves: In the order in which :func:`flatten` met them.
+        again: Branches that are one object with an earlier one (:func:`repeated`).
+    """
+    return _Rebuilder(leaves, dict(again)).build(spec, value)
+
+
+class _Rebuilder:
+    """Builds a value again beside another one.
+
+    Args:
+        leaves: As :func:`rebuilt` has them.
+        again: Likewise.
+    """
+
+    def __init__(self, leaves: Iterator[Any], again: dict[int, int]) -> None:
+        self._leaves = leaves
+        self._again = again
+        self._made: dict[int, Any] = {}
+        self._number = -1
+
+    def build(self, spec: Spec, value: Any) -> Any:
+        """The value of a structure."""
+        if spec is None:
+            return next(self._leaves)
+        self._number += 1
+        number = self._number
+        children = [
+            self.build(child, _inside(spec, value, position) if child is not None else None)
+            for position, child in enumerate(spec[3])
+        ]
+        if spec[0] == "object":
+            made = another(value)
+            for name, child in zip(spec[2], children, strict=True):
+                put_member(made, name, child)
+        else:
+            made = _make(spec, children)
+        made = self._made[number] = self._made.get(self._again.get(number, number), made)
+        return made
+
+
+def _inside(spec: Spec, value: Any, position: int) -> Any:
+    """What lies in a branch at a position of its structure."""
+    kind, _, names, _ = spec
+    if kind in ("list", "tuple", "structseq", "namedtuple"):
+        return value[position]
+    if kind in ("dict", "defaultdict"):
+        return value[names[position]]
+    if kind == "bound":
+        return (value.value, *value.parts)[position]
+    if kind == "view":
+        inner = [*value][position]
+        return inner[1] if type(value) is _ITEMS else inner
+    if kind == "made":
+        return value.values[position] if type(value) is Made else member_of(value, names[position])
+    return member_of(value, names[position]) if kind == "object" else getattr(value, names[position])
+
+
+def branch_names(spec: Spec, prefix: str) -> list[str]:
+    """Name every branch, as :func:`paths` names the leaves, in the order of :func:`containers`."""
+    if spec is None:
+        return []
+    inner = [branch_names(child, label) for child, label in zip(spec[3], _labels(spec, prefix), strict=True)]
+    return [prefix, *[name for names in inner for name in names]]
 
 
 def paths(spec: Spec, prefix: str) -> list[str]:
     """Name every leaf, as a user would write it: ``kwargs['mask'][0].logits``."""
     if spec is None:
         return [prefix]
-    kind, _, names, children = spec
     found: list[str] = []
-    for index, child in enumerate(children):
-        if kind in ("list", "tuple", "structseq"):
-            label = f"{prefix}[{index}]"
-        elif kind in ("dict", "defaultdict"):
-            label = f"{prefix}[{names[index]!r}]"
-        elif kind == "bound":
-            label = names[index - 1].name if index else prefix
-        else:
-            label = f"{prefix}.{names[index]}"
+    for child, label in zip(spec[3], _labels(spec, prefix), strict=True):
         found.extend(paths(child, label))
     return found
+
+
+def _labels(spec: Spec, prefix: str) -> list[str]:
+    """The names of what lies in a branch."""
+    kind, _, names, children = spec
+    if kind in ("list", "tuple", "structseq"):
+        return [f"{prefix}[{index}]" for index in range(len(children))]
+    if kind in ("dict", "defaultdict"):
+        return [f"{prefix}[{name!r}]" for name in names]
+    if kind == "view":
+        return [f"{prefix}[{index}]" for index in range(len(children))]
+    if kind == "bound":
+        return [prefix, *[target.name for target in names]]
+    return [f"{prefix}.{name}" for name in names]

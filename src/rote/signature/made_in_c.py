@@ -15,15 +15,18 @@ _OWN_ATTRIBUTES = frozenset({"__dict__", "__weakref__"})
 
 def is_python(kind: type) -> bool:
     """Whether a class and its bases were made by class statements."""
-    return not any(_has_parts_in_c(cls) for cls in kind.__mro__ if cls not in _BASES)
+    return not any(has_parts_in_c(cls) for cls in kind.__mro__)
 
 
 def made_by(kind: type) -> type:
     """The class in C that makes the instances of a class; that is the class itself if it was made in C."""
-    return next((cls for cls in kind.__mro__ if _has_parts_in_c(cls)), object)
+    return next((cls for cls in kind.__mro__ if has_parts_in_c(cls)), object)
 
 
-def _has_parts_in_c(cls: type) -> bool:
+def has_parts_in_c(cls: type) -> bool:
+    """Whether a class has methods or attributes of its own that were made in C."""
+    if cls in _BASES:
+        return False
     for name, value in list(vars(cls).items()):
         if isinstance(value, types.BuiltinFunctionType):
             if value.__self__ is cls:  # its __new__

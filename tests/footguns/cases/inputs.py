@@ -300,7 +300,7 @@ def container_filled(wrap: Wrap, device: torch.device) -> Items:
 
     g, table, items = wrap(fn), {}, []
     for i in range(10):
-        g(full(i, device), table, items)  # RT207
+        g(full(i, device), table, items)  # RT306
         yield table, items
 
 

@@ -13,10 +13,11 @@ OPAQUE_OUTPUT = Rule(
     Group.OUTPUTS,
     Finder.TRIAL | Finder.RUNTIME,
     """
-    The result holds an object of a class of its own, or is a generator.
+    The result holds an object that cannot be made again unnoticed, or is a generator. Such an object has a
+    class with ``__del__``, or one made in C; or it is there twice, or was there before the call.
 
-    Why: A replay has to make the result without running Python; it can put tensors into containers, and
-    nothing else.
+    Why: A replay has to make the result without running Python; it can put tensors into containers, and into
+    objects that are their attributes and nothing else.
 
     Limits: An object that is an argument, such as a cache, is handed back as it is. Classes registered with
     ``torch.utils._pytree`` are no containers here.
@@ -26,6 +27,9 @@ OPAQUE_OUTPUT = Rule(
         class Result:
             def __init__(self, value):
                 self.value = value
+
+            def __del__(self):
+                self.value = None
 
     Good::
 
@@ -69,7 +73,8 @@ CONTAINER_RETURNED = Rule(
 
     Why: A replay would have to return that object with its present contents; it makes new containers.
 
-    Limits: Tuples have no identity that anybody relies on, and are not reported.
+    Limits: rote's own replays return an argument that is a list, a dict or an object as that very argument.
+    Tuples have no identity that anybody relies on, and are not reported.
 
     Bad::
 

@@ -145,14 +145,15 @@ ARGUMENT_CHANGED = Rule(
     """
     ``cache["keys"] = k``, ``outputs.append(y)``, ``batch.mask = m`` where the container is an argument.
 
-    Why: A replay runs no Python, so the caller's container stays as it was.
+    Why: A replay runs no Python, so in a captured graph the caller's container stays as it was.
 
-    Limits: Writing into a *tensor* of the container (``cache["keys"].copy_(k)``) is fine and not reported.
+    Limits: rote's own replays store tensors and plain values again (``out["y"] = y``), and nothing else.
+    Writing into a *tensor* of the container (``cache["keys"].copy_(k)``) is fine and not reported.
 
     Bad::
 
         y = x * 2
-        out["y"] = y
+        out["y"] = [y]
         return y
 
     Good::

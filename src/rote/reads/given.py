@@ -1,0 +1,139 @@
+"""The arguments of a traced call that are taken apart: what the call reads of them, and does with them.
+
+What lies in them is in the key, so to read it is no condition. Of objects the key has the attributes that
+calls were seen to read: others that this call reads are noted, and the key of the next one has them. What is
+written to any of them is an effect that a replay repeats, on the arguments of its own call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..signature.key import OPAQUE, Call
+from ..signature.leaves import containers, is_mutable
+from ..signature.opened import Opening, Openings, parts_of, slots_of
+from ..signature.snapshot import ATTRIBUTE, BULK, DEFINED, ITEM, KIND, LENGTH, ORDER
+
+_OF_ALL = (BULK, LENGTH, ORDER)
+
+
+class Given:
+    """The arguments of one call.
+
+    Attributes:
+        numbers: Which branch a container is, by identity; the dict of an object's attributes is that object.
+        originals: Branches as the caller has them, by identity, where the callable has others.
+        objects: Objects that are taken apart, and their dicts, by identity: the class.
+        rebuilt: The callable has other containers than the caller.
+        missing: Attributes that the call read and its key does not have.
+        watched: Objects that are known by their identity, and whose class may be opened: the class.
+        shared: Objects that have their attributes in the dict of another one.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, int] = {}
+        self.originals: dict[int, int] = {}
+        self.objects: dict[int, type] = {}
+        self.rebuilt = False
+        self.missing: list[str] = []
+        self.shared: list[Any] = []
+        self.names: list[str] = []
+        self._values: list[Any] = []
+        self.watched: dict[int, type] = {}
+        self._openings = Openings()
+        self._opened: Mapping[type, Opening] = {}
+
+    def take(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
+        """The callable is about to be called; returns the objects that are taken apart, with their names.
+
+        Args:
+            call: The call.
+            args: What the callable gets.
+            kwargs: Likewise.
+        """
+        if call.openings is not None:
+            self._openings = call.openings
+        opened = self._opened = call.opened or {}
+        mine, theirs = list(containers(call.spec, (args, kwargs))), call.branches()
+        self.names = call.branch_names()
+        self.rebuilt = args is not (call.given or (None,))[0]
+        self._values = [*mine]
+        for number, (value, original) in enumerate(zip(mine, theirs, strict=True)):
+            if value is kwargs or not is_mutable(type(value)):
+                continue
+            for part, whole in zip(parts_of(value), parts_of(original), strict=False):
+                if self.numbers.setdefault(id(part), number) != self.numbers[id(value)]:
+                    self.shared.append(value)
+                if whole is not part:
+                    self.originals.setdefault(id(whole), number)
+                    self._values.append(whole)
+                if type(value) in opened:
+                    self.objects[id(part)] = type(value)
+        for leaf, kind in zip(call.leaves, call.kinds, strict=True):
+            if kind == OPAQUE:
+                self.watch(leaf, inner=False)
+        objects = {id(value): value for value in mine if id(value) in self.objects}
+        return [(self.names[self.numbers[identity]], value) for identity, value in objects.items()]
+
+    def branch(self, container: Any) -> int | None:
+        """Which branch a container is; None if it is none."""
+        return self.numbers.get(id(container))
+
+    def number_of(self, value: Any) -> int | None:
+        """Which branch a value is, as the callable has it; None for the dict of an object's attributes."""
+        number = self.numbers.get(id(value))
+        return number if number is not None and self._values[number] is value else None
+
+    def is_one(self, value: Any) -> bool:
+        """Whether a value is a container of the arguments, the callable's or the caller's."""
+        return id(value) in self.numbers or id(value) in self.originals
+
+    def of(self, number: int) -> Any:
+        """The container or object of a number, as the callable has it."""
+        return self._values[number]
+
+    # ------------------------------------------------------------------ what is read
+
+    def watch(self, value: Any, *, inner: bool) -> None:
+        """An object that is known by its identity: what is read of it is known where its class is opened."""
+        kind = type(value)
+        if id(value) not in self.watched and self._openings.may_open(kind):
+            self.watched.update([(id(part), kind) for part in parts_of(value)])
+            self._values.append(value)
+            if inner:
+                self._openings.find_inside(kind)
+
+    def read(self, kind: str, container: Any, key: Any, value: Any, name: str) -> bool:
+        """Something is read; returns whether the key tells of it."""
+        watched = self.watched.get(id(container))
+        if watched is not None:
+            self._note(watched, kind, key)
+            self.watch(value, inner=True)
+        of = self.objects.get(id(container))
+        if of is None:
+            return False
+        names = self._note(of, kind, key)
+        if not all([self._opened[of].has(each) for each in names]):
+            self.missing.append(name)
+            self.watch(value, inner=True)
+        return True
+
+    def _note(self, of: type, kind: str, key: Any) -> list[str | None]:
+        """Note which attributes of a class are read; returns them."""
+        names: list[str | None] = []
+        if kind in (ITEM, DEFINED) or (kind == ATTRIBUTE and key in slots_of(of)):
+            names = [key if type(key) is str else None]
+        elif kind in _OF_ALL:
+            names = [None]
+        elif kind != KIND:
+            self._openings.close(of, f"{kind} of it is read")
+        for each in names:
+            self._openings.note(of, each)
+        return names
+
+    def close(self, value: Any, why: str) -> None:
+        """It matters which object one of the arguments is."""
+        kind = self.objects.get(id(value)) or type(value)
+        if self._openings.may_open(kind):
+            self._openings.close(kind, why)

@@ -1,0 +1,241 @@
+"""Objects of classes of one's own among the arguments: known by identity, or taken apart by what calls read.
+
+An object that comes in every call is known by its identity, and what a call reads of it is under guard. Where
+another object of the same class comes in its place, the class is opened: the attributes that calls have read
+of its instances become leaves of the key, like the members of a dict. What no call reads has no part in the
+key. A class is closed again where a call does something for which it matters which object it is.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from enum import Enum
+from threading import local
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from .made_in_c import has_parts_in_c
+from .origin import module_of
+
+_CLOSED = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, type, Enum, BaseException, local)
+_RUN_CODE = ("__del__", "__next__", "__rote_plain__", "__torch_function__", "__torch_dispatch__")
+"""Methods of classes whose instances cannot be made again unnoticed, or have a meaning of their own."""
+_C_GETTER = FunctionType.__dict__["__code__"]
+
+
+def is_openable(kind: type) -> bool:
+    """Whether instances of a class are their attributes and nothing else."""
+    if kind is object or issubclass(kind, _CLOSED) or module_of(kind).partition(".")[0] == "rote":
+        return False
+    bases = [each for each in kind.__mro__ if each is not SimpleNamespace]
+    if any(name in vars(each) for name in _RUN_CODE for each in bases):
+        return False
+    if any(type(vars(each).get("__dict__", _C_GETTER)) is not GetSetDescriptorType for each in bases):
+        return False
+    return all([not has_parts_in_c(each) for each in bases if each is not object])
+
+
+def slots_of(kind: type) -> dict[str, Any]:
+    """The slots of a class's instances, by name."""
+    found: dict[str, Any] = {}
+    for each in reversed(kind.__mro__):
+        members = [(name, slot) for name, slot in vars(each).items() if type(slot) is MemberDescriptorType]
+        found.update([(name, slot) for name, slot in members if name != "__dict__"])
+    return found
+
+
+def table_of(value: Any) -> dict[str, Any] | None:
+    """The dict with an object's attributes; None if it has slots alone."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+
+
+def parts_of(value: Any) -> list[Any]:
+    """A container; of an object the dict with its attributes as well."""
+    table = table_of(value)
+    return [value] if table is None else [value, table]
+
+
+class Opening:
+    """How instances of a class are taken apart.
+
+    Args:
+        kind: The class.
+        names: The attributes that are leaves; None for all that an instance has, in order.
+    """
+
+    __slots__ = ("_names", "_slots")
+
+    def __init__(self, kind: type, names: Iterable[str] | None) -> None:
+        self._slots = slots_of(kind)
+        self._names = None if names is None else tuple(sorted(names))
+
+    def has(self, name: str | None) -> bool:
+        """Whether an attribute is a leaf where there is one; None asks for all of them, in order."""
+        return self._names is None or name in self._names
+
+    def look(self, value: Any) -> tuple[tuple[str, ...], list[Any]]:
+        """Names and values of an object's attributes, as far as it has them."""
+        table = table_of(value) or {}
+        names = self._names if self._names is not None else (*self._slots, *table)
+        if not self._slots:
+            found = [name for name in names if name in table]
+            return tuple(found), [table[name] for name in found]
+        pairs = [(name, attribute_of(value, name, table, self._slots)) for name in names]
+        pairs = [pair for pair in pairs if pair[1] is not _UNSET]
+        return tuple([name for name, _ in pairs]), [each for _, each in pairs]
+
+
+_UNSET: Any = object()
+
+
+def attribute_of(value: Any, name: str, table: dict[str, Any] | None, slots: dict[str, Any]) -> Any:
+    """An attribute of an object, as it lies in it."""
+    if name in slots:
+        try:
+            return slots[name].__get__(value)
+        except AttributeError:
+            return _UNSET
+    return (table or {}).get(name, _UNSET)
+
+
+def member_of(value: Any, name: str) -> Any:
+    """An attribute that an object has, as it lies in it."""
+    return attribute_of(value, name, table_of(value), slots_of(type(value)))
+
+
+def put_member(value: Any, name: str, new: Any) -> None:
+    """Lay something into an attribute of an object, past what its class makes of that."""
+    slot = slots_of(type(value)).get(name)
+    if slot is not None:
+        slot.__set__(value, new)
+    else:
+        table = table_of(value)
+        assert table is not None
+        table[name] = new
+
+
+def made_of(kind: type, names: Iterable[str], values: Iterable[Any]) -> Any:
+    """An object of a class with these attributes, made without running code of the class."""
+    made = _bare(kind)
+    for name, value in zip(names, values, strict=True):
+        put_member(made, name, value)
+    return made
+
+
+def _bare(kind: type) -> Any:
+    return (SimpleNamespace if issubclass(kind, SimpleNamespace) else object).__new__(kind)
+
+
+def another(value: Any) -> Any:
+    """An object of the same class with the same attributes, made without running code of the class."""
+    kind = type(value)
+    made = _bare(kind)
+    table, fresh = table_of(value), table_of(made)
+    if table is not None and fresh is not None:
+        fresh.update(table)
+    slots = slots_of(kind)
+    for name, slot in slots.items():
+        held = attribute_of(value, name, None, slots)
+        if held is not _UNSET:
+            slot.__set__(made, held)
+    return made
+
+
+_FEW = 2
+"""Objects of one class that are known by their identity, each with recordings of its own."""
+
+
+def _seen() -> bool:
+    """What was not met before, or cannot be referred to weakly, is not gone."""
+    return True
+
+
+def _reference(value: Any) -> Callable[[], Any]:
+    return weakref.ref(value) if type(value).__weakrefoffset__ else _seen
+
+
+class Openings:
+    """Which classes of arguments are taken apart, and by which attributes.
+
+    Attributes:
+        open: How, by class; what a call has of it stays as it is.
+        closed: Classes whose instances are known by their identity for good, and why.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[type, Opening] = {}
+        self.closed: dict[type, str] = {}
+        self._read: dict[type, set[str] | None] = {}
+        self._inner: set[type] = set()
+        self._met: dict[type, dict[int, Callable[[], Any]]] = {}
+
+    def may_open(self, kind: type) -> bool:
+        """Whether instances of a class could be taken apart."""
+        return kind not in self.closed and is_openable(kind)
+
+    def find_inside(self, kind: type) -> None:
+        """A call has read an instance of a class from another object: the two are opened together."""
+        self._inner.add(kind)
+
+    def note(self, kind: type, name: str | None) -> None:
+        """A call has read an attribute of an instance; all of them, in order, if the name is None."""
+        known = self._read.setdefault(kind, set())
+        if name is None:
+            self._read[kind] = None
+        elif known is not None:
+            known.add(name)
+
+    def meet(self, values: list[Any]) -> bool:
+        """Objects come that are in no key; whether a class is open by that.
+
+        It is if an earlier instance is gone, or if there are too many of them.
+        """
+        fresh: set[type] = set()
+        for value in values:
+            kind = type(value)
+            if kind in self.open or not self.may_open(kind):
+                continue
+            earlier = self._met.setdefault(kind, {})
+            if (
+                earlier.pop(id(value), _seen)() is None
+                or any([known() is None for known in earlier.values()])
+                or len(earlier) >= _FEW
+            ):
+                fresh.add(kind)
+            earlier[id(value)] = _reference(value)
+        if not fresh:
+            return False
+        for kind in fresh:
+            del self._met[kind]
+        more = {*fresh, *(each for each in self._inner if self.may_open(each))}
+        self.open = {**self.open, **{kind: Opening(kind, self._read.get(kind, set())) for kind in more}}
+        return True
+
+    def learn(self) -> None:
+        """A call is over: what it has read of open classes is known from the next one on."""
+        for kind, opening in self.open.items():
+            names = self._read.get(kind, set())
+            if not all([opening.has(name) for name in (names if names is not None else (None,))]):
+                self.open = {**self.open, kind: Opening(kind, names)}
+
+    def close(self, kind: type, why: str) -> None:
+        """It matters which object an instance of a class is."""
+        self.closed[kind] = why
+        self.open = {each: opening for each, opening in self.open.items() if each is not kind}
+
+    def close_all(self, why: str) -> None:
+        """What is open cannot be taken apart."""
+        for kind in list(self.open):
+            self.close(kind, why)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.open = {}
+        for each in (self.closed, self._read, self._inner, self._met):
+            each.clear()
