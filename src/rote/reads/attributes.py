@@ -14,6 +14,7 @@ from types import (
 )
 from typing import Any
 
+import numpy
 import torch
 import torch.autograd.function
 
@@ -45,6 +46,8 @@ _OF_COMPILER = "__dynamo_disable"
 _NODE = torch.autograd.function.BackwardCFunction
 _OF_NODES = frozenset({"saved_tensors", "saved_variables", "needs_input_grad", "next_functions"})
 """What the node of a graph says of itself: it stays for the node's life, in a tuple that is new each time."""
+_OF_ARRAYS = frozenset({"dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides"})
+"""What an array says of itself, and nothing of its numbers."""
 _OF_CLASSES = frozenset({"_is_param", "_is_buffer"})
 """By which tensors of classes of one's own say that they are parameters; asked by isinstance."""
 
@@ -256,6 +259,10 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
         found = getattr(value, name)
     except AttributeError:
         found = UNSET
+    if issubclass(type(value), numpy.ndarray) and name not in _OF_ARRAYS:
+        trace.look_into(value)
+        if name != "base":
+            return  # it is made anew each time, of the same numbers
     if issubclass(type(value), _FIXED_IN_C):
         trace.find(found, value, f".{name}")
         return

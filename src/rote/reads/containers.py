@@ -37,6 +37,7 @@ from .table import name_of, row_of
 from .trace import GLOBAL_GENERATORS, Trace
 
 _MANY = 4096
+_USUAL_INDICES = frozenset({*PLAIN_TYPES, torch.Tensor})
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _DEPTH = 6
 
@@ -46,6 +47,7 @@ def item(trace: Trace, value: Any, key: Any) -> None:
     kind = type(value)
     what = trace.kinds[kind]
     if what in (PLAIN, TENSOR):
+        index(trace, key)
         return
     if what == CONTAINER:
         if trace.has(value):
@@ -61,6 +63,12 @@ def item(trace: Trace, value: Any, key: Any) -> None:
         trace.runs(trace.class_slot(kind, "__missing__"))
         if issubclass(kind, defaultdict) and not dict.__contains__(value, key):
             change(trace, value)  # which C does
+
+
+def index(trace: Trace, key: Any) -> None:
+    """A tensor is indexed: C looks into what it is indexed by."""
+    if type(key) not in _USUAL_INDICES:
+        content(trace, key)
 
 
 def member(trace: Trace, value: Any, key: Any) -> None:
@@ -195,8 +203,10 @@ def _object(trace: Trace, value: Any) -> None:
         whole(trace, viewed)
     elif kind is SimpleNamespace:
         everything(trace, value)
-    elif issubclass(kind, numpy.ndarray) and value.dtype.hasobject:
-        _find_held(trace, value, 2)
+    elif issubclass(kind, numpy.ndarray):
+        trace.look_into(value)
+        if value.dtype.hasobject:
+            _find_held(trace, value, 2)
     elif not (issubclass(kind, FIXED) or trace.by_content(kind) or is_python(kind)):
         name = name_of(kind)
         if row_of(name) in ("fixed", "pure", "none"):
@@ -209,6 +219,8 @@ def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
     trace.runs(new)  # what is kept somewhere may be called by C
     what = trace.kinds[type(value)]
     if what == TENSOR:
+        index(trace, key)
+        index(trace, new)
         return
     if what != CONTAINER:
         special(trace, value, "__setitem__", writes=True)

@@ -11,6 +11,7 @@ from string import Formatter
 from types import FunctionType
 from typing import Any
 
+import numpy
 import torch
 import torch.autograd.function
 
@@ -43,6 +44,7 @@ from .trace import Trace
 _FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
 
 _READS_STORAGE = frozenset({"__getitem__", "__setitem__", "tolist", "__iter__", "fill_"})
+_OF_HOST_DATA = ("from_numpy", "tensor", "as_tensor", "asarray")
 _MOST_CACHED = 20_000
 Handler = Callable[[Trace, Any, tuple[Any, ...], dict[str, Any]], None]
 
@@ -421,6 +423,13 @@ def _release(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
     trace.seen.discard((id(_bound(function, args, 1)[0]), "held"))
 
 
+def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Tensors are made: an array's numbers are read again at each replay, and are no condition for that."""
+    for each in (*args, *kwargs.values()):
+        if not issubclass(type(each), numpy.ndarray) or each.dtype.hasobject:
+            content(trace, each)
+
+
 HANDLERS: dict[str, Handler] = {
     "_thread.lock.acquire": _acquire,
     "_thread.RLock.acquire": _acquire,
@@ -519,6 +528,8 @@ HANDLERS: dict[str, Handler] = {
     "builtins.member_descriptor.__get__": _descriptor,
     "builtins.getset_descriptor.__get__": _descriptor,
     "torch._C._FunctionBase.apply": _function,
+    "torch._C.TensorBase.new_tensor": _of_host_data,
+    **dict.fromkeys([f"torch._VariableFunctionsClass.{name}" for name in _OF_HOST_DATA], _of_host_data),
     "sys._getframe": _sys_frame,
 }
 """By the full name of the callable; for calls of an instance by that of its class and ``()``."""

@@ -52,7 +52,19 @@ from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
 from ..signature.origin import said_module, said_name
 from ..signature.reads import Argument, Read
 from ..signature.slots import MISSING, answer, same, show
-from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, HELD, ITEM, KIND, LENGTH, NUMBERS, ORDER
+from ..signature.snapshot import (
+    ASKED,
+    ATTRIBUTE,
+    CELL,
+    DEFINED,
+    HELD,
+    ITEM,
+    KIND,
+    LENGTH,
+    LOOKED,
+    NUMBERS,
+    ORDER,
+)
 from ..signature.training import is_empty_stage_table
 from . import lookup
 from .kinds import CLASS, CONTAINER, MODULE, PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
@@ -242,6 +254,12 @@ class Trace:
             self.refuse(name, f"reads {name}, an array of {array.nbytes >> 20} MB; pass it in as a tensor")
         elif array.nbytes > ARRAY_BYTES:
             self.read(NUMBERS, array, None, Content(array.tobytes()), " (its numbers)")
+
+    def look_into(self, array: Any) -> None:
+        """The numbers of an array outside are read in Python, whatever else is made of it."""
+        if array.dtype.hasobject or (NUMBERS, id(array), LOOKED) in self._reads or not self.has(array):
+            return
+        self.read(NUMBERS, array, LOOKED, Content(array.tobytes()), " (its numbers)")
 
     def _form(self, value: Any) -> Any:
         """The form in which a value is compared: of most objects it is their identity."""

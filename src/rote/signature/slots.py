@@ -32,6 +32,7 @@ from .snapshot import (
     ITEM,
     KIND,
     LENGTH,
+    LOOKED,
     MEMBERS,
     NUMBERS,
     ORDER,
@@ -180,7 +181,7 @@ def _note_cached(snapshot: Snapshot, entry: Entry) -> None:
 def _is_at(entry: Entry, addresses: Collection[int]) -> bool:
     """Whether a numpy array at one of some addresses lies in the slot."""
     if entry.kind == NUMBERS:
-        return pointer_of(entry.container) in addresses
+        return entry.key != LOOKED and pointer_of(entry.container) in addresses
     now = read(entry) if addresses and isinstance(entry.value, Content) else None
     return isinstance(now, numpy.ndarray) and pointer_of(now) in addresses
 

@@ -29,6 +29,8 @@ ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT,
 KIND, SUBCLASS, REFERENT, CACHED, RESULT, ASKED, SAID, NUMBERS, HELD = (
     "kind", "subclass", "referent", "cached", "result", "asked", "said", "numbers", "held",
 )  # fmt: skip
+LOOKED = "looked"
+"""Key of the numbers of an array that Python code looks into: they count in any case."""
 _ALWAYS = frozenset({ANSWER, SCRIPTED})
 """Kinds of slots that C reads when it is called, past all code that is followed."""
 
