@@ -112,3 +112,17 @@ def test_a_list_is_an_index(device, use):
         x = torch.arange(4.0, device=device)
         assert_same(g(x), use(x, index))
     assert g.report().replayed == 6
+
+
+def test_an_array_that_is_an_argument(device):
+    """It is known by what it holds, in whatever way it is read."""
+    held = numpy.zeros(3, numpy.float32)
+
+    def f(x, held):
+        return x * float(held[0]) + torch.from_numpy(held).to(x.device)
+
+    g = rote.graph(f)
+    for n in range(10):
+        held[0] = n // 5
+        x = torch.ones(3, device=device)
+        assert_same(g(x, held), f(x, held))

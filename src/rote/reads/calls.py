@@ -15,7 +15,7 @@ from ..signature.wrappers import is_graphed
 from . import lookup
 from .attributes import attribute, delete_attribute, of_namespace, store_attribute
 from .containers import change, content, merged, special, spread, text, whole
-from .kinds import CLASS, FUNCTION, IN_C, METHOD, OTHER, is_in_c
+from .kinds import CLASS, FUNCTION, IN_C, METHOD, OTHER, PLAIN, is_in_c
 from .output import SAID_OF_OUTPUT, is_for_output, is_standard
 from .table import REFUSED, UNKNOWN, is_nobody, name_of
 from .trace import Trace
@@ -191,11 +191,11 @@ def handed_on(trace: Trace, value: Any) -> None:
 
 
 def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given: tuple[Any, ...]) -> None:
-    if row in ("pure", "reads"):
+    if row in ("pure", "reads", "fixed"):
         for each in (owner, *given):
             content(trace, each)
     elif row == "ask":
-        _ask(trace, name, function, owner)
+        _ask(trace, name, function, owner, given)
     elif row == "writes":
         if trace.has(owner) and not trace.can_compare(owner):
             trace.refuse(name, f"calls {name}, which changes something made outside that cannot be compared")
@@ -218,10 +218,14 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
         trace.refuse(name, f"calls {name}, of which nothing is known")
 
 
-def _ask(trace: Trace, name: str, function: Any, owner: Any) -> None:
+def _ask(trace: Trace, name: str, function: Any, owner: Any, given: tuple[Any, ...]) -> None:
     """A function of C is about to say how something is set."""
     if owner is None:
-        trace.ask(function, (), f"{name}()")
+        if any(trace.kinds[type(each)] != PLAIN for each in given):
+            trace.refuse(name, f"asks {name} about what may change")
+            return
+        text = f"({', '.join(map(repr, given))})"
+        trace.ask(function, given, text if trace.has(function) else f"{name}{text}")
     elif trace.has(owner):
         trace.ask(owner, function.__name__, f".{function.__name__}()")
 

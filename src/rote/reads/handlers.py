@@ -529,7 +529,7 @@ HANDLERS: dict[str, Handler] = {
     "builtins.getset_descriptor.__get__": _descriptor,
     "torch._C._FunctionBase.apply": _function,
     "torch._C.TensorBase.new_tensor": _of_host_data,
-    **dict.fromkeys([f"torch._VariableFunctionsClass.{name}" for name in _OF_HOST_DATA], _of_host_data),
+    **dict.fromkeys([f"torch.{name}" for name in _OF_HOST_DATA], _of_host_data),
     "sys._getframe": _sys_frame,
 }
 """By the full name of the callable; for calls of an instance by that of its class and ``()``."""

@@ -567,7 +567,7 @@ def _is_torchs_own(frame: FrameType | None) -> bool:
     """Whether what is done is done for what PyTorch keeps to itself."""
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(TORCHS_OWN):
+        if file.startswith(TORCHS_OWN) and file != torch.__file__:
             return True
         if not is_internal(file):
             return False

@@ -23,7 +23,7 @@ from .iterators import Position
 from .marks import Content, TensorMark, mark, pointer_of
 from .members import has_plain_length, is_direct
 from .reads import Reads
-from .slots import Difference, now_in, read, same, show, show_tensor
+from .slots import Difference, is_among, now_in, read, same, show, show_tensor
 from .snapshot import ATTRIBUTE, ITEM, LENGTH, LOOKED, MEMBERS, NUMBERS, ORDER, Entry, Snapshot
 
 _data_ptr = torch.Tensor.data_ptr
@@ -118,7 +118,7 @@ class Guard:
         return isinstance(now, numpy.ndarray) and pointer_of(now) in self._arrays
 
     def _sort(self, entry: Entry) -> None:
-        if entry.kind == NUMBERS and (pointer_of(entry.container) in self._arrays) != (entry.key == LOOKED):
+        if entry.kind == NUMBERS and is_among(entry, self._arrays) != (entry.key == LOOKED):
             return  # read again at each replay; or by the slot that holds the array
         if self._is_reread(entry):
             entry = entry._replace(value=read(entry))

@@ -181,9 +181,23 @@ def _note_cached(snapshot: Snapshot, entry: Entry) -> None:
 def _is_at(entry: Entry, addresses: Collection[int]) -> bool:
     """Whether a numpy array at one of some addresses lies in the slot."""
     if entry.kind == NUMBERS:
-        return entry.key != LOOKED and pointer_of(entry.container) in addresses
+        return entry.key != LOOKED and is_among(entry, addresses)
     now = read(entry) if addresses and isinstance(entry.value, Content) else None
     return isinstance(now, numpy.ndarray) and pointer_of(now) in addresses
+
+
+def is_among(entry: Entry, addresses: Collection[int]) -> bool:
+    """Whether the array whose numbers are compared lies at one of some addresses."""
+    return bool(addresses) and pointer_of(container_of(entry)) in addresses
+
+
+def container_of(entry: Entry) -> Any:
+    """The object that a slot belongs to.
+
+    Raises:
+        ValueError: It was an argument, and is no more.
+    """
+    return entry.container() if type(entry.container) is Argument else entry.container
 
 
 def now_in(entry: Entry) -> Any:
@@ -275,8 +289,7 @@ def show_tensor(value: Any) -> str:
 def read(entry: Entry) -> Any:
     """What lies in the slot now."""
     try:
-        if type(entry.container) is Argument:
-            entry = entry._replace(container=entry.container())
+        entry = entry._replace(container=container_of(entry))
         return _READERS[entry.kind](entry)
     except (KeyError, IndexError, AttributeError, ValueError):
         return MISSING
