@@ -25,6 +25,7 @@ from ..signature.slots import answer
 from ..signature.snapshot import ATTRIBUTE, ITEM, KIND, ORDER, SAID
 from . import lookup
 from .kinds import C_FUNCTIONS, CLASS, MODULE, PLAIN, TENSOR, is_in_c
+from .output import tells_when
 from .trace import Trace
 
 _MISSING = lookup.MISSING
@@ -173,6 +174,7 @@ def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
 def plain_attribute(trace: Trace, name: str, value: Any) -> None:
     """An attribute as ``object.__getattribute__`` finds it, and then ``__getattr__``."""
     kind = type(value)
+    tells_when(trace, kind, name)
     found = trace.class_slot(kind, name)
     if found is not _MISSING and lookup.is_data(found):
         _get(trace, found, name, value)

@@ -433,6 +433,10 @@ def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
 HANDLERS: dict[str, Handler] = {
     "_thread.lock.acquire": _acquire,
     "_thread.RLock.acquire": _acquire,
+    "_multiprocessing.SemLock.acquire": _acquire,
+    "_multiprocessing.SemLock.release": _release,
+    "_multiprocessing.SemLock.__enter__": _acquire,
+    "_multiprocessing.SemLock.__exit__": _release,
     "_thread.lock.__enter__": _acquire,
     "_thread.lock.__exit__": _release,
     "_thread.lock.release": _release,
