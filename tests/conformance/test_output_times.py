@@ -1,4 +1,4 @@
-"""What says when something was written: no part of a call while it is only written, a use where it is read."""
+"""What says when something was written: nothing while it is only written, a use where it is read."""
 
 from __future__ import annotations
 

@@ -36,6 +36,7 @@ from .settings import settings, written
 from .table import name_of, row_of
 from .trace import GLOBAL_GENERATORS, Trace
 
+_HASHED = (dict, set, frozenset)
 _MANY = 4096
 _USUAL_INDICES = frozenset({*PLAIN_TYPES, torch.Tensor})
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
@@ -49,6 +50,8 @@ def item(trace: Trace, value: Any, key: Any) -> None:
     if what in (PLAIN, TENSOR):
         index(trace, key)
         return
+    if issubclass(kind, dict):
+        looked_up(trace, key)
     if what == CONTAINER:
         if trace.has(value):
             if trace.kinds[type(key)] == PLAIN and not issubclass(type(key), slice):
@@ -63,6 +66,15 @@ def item(trace: Trace, value: Any, key: Any) -> None:
         trace.runs(trace.class_slot(kind, "__missing__"))
         if issubclass(kind, defaultdict) and not dict.__contains__(value, key):
             change(trace, value)  # which C does
+
+
+def looked_up(trace: Trace, key: Any) -> None:
+    """A tensor is found by its identity, and a recording computes with tensors of its own."""
+    argument = trace.arguments.get(id(key)) if trace.kinds[type(key)] == TENSOR else None
+    if argument is not None:
+        trace.refuse(
+            f"{argument} (its identity)", f"looks {argument} up by which tensor it is; use a key of its own"
+        )
 
 
 def index(trace: Trace, key: Any) -> None:
@@ -92,6 +104,8 @@ def contains(trace: Trace, key: Any, value: Any) -> None:
     what = trace.kinds[type(value)]
     if what in (PLAIN, TENSOR):
         return
+    if issubclass(type(value), _HASHED):
+        looked_up(trace, key)
     if type(value) is dict and trace.kinds[type(key)] == PLAIN:
         if trace.has(value):
             member(trace, value, key)

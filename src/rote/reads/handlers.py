@@ -30,6 +30,7 @@ from .containers import (
     item,
     iterate,
     length,
+    looked_up,
     same,
     special,
     store_item,
@@ -37,7 +38,7 @@ from .containers import (
     truth,
     whole,
 )
-from .kinds import is_in_c
+from .kinds import TENSOR, is_in_c
 from .output import is_for_output, is_standard
 from .trace import Trace
 
@@ -218,8 +219,14 @@ def _evaluated(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[
 
 def _hash(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for each in args:
+        looked_up(trace, each)
         special(trace, each, "__hash__")
         content(trace, each)
+
+
+def _referred(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        looked_up(trace, each)
 
 
 def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -227,6 +234,8 @@ def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
     if trace.has(function):
         trace.read(REFERENT, function, None, Content(target is not None), " (whether it lives)")
         trace.find(target, function, "()")
+        if trace.kinds[type(target)] == TENSOR and not issubclass(type(target), torch.nn.Parameter):
+            trace.refuse("weakref.ref", "looks at a tensor by a weak reference; keep the tensor itself")
 
 
 def _variable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -247,6 +256,7 @@ def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str
             trace.find(each, function, " (its cache)")
     trace.runs(function.__wrapped__)
     for each in (*args, *kwargs.values()):
+        looked_up(trace, each)
         content(trace, each)
 
 
@@ -504,6 +514,8 @@ HANDLERS: dict[str, Handler] = {
     "builtins.dict": _of_pairs,
     "builtins.reversed": _of_pairs,
     "_functools.reduce": _of_pairs,
+    "weakref.ref": _referred,
+    "weakref.ReferenceType": _referred,
     "weakref.ReferenceType()": _weak,
     "weakref.KeyedRef()": _weak,
     "weakref.WeakMethod()": _weak,

@@ -17,7 +17,7 @@ from .cached import Remembered, cached_in, remembered
 from .classes import UNSET, own
 from .compat import has_memory
 from .iterators import Position
-from .marks import Content, TensorMark, mark, pointer_of
+from .marks import Content, Members, TensorMark, mark, pointer_of
 from .reads import Argument, Reads
 from .scripted import scripted
 from .snapshot import (
@@ -265,6 +265,8 @@ def show(value: Any) -> str:
         value = value.value
     if isinstance(value, Remembered):
         return str(value)
+    if isinstance(value, Members):
+        return _shortened(value)
     if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):
         return _shortened(value)
     if type(value) is tuple and all([type(each) in (int, str) for each in value]):
