@@ -33,6 +33,8 @@ _HARMLESS = frozenset({
     "operator.itemgetter()", "operator.itemgetter",
 })  # fmt: skip
 """Callables that look into what they are given and no further, which counts as read when C is given it."""
+_TELL_MODES = frozenset({"torch.overrides", "torch.utils._python_dispatch"})
+"""Modules of PyTorch's that tell others which modes are in force."""
 _OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
     "__getattr__": attribute, "__setattr__": store_attribute, "__delattr__": delete_attribute,
 }  # fmt: skip
@@ -212,10 +214,21 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row == "io" and owner is not None and not trace.has(owner):
         for each in given:  # a buffer that the call made itself
             content(trace, each)
+    elif row == "process" and not _asks_for_itself(trace):
+        return
     elif row in REFUSED:
         trace.refuse(name, f"calls {name}, which {REFUSED[row]}")
     elif row == UNKNOWN:
         trace.refuse(name, f"calls {name}, of which nothing is known")
+
+
+def _asks_for_itself(trace: Trace) -> bool:
+    """Whether what tells of modes is asked by code that is not PyTorch's, which knows of modes like rote's."""
+    frame = trace.frame()
+    while frame is not None and frame.f_globals.get("__name__") in _TELL_MODES:
+        frame = frame.f_back
+    module = frame.f_globals.get("__name__") if frame is not None else None
+    return not (isinstance(module, str) and module.partition(".")[0] == "torch")
 
 
 def _ask(trace: Trace, name: str, function: Any, owner: Any, given: tuple[Any, ...]) -> None:
