@@ -87,9 +87,9 @@ def _of_module(trace: Trace, name: str, value: ModuleType) -> None:
         trace.read(ITEM, table, name, table[name], f".{name}", value)
     elif lookup.find(ModuleType, name).owner is None:
         trace.absent(table, name, f".{name}", value)
-        if "__getattr__" in table:
+        if name != "__getattr__":
             _of_module(trace, "__getattr__", value)
-            trace.call((), table["__getattr__"], name)
+            trace.call((), table.get("__getattr__"), name)
 
 
 def _of_class(trace: Trace, name: str, value: type) -> None:

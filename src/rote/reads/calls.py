@@ -14,7 +14,7 @@ from ..signature.snapshot import SUBCLASS
 from ..signature.wrappers import is_graphed
 from . import lookup
 from .attributes import attribute, delete_attribute, of_namespace, store_attribute
-from .containers import change, content, merged, special, spread, text, whole
+from .containers import asked_by_c, change, content, merged, special, spread, text, whole
 from .kinds import CLASS, FUNCTION, IN_C, METHOD, OTHER, PLAIN, is_in_c
 from .output import SAID_OF_OUTPUT, is_for_output, is_standard
 from .table import REFUSED, UNKNOWN, is_nobody, name_of
@@ -188,6 +188,7 @@ def handed_on(trace: Trace, value: Any) -> None:
         row = trace.rows.of_instances(type(value))
     else:
         return
+    content(trace, getattr(value, "__self__", None))
     if row.name not in _HARMLESS and (row.handler is not None or row.row not in ("pure", "none", "fixed")):
         trace.refuse(row.name, f"has {row.name} called by a function in C, with what it does not say")
 
@@ -196,6 +197,8 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     if row in ("pure", "reads", "fixed"):
         for each in (owner, *given):
             content(trace, each)
+        if row == "reads":
+            asked_by_c(trace, owner, ("__eq__",))
     elif row == "ask":
         _ask(trace, name, function, owner, given)
     elif row == "writes":
@@ -223,7 +226,7 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
 
 
 def _asks_for_itself(trace: Trace) -> bool:
-    """Whether what tells of modes is asked by code that is not PyTorch's, which knows of modes like rote's."""
+    """Whether code asks which modes are in force that is not PyTorch's own, which expects others."""
     frame = trace.frame()
     while frame is not None and frame.f_globals.get("__name__") in _TELL_MODES:
         frame = frame.f_back

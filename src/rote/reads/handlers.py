@@ -25,6 +25,7 @@ from .attributes import attribute, delete_attribute, everything, plain_attribute
 from .calls import called, handed_on, instance_of, subclass_of
 from .containers import (
     advance,
+    asked_by_c,
     contains,
     content,
     item,
@@ -233,6 +234,8 @@ def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
     target = function()
     if trace.has(function):
         trace.read(REFERENT, function, None, Content(target is not None), " (whether it lives)")
+        if target is not None and not trace.has(target):
+            trace.anchored.add(id(target))  # what is read of it keeps it alive no longer than others do
         trace.find(target, function, "()")
         if trace.kinds[type(target)] == TENSOR and not issubclass(type(target), torch.nn.Parameter):
             trace.refuse("weakref.ref", "looks at a tensor by a weak reference; keep the tensor itself")
@@ -331,6 +334,21 @@ def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
         handed_on(trace, each)
         iterate(trace, each)
         content(trace, each)
+
+
+_BY_MEMBERS = {
+    "sorted": ("__lt__", "__gt__"), "min": ("__lt__", "__gt__"), "max": ("__lt__", "__gt__"),
+    "sum": ("__add__", "__radd__"), "any": ("__bool__", "__len__"), "all": ("__bool__", "__len__"),
+    "set": ("__hash__", "__eq__"), "frozenset": ("__hash__", "__eq__"), "dict": ("__hash__", "__eq__"),
+}  # fmt: skip
+"""By which methods of what it is given each builtin goes."""
+
+
+def _by_methods(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Builtins that C implements by methods of the members."""
+    _of_pairs(trace, function, args, kwargs)
+    for each in args:
+        asked_by_c(trace, each, _BY_MEMBERS[function.__name__])
 
 
 def _format(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -501,17 +519,17 @@ HANDLERS: dict[str, Handler] = {
     "builtins.filter": _of_pairs,
     "builtins.zip": _of_pairs,
     "builtins.enumerate": _of_pairs,
-    "builtins.sorted": _of_pairs,
-    "builtins.min": _of_pairs,
-    "builtins.max": _of_pairs,
-    "builtins.sum": _of_pairs,
-    "builtins.any": _of_pairs,
-    "builtins.all": _of_pairs,
+    "builtins.sorted": _by_methods,
+    "builtins.min": _by_methods,
+    "builtins.max": _by_methods,
+    "builtins.sum": _by_methods,
+    "builtins.any": _by_methods,
+    "builtins.all": _by_methods,
     "builtins.list": _of_pairs,
     "builtins.tuple": _of_pairs,
-    "builtins.set": _of_pairs,
-    "builtins.frozenset": _of_pairs,
-    "builtins.dict": _of_pairs,
+    "builtins.set": _by_methods,
+    "builtins.frozenset": _by_methods,
+    "builtins.dict": _by_methods,
     "builtins.reversed": _of_pairs,
     "_functools.reduce": _of_pairs,
     "weakref.ref": _referred,

@@ -399,6 +399,8 @@ class Trace:
         """Something is about to be called: if it is Python code, it is followed."""
         target = getattr(function, "__func__", function) if type(function) is not FunctionType else function
         if type(target) is FunctionType:
+            if target is not function and id(function) in self.outside:  # of a static or class method
+                self.find(target, function, "")
             self._follow(target)
 
     def _follow(self, function: FunctionType) -> None:

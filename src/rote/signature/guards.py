@@ -22,7 +22,7 @@ from .compat import metadata_check, plain_functions
 from .iterators import Position
 from .marks import Content, TensorMark, mark, pointer_of
 from .members import has_plain_length, is_direct
-from .reads import Reads
+from .reads import Argument, Reads
 from .slots import Difference, is_among, now_in, read, same, show, show_tensor
 from .snapshot import ATTRIBUTE, ITEM, LENGTH, LOOKED, MEMBERS, NUMBERS, ORDER, Entry, Snapshot
 
@@ -127,6 +127,9 @@ class Guard:
             if not entry.value.asked:  # what a replay does depends on which it is, not on how far
                 entry = entry._replace(value=entry.value.value)
         kind = type(entry.container)
+        if kind is Argument:
+            self.slow.append(entry)
+            return
         counted = entry.kind == LENGTH and has_plain_length(kind)
         if entry.kind in (ITEM, LENGTH, ORDER) and not (counted or is_direct(kind)):
             self.slow.append(entry)

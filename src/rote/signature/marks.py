@@ -68,7 +68,7 @@ def mark(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return _set(value)
     if isinstance(value, (bytearray, array)):
-        return Content(bytes(value))
+        return Content((type(value), getattr(value, "typecode", ""), bytes(value)))
     if is_empty_stage_table(value):
         return Content("empty")
     if isinstance(value, random.Random):
@@ -88,7 +88,7 @@ def _set(value: Any) -> Any:
     if len(value) > SET_LENGTH:
         return value
     held = [mark(item) if isinstance(item, torch.Tensor) else item for item in value]
-    return Content(Members(zip(map(type, value), held, strict=True)))
+    return Content((type(value), Members(zip(map(type, value), held, strict=True))))
 
 
 def hooks_of(tensor: torch.Tensor) -> list[tuple[str, dict[int, Any]]]:

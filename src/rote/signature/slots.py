@@ -173,7 +173,7 @@ def add_reads(snapshot: Snapshot, reads: Reads, written: Collection[int] = ()) -
 
 def _note_cached(snapshot: Snapshot, entry: Entry) -> None:
     """Add the tensors that a cache holds, each as what lies at its place there."""
-    for place, value in enumerate(cached_in(entry.container)):
+    for place, value in enumerate(cached_in(container_of(entry))):
         if isinstance(value, torch.Tensor):
             snapshot.note_tensor(entry._replace(kind=RESULT, key=place, value=mark(value)), value)
 
@@ -265,6 +265,10 @@ def show(value: Any) -> str:
         value = value.value
     if isinstance(value, Remembered):
         return str(value)
+    if (
+        type(value) is tuple and len(value) > 1 and isinstance(value[0], type)
+    ):  # of what type, and what it holds
+        value = value[-1]
     if isinstance(value, Members):
         return _shortened(value)
     if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):

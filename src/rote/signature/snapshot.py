@@ -9,7 +9,7 @@ import torch
 from ..base.location import Site
 from .compat import has_memory, plain_functions
 from .processes import acting_method
-from .reads import Reads
+from .reads import Reads, identity_of
 from .training import Training
 
 ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT, ANSWER, SCRIPTED = (
@@ -109,14 +109,15 @@ class Snapshot:
         if id(entry.container) in self.always:
             return True
         if entry.kind in (LENGTH, ORDER, BULK, MEMBERS):
-            return (entry.kind, id(entry.container), entry.key) in self.reads.slots
+            return (entry.kind, identity_of(entry.container), entry.key) in self.reads.slots
         return self.reads.has(entry.container, entry.key)
 
     def line_of(self, entry: Entry) -> Site | None:
         """The line in which the traced call has written a slot, or any slot of its container."""
         if not self.written:
             return None
-        address, anywhere = (entry.kind, id(entry.container), entry.key), ("", id(entry.container), None)
+        whose = identity_of(entry.container)
+        address, anywhere = (entry.kind, whose, entry.key), ("", whose, None)
         return self.written.get(address) or self.written.get(anywhere)
 
     def concerns(self, entry: Entry) -> bool:
