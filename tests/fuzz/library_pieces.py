@@ -299,10 +299,15 @@ PROCESS = Piece(
     "['a']",
     setup="""\
 torch.set_warn_always(False)
+torch.set_autocast_dtype('cpu', torch.bfloat16)
+torch.set_autocast_cache_enabled(True)
+logging.disable(logging.NOTSET)
 warnings.resetwarnings()
 warnings.simplefilter('ignore')
 $kind = logging.getLogger('rote-fuzz')
 $kind.setLevel(logging.WARNING)
+$kind.handlers.clear()
+$kind.disabled = False
 ${kind}Old = sys.argv[:]
 sys.argv[:] = ['x']""",
     reads=(
