@@ -298,6 +298,7 @@ PROCESS = Piece(
     "process and filters",
     "['a']",
     setup="""\
+sys.modules.pop('rote_fuzz_module', None)
 torch.set_warn_always(False)
 torch.set_autocast_dtype('cpu', torch.bfloat16)
 torch.set_autocast_cache_enabled(True)
