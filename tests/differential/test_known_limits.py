@@ -26,27 +26,6 @@ def test_as_strided_beyond_an_argument():
     check(scenario)
 
 
-def _autocast_type(on: bool) -> None:
-    torch.set_autocast_dtype("cpu", torch.float16 if on else torch.bfloat16)
-
-
-@limit("a setting that is off where the call begins: the default type of autocast")
-def test_settings_that_are_read_inside():
-    def scenario(wrap):
-        def fn(x):
-            with torch.autocast("cpu"):
-                return x @ x
-
-        try:
-            yield from drive(
-                wrap(fn), args=lambda i: (torch.randn(4, 4),), change=lambda: _autocast_type(True)
-            )
-        finally:
-            _autocast_type(False)
-
-    check(scenario)
-
-
 @limit("version counters and the hooks of tensors that no operation reads are no part of the guard")
 @pytest.mark.parametrize("name", ["_version", "_backward_hooks"])
 def test_counters_of_a_tensor(name: str):

@@ -216,3 +216,23 @@ def test_error_caught_before_a_branch():
             yield attempt(g, full(value))
 
     check(scenario)
+
+
+def _autocast_type(on: bool) -> None:
+    torch.set_autocast_dtype("cpu", torch.float16 if on else torch.bfloat16)
+
+
+def test_settings_that_are_read_inside():
+    def scenario(wrap):
+        def fn(x):
+            with torch.autocast("cpu"):
+                return x @ x
+
+        try:
+            yield from drive(
+                wrap(fn), args=lambda i: (torch.randn(4, 4),), change=lambda: _autocast_type(True)
+            )
+        finally:
+            _autocast_type(False)
+
+    check(scenario)

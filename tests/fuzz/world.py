@@ -16,21 +16,28 @@ import contextlib
 import contextvars
 import copy
 import dataclasses
+import datetime
 import decimal
 import enum
+import fractions
 import functools
 import gc
+import heapq
 import inspect
 import itertools
 import json
+import logging
 import operator
 import os
+import pathlib
 import random
 import re
 import struct
+import sys
 import threading
 import types
 import typing
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, is_dataclass
@@ -284,7 +291,8 @@ SURROUNDINGS = {
     "torch": torch, "nn": nn, "F": F, "gc": gc, "random": random, "numpy": numpy, "copy": copy,
     "operator": operator,
     **{module.__name__: module for module in (
-        abc, array, bisect, collections, contextvars, dataclasses, decimal, enum, functools, inspect,
+        abc, array, bisect, collections, contextlib, contextvars, dataclasses, datetime, decimal, enum,
+        fractions, functools, heapq, inspect, logging, pathlib, sys, warnings,
         itertools, json, os, re, struct, threading, types, typing, weakref,
     )},
     "mock": mock,

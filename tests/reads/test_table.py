@@ -29,6 +29,7 @@ from rote.reads.calls import called
 ROWS = tomllib.loads(Path(table.__file__).with_name("calls.toml").read_text())
 KNOWN = {
     "pure", "fixed", "none", "reads", "writes", "argument", "ask", "clock", "environment", "thread", "shared", "io", "address",
+    "process", "setting",
 }  # fmt: skip
 
 OF_OTHER_VERSIONS = {
@@ -37,6 +38,7 @@ OF_OTHER_VERSIONS = {
     "torch._C._get_num_threads",
 }  # fmt: skip
 """Names that not every Python and PyTorch has."""
+OF_CUDA = ("torch._C._cuda_", "torch._C._nvtx.", "torch._C._xpu_")
 
 UNNAMED = (
     "builtins.GenericAlias", "builtins.mappingproxy", "builtins.module", "builtins.method", "builtins.function",
@@ -47,7 +49,8 @@ UNNAMED = (
     "builtins.weakproxy", "builtins.weakcallableproxy", "builtins.AccumulateGrad", "torch._C._TensorBase",
     "torch._C._VariableFunctionsClass", "pybind11_builtins", "_thread.RLock", "_thread.lock", "builtins.instancemethod", "_contextvars", "_contextvars.Context",
     "_contextvars.ContextVar", "_functools._lru_cache_wrapper", "_collections._tuplegetter", "_cython_", "optree",
-    "torch._C.Event", "torch._C.Stream", "builtins.weakref", "builtins.member_descriptor",
+    "torch._C.Event", "torch._C.Stream", "torch._C.__call__", "torch._C.__enter__", "torch._C.__exit__",
+    "builtins.weakref", "builtins.member_descriptor",
     "builtins.getset_descriptor", "builtins.wrapper_descriptor", "builtins.method-wrapper", "_json.Encoder",
 )  # fmt: skip
 """Types and modules that cannot be reached by their names."""
@@ -76,6 +79,8 @@ def test_of_several_rows_the_last_counts():
 @pytest.mark.parametrize("name", sorted({name for _, name in names()}))
 def test_a_name_is_of_something(name):
     plain = name.removesuffix(".*")
+    if plain.startswith(OF_CUDA) and not torch.backends.cuda.is_built():
+        return
     if name in OF_OTHER_VERSIONS or plain in UNNAMED or plain.rpartition(".")[0] in UNNAMED:
         return
     if "*" in plain:
@@ -112,7 +117,28 @@ def test_a_longer_name_goes_first():
     assert table.row_of("builtins.list.append") == "writes"
     assert table.row_of("builtins.list.index") == "reads"
     assert table.row_of("torch._C.Generator.initial_seed") == "ask"
-    assert table.row_of("torch._C.anything") == "pure"
+    assert table.row_of("torch._C.anything") == "fixed"
+
+
+SETTINGS = {
+    torch.get_num_threads: "ask", torch.get_autocast_dtype: "ask", torch._C._get_warnAlways: "ask",
+    torch._C._get_nnpack_enabled: "ask", torch.set_num_threads: "setting", torch._C._set_warnAlways: "setting",
+    torch.is_grad_enabled: "none", torch._C._len_torch_dispatch_stack: "process", torch.add: "pure",
+    torch._C._autograd._profiler_enabled: "none",
+    torch._C._group_tensors_by_device_and_dtype: "pure", torch._C._functorch.maybe_current_level: "pure",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "row"), SETTINGS.items(), ids=table.name_of)
+def test_functions_of_pytorch_by_what_they_tell(function, row):
+    assert table.Rows(handlers.HANDLERS, called).of(function).row == row
+
+
+def test_a_function_of_pytorch_in_no_row_is_unknown():
+    """What is said of types is not said of functions beside them."""
+    rows = table.Rows(handlers.HANDLERS, called)
+    for function in (torch._C._storage_Use_Count, torch._C._current_graph_task_execution_order):
+        assert rows.of(function).row == table.UNKNOWN
 
 
 def test_a_class_is_what_is_said_of_its_methods():

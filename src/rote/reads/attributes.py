@@ -14,6 +14,7 @@ from types import (
 )
 from typing import Any
 
+import numpy
 import torch
 import torch.autograd.function
 
@@ -24,6 +25,7 @@ from ..signature.slots import answer
 from ..signature.snapshot import ATTRIBUTE, ITEM, KIND, ORDER, SAID
 from . import lookup
 from .kinds import C_FUNCTIONS, CLASS, MODULE, PLAIN, TENSOR, is_in_c
+from .output import tells_when
 from .trace import Trace
 
 _MISSING = lookup.MISSING
@@ -45,6 +47,8 @@ _OF_COMPILER = "__dynamo_disable"
 _NODE = torch.autograd.function.BackwardCFunction
 _OF_NODES = frozenset({"saved_tensors", "saved_variables", "needs_input_grad", "next_functions"})
 """What the node of a graph says of itself: it stays for the node's life, in a tuple that is new each time."""
+_OF_ARRAYS = frozenset({"dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides"})
+"""What an array says of itself, and nothing of its numbers."""
 _OF_CLASSES = frozenset({"_is_param", "_is_buffer"})
 """By which tensors of classes of one's own say that they are parameters; asked by isinstance."""
 
@@ -82,9 +86,9 @@ def _of_module(trace: Trace, name: str, value: ModuleType) -> None:
         trace.read(ITEM, table, name, table[name], f".{name}", value)
     elif lookup.find(ModuleType, name).owner is None:
         trace.absent(table, name, f".{name}", value)
-        if "__getattr__" in table:
+        if name != "__getattr__":
             _of_module(trace, "__getattr__", value)
-            trace.call((), table["__getattr__"], name)
+            trace.call((), table.get("__getattr__"), name)
 
 
 def _of_class(trace: Trace, name: str, value: type) -> None:
@@ -171,8 +175,12 @@ def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
 def plain_attribute(trace: Trace, name: str, value: Any) -> None:
     """An attribute as ``object.__getattribute__`` finds it, and then ``__getattr__``."""
     kind = type(value)
-    trace.hold(kind)
-    trace.seen.add((id(value) if trace.has(value) else kind, name, "plain"))
+    whose = id(value) if trace.has(value) else kind
+    if tells_when(trace, kind, name):
+        trace.seen.discard((whose, name))  # who reads it matters each time
+    else:
+        trace.hold(kind)
+        trace.seen.add((whose, name, "plain"))
     found = trace.class_slot(kind, name)
     if found is not _MISSING and lookup.is_data(found):
         _get(trace, found, name, value)
@@ -260,6 +268,10 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
         found = getattr(value, name)
     except AttributeError:
         found = UNSET
+    if issubclass(type(value), numpy.ndarray) and name not in _OF_ARRAYS:
+        trace.look_into(value)
+        if name != "base":
+            return  # it is made anew each time, of the same numbers
     if issubclass(type(value), _FIXED_IN_C):
         trace.find(found, value, f".{name}")
         return

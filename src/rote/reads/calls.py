@@ -15,8 +15,8 @@ from ..signature.snapshot import SUBCLASS
 from ..signature.wrappers import is_graphed
 from . import lookup
 from .attributes import attribute, delete_attribute, of_namespace, store_attribute
-from .containers import change, content, merged, special, spread, text, whole
-from .kinds import CLASS, FUNCTION, IN_C, METHOD, OTHER, is_in_c
+from .containers import asked_by_c, change, content, merged, special, spread, text, whole
+from .kinds import CLASS, FUNCTION, IN_C, METHOD, OTHER, PLAIN, is_in_c
 from .output import SAID_OF_OUTPUT, is_for_output, writes_by_method
 from .table import REFUSED, UNKNOWN, is_nobody, name_of
 from .trace import Trace
@@ -37,6 +37,8 @@ _HARMLESS = frozenset({
 _OF_CYTHON = frozenset({"cython_function_or_method", "fused_cython_function"})
 _KEEPING = frozenset({"builtins.list.append", "builtins.list.insert", "collections.deque.append"})
 """Callables that put what they are given into a container, and ask nothing of it."""
+_TELL_MODES = frozenset({"torch.overrides", "torch.utils._python_dispatch"})
+"""Modules of PyTorch's that tell others which modes are in force."""
 _OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
     "__getattr__": attribute, "__setattr__": store_attribute, "__delattr__": delete_attribute,
 }  # fmt: skip
@@ -193,6 +195,7 @@ def handed_on(trace: Trace, value: Any) -> None:
         row = trace.rows.of_instances(type(value))
     else:
         return
+    content(trace, getattr(value, "__self__", None))
     if row.name not in _HARMLESS and (row.handler is not None or row.row not in ("pure", "none", "fixed")):
         trace.refuse(row.name, f"has {row.name} called by a function in C, with what it does not say")
 
@@ -202,11 +205,13 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
         name, is_method = name_of(owner), "." in owner.__qualname__
         row, owner = trace.rows.row_of(name), given[0] if is_method and given else None
         given = given[1:] if is_method else given
-    if row in ("pure", "reads"):
+    if row in ("pure", "reads", "fixed"):
         for each in (owner, *given):
             content(trace, each)
+        if row == "reads":
+            asked_by_c(trace, owner, ("__eq__",))
     elif row == "ask":
-        _ask(trace, name, function, owner)
+        _ask(trace, name, function, owner, given)
     elif row == "writes":
         if trace.has(owner) and not trace.can_compare(owner):
             trace.refuse(name, f"calls {name}, which changes something made outside that cannot be compared")
@@ -224,16 +229,31 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row == "io" and owner is not None and not trace.has(owner):
         for each in given:  # a buffer that the call made itself
             content(trace, each)
+    elif row == "process" and not _asks_for_itself(trace):
+        return
     elif row in REFUSED:
         trace.refuse(name, f"calls {name}, which {REFUSED[row]}")
     elif row == UNKNOWN:
         trace.refuse(name, f"calls {name}, of which nothing is known", unknown=True)
 
 
-def _ask(trace: Trace, name: str, function: Any, owner: Any) -> None:
+def _asks_for_itself(trace: Trace) -> bool:
+    """Whether code asks which modes are in force that is not PyTorch's own, which expects others."""
+    frame = trace.frame()
+    while frame is not None and frame.f_globals.get("__name__") in _TELL_MODES:
+        frame = frame.f_back
+    module = frame.f_globals.get("__name__") if frame is not None else None
+    return not (isinstance(module, str) and module.partition(".")[0] == "torch")
+
+
+def _ask(trace: Trace, name: str, function: Any, owner: Any, given: tuple[Any, ...]) -> None:
     """A function of C is about to say how something is set."""
     if owner is None:
-        trace.ask(function, (), f"{name}()")
+        if any(trace.kinds[type(each)] != PLAIN for each in given):
+            trace.refuse(name, f"asks {name} about what may change")
+            return
+        text = f"({', '.join(map(repr, given))})"
+        trace.ask(function, given, text if trace.has(function) else f"{name}{text}")
     elif trace.has(owner):
         trace.ask(owner, function.__name__, f".{function.__name__}()")
 

@@ -15,9 +15,10 @@ from ..base.location import is_internal, is_own
 from ..signature import members
 from ..signature.made_in_c import is_python
 from ..signature.marks import Content
+from ..signature.origin import said_module
 from ..signature.snapshot import BULK, ITEM, LENGTH, ORDER
 from . import lookup
-from .attributes import bind, everything
+from .attributes import bind, everything, plain_attribute
 from .kinds import (
     CLASS,
     CONTAINER,
@@ -37,7 +38,12 @@ from .settings import settings, written
 from .table import name_of
 from .trace import GLOBAL_GENERATORS, Trace
 
+_HASHING = ("__hash__", "__eq__")
+_EQUAL = ("__eq__",)
+_TEXTS = ("__format__", "__str__", "__repr__")
+_HASHED = (dict, set, frozenset)
 _MANY = 4096
+_USUAL_INDICES = frozenset({*PLAIN_TYPES, torch.Tensor})
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _DEPTH = 6
 
@@ -48,7 +54,10 @@ def item(trace: Trace, value: Any, key: Any) -> None:
     kind = type(value)
     what = trace.kinds[kind]
     if what in (PLAIN, TENSOR):
+        index(trace, key)
         return
+    if issubclass(kind, dict):
+        looked_up(trace, key)
     if what == CONTAINER:
         if trace.has(value):
             if trace.kinds[type(key)] == PLAIN and not issubclass(type(key), slice):
@@ -69,6 +78,25 @@ def _as_key(trace: Trace, key: Any) -> None:
     """An argument that is taken apart is looked for in a container: by its identity, most often."""
     if id(key) in trace.given.objects:
         trace.identify(key, "looks for it in a container")
+
+
+def looked_up(trace: Trace, key: Any) -> None:
+    """A tensor is found by its identity, and a recording computes with tensors of its own."""
+    what = trace.kinds[type(key)]
+    if what not in (PLAIN, TENSOR):
+        _overridden(trace, key, _HASHING)
+        asked_by_c(trace, key, _HASHING)
+    argument = trace.arguments.get(id(key)) if what == TENSOR else None
+    if argument is not None:
+        trace.refuse(
+            f"{argument} (its identity)", f"looks {argument} up by which tensor it is; use a key of its own"
+        )
+
+
+def index(trace: Trace, key: Any) -> None:
+    """A tensor is indexed: C looks into what it is indexed by."""
+    if type(key) not in _USUAL_INDICES:
+        content(trace, key)
 
 
 def member(trace: Trace, value: Any, key: Any) -> None:
@@ -95,11 +123,14 @@ def contains(trace: Trace, key: Any, value: Any) -> None:
     what = trace.kinds[type(value)]
     if what in (PLAIN, TENSOR):
         return
+    if issubclass(type(value), _HASHED):
+        looked_up(trace, key)
     if type(value) is dict and trace.kinds[type(key)] == PLAIN:
         if trace.has(value):
             member(trace, value, key)
     elif what == CONTAINER:
         whole(trace, value)
+        asked_by_c(trace, (key, value), _EQUAL)
     elif not special(trace, value, "__contains__"):
         iterate(trace, value)
 
@@ -206,10 +237,15 @@ def _object(trace: Trace, value: Any) -> None:
         viewed = gc.get_referents(value)[0]
         trace.find(viewed, value, "")
         whole(trace, viewed)
+    elif issubclass(kind, BaseException):
+        plain_attribute(trace, "args", value)
+        content(trace, value.args)
     elif kind is SimpleNamespace:
         everything(trace, value)
-    elif issubclass(kind, numpy.ndarray) and value.dtype.hasobject:
-        _find_held(trace, value, 2)
+    elif issubclass(kind, numpy.ndarray):
+        trace.look_into(value)
+        if value.dtype.hasobject:
+            _find_held(trace, value, 2)
     elif not (issubclass(kind, FIXED) or trace.by_content(kind) or is_python(kind)):
         name = name_of(kind)
         if trace.rows.is_pure(kind) or trace.rows.row_of(name) in ("fixed", "pure", "none"):
@@ -223,6 +259,8 @@ def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
     _as_key(trace, key)
     what = trace.kinds[type(value)]
     if what == TENSOR:
+        index(trace, key)
+        index(trace, new)
         return
     if what != CONTAINER:
         special(trace, value, "__setitem__", writes=True)
@@ -354,8 +392,29 @@ def _overridden(trace: Trace, value: Any, names: tuple[str, ...]) -> None:
     settings(trace, value)
     for name in names:
         found = trace.in_class(kind, name)
-        if found is not lookup.MISSING and not is_in_c(found):
+        if (found is not lookup.MISSING and not is_in_c(found)) or is_users(kind):
             trace.runs(trace.class_slot(kind, name))
+
+
+def asked_by_c(trace: Trace, value: Any, names: tuple[str, ...], depth: int = 2) -> None:
+    """C calls methods of what lies in a container: which they are is read."""
+    if not is_readable(value):
+        return
+    found = (
+        members.items(value) if issubclass(type(value), dict) else [(each,) for each in members.keys(value)]
+    )
+    for each in found[:_MANY]:
+        for part in each:
+            if trace.kinds[type(part)] in (PLAIN, TENSOR):
+                continue
+            _overridden(trace, part, names)
+            if depth:
+                asked_by_c(trace, part, names, depth - 1)
+
+
+def is_users(kind: type) -> bool:
+    """Whether a class is written in Python, and is not one of PyTorch's."""
+    return is_python(kind) and not said_module(kind).startswith("torch")
 
 
 _COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
@@ -366,6 +425,7 @@ def compare(trace: Trace, operator: Any, left: Any, right: Any) -> None:
     for one in (left, right):
         if trace.kinds[type(one)] not in (PLAIN, TENSOR):
             _overridden(trace, one, _COMPARING)
+            asked_by_c(trace, one, _COMPARING)
             if id(one) not in trace.given.objects or is_in_c(lookup.find(type(one), "__eq__").value):
                 content(trace, one)
 
@@ -391,6 +451,8 @@ def binary(trace: Trace, operator: str, left: Any, right: Any) -> None:
     """Two values are about to be combined by an operator."""
     in_place = operator.startswith("INPLACE_")
     name = _METHODS.get(operator.removeprefix("INPLACE_"), "")
+    if name == "mod" and issubclass(type(left), (str, bytes)):
+        text(trace, right)
     for one, forms in ((left, (f"__{name}__", f"__i{name}__")), (right, (f"__r{name}__",))):
         if trace.kinds[type(one)] in (PLAIN, TENSOR):
             continue
@@ -415,7 +477,8 @@ def text(trace: Trace, value: Any, *_: Any) -> None:
     if is_readable(value):
         _text_of_members(trace, value)
     if trace.kinds[type(value)] not in (PLAIN, TENSOR):
-        _overridden(trace, value, ("__format__", "__str__", "__repr__"))
+        _overridden(trace, value, _TEXTS)
+        asked_by_c(trace, value, _TEXTS)
         content(trace, value)
 
 

@@ -11,6 +11,7 @@ from string import Formatter
 from types import FunctionType
 from typing import Any
 
+import numpy
 import torch
 import torch.autograd.function
 
@@ -25,11 +26,13 @@ from .attributes import attribute, delete_attribute, everything, plain_attribute
 from .calls import called, handed_on, instance_of, subclass_of
 from .containers import (
     advance,
+    asked_by_c,
     contains,
     content,
     item,
     iterate,
     length,
+    looked_up,
     merged,
     same,
     special,
@@ -38,13 +41,14 @@ from .containers import (
     truth,
     whole,
 )
-from .kinds import is_in_c
+from .kinds import TENSOR, is_in_c
 from .output import is_for_output, writes
 from .trace import Trace
 
 _FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
 
 _READS_STORAGE = frozenset({"__getitem__", "__setitem__", "tolist", "__iter__", "fill_"})
+_OF_HOST_DATA = ("from_numpy", "tensor", "as_tensor", "asarray")
 _MOST_CACHED = 20_000
 Handler = Callable[[Trace, Any, tuple[Any, ...], dict[str, Any]], None]
 
@@ -235,15 +239,25 @@ def _evaluated(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[
 
 def _hash(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for each in args:
+        looked_up(trace, each)
         special(trace, each, "__hash__")
         content(trace, each)
+
+
+def _referred(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        looked_up(trace, each)
 
 
 def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     target = function()
     if trace.has(function):
         trace.read(REFERENT, function, None, Content(target is not None), " (whether it lives)")
+        if target is not None and not trace.has(target):
+            trace.anchored.add(id(target))  # what is read of it keeps it alive no longer than others do
         trace.find(target, function, "()")
+        if trace.kinds[type(target)] == TENSOR and not issubclass(type(target), torch.nn.Parameter):
+            trace.refuse("weakref.ref", "looks at a tensor by a weak reference; keep the tensor itself")
 
 
 def _variable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -264,6 +278,7 @@ def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str
             trace.find(each, function, " (its cache)")
     trace.runs(function.__wrapped__)
     for each in (*args, *kwargs.values()):
+        looked_up(trace, each)
         content(trace, each)
 
 
@@ -341,6 +356,21 @@ def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
             merged(trace, each)
         else:
             content(trace, each)
+
+
+_BY_MEMBERS = {
+    "sorted": ("__lt__", "__gt__"), "min": ("__lt__", "__gt__"), "max": ("__lt__", "__gt__"),
+    "sum": ("__add__", "__radd__"), "any": ("__bool__", "__len__"), "all": ("__bool__", "__len__"),
+    "set": ("__hash__", "__eq__"), "frozenset": ("__hash__", "__eq__"), "dict": ("__hash__", "__eq__"),
+}  # fmt: skip
+"""By which methods of what it is given each builtin goes."""
+
+
+def _by_methods(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Builtins that C implements by methods of the members."""
+    _of_pairs(trace, function, args, kwargs)
+    for each in args:
+        asked_by_c(trace, each, _BY_MEMBERS[function.__name__])
 
 
 def _format(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -443,9 +473,20 @@ def _release(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
     trace.seen.discard((id(_bound(function, args, 1)[0]), "held"))
 
 
+def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Tensors are made: an array's numbers are read again at each replay, and are no condition for that."""
+    for each in (*args, *kwargs.values()):
+        if not issubclass(type(each), numpy.ndarray) or each.dtype.hasobject:
+            content(trace, each)
+
+
 HANDLERS: dict[str, Handler] = {
     "_thread.lock.acquire": _acquire,
     "_thread.RLock.acquire": _acquire,
+    "_multiprocessing.SemLock.acquire": _acquire,
+    "_multiprocessing.SemLock.release": _release,
+    "_multiprocessing.SemLock.__enter__": _acquire,
+    "_multiprocessing.SemLock.__exit__": _release,
     "_thread.lock.__enter__": _acquire,
     "_thread.lock.__exit__": _release,
     "_thread.lock.release": _release,
@@ -500,19 +541,21 @@ HANDLERS: dict[str, Handler] = {
     "builtins.filter": _of_pairs,
     "builtins.zip": _of_pairs,
     "builtins.enumerate": _of_pairs,
-    "builtins.sorted": _of_pairs,
-    "builtins.min": _of_pairs,
-    "builtins.max": _of_pairs,
-    "builtins.sum": _of_pairs,
-    "builtins.any": _of_pairs,
-    "builtins.all": _of_pairs,
+    "builtins.sorted": _by_methods,
+    "builtins.min": _by_methods,
+    "builtins.max": _by_methods,
+    "builtins.sum": _by_methods,
+    "builtins.any": _by_methods,
+    "builtins.all": _by_methods,
     "builtins.list": _of_pairs,
     "builtins.tuple": _of_pairs,
-    "builtins.set": _of_pairs,
-    "builtins.frozenset": _of_pairs,
-    "builtins.dict": _of_pairs,
+    "builtins.set": _by_methods,
+    "builtins.frozenset": _by_methods,
+    "builtins.dict": _by_methods,
     "builtins.reversed": _of_pairs,
     "_functools.reduce": _of_pairs,
+    "weakref.ref": _referred,
+    "weakref.ReferenceType": _referred,
     "weakref.ReferenceType()": _weak,
     "weakref.KeyedRef()": _weak,
     "weakref.WeakMethod()": _weak,
@@ -541,6 +584,8 @@ HANDLERS: dict[str, Handler] = {
     "builtins.member_descriptor.__get__": _descriptor,
     "builtins.getset_descriptor.__get__": _descriptor,
     "torch._C._FunctionBase.apply": _function,
+    "torch._C.TensorBase.new_tensor": _of_host_data,
+    **dict.fromkeys([f"torch.{name}" for name in _OF_HOST_DATA], _of_host_data),
     "sys._getframe": _sys_frame,
 }
 """By the full name of the callable; for calls of an instance by that of its class and ``()``."""

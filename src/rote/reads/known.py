@@ -34,9 +34,9 @@ def is_known_member(trace: Trace, value: Any, key: Any) -> bool:
     """Whether a member of a builtin container was read, or the call has made the container."""
     if id(value) in trace.outside:
         return type(key) in _KEYS and (id(value), key) in trace.members
-    return type(key) in PLAIN_OR_TENSOR and (
-        type(value) in _BUILTIN_CONTAINERS or type(value) in PLAIN_OR_TENSOR
-    )
+    if type(value) in _BUILTIN_CONTAINERS:
+        return type(key) in PLAIN_TYPES
+    return type(value) in PLAIN_OR_TENSOR and type(key) in PLAIN_OR_TENSOR
 
 
 def is_known_whole(trace: Trace, value: Any) -> bool:

@@ -8,16 +8,33 @@ reads them whose business is output.
 from __future__ import annotations
 
 import sys
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 from ..base.location import NOWHERE, Site, is_internal
+from ..signature.origin import said_module, said_name
 from ..signature.snapshot import ITEM
+from . import lookup
 from .noted import Output
 from .trace import Trace
 
 _LIBRARIES = frozenset({"logging", "rich", "tqdm"})
 """Libraries that read clocks and frames for what they write."""
+
+_WRITES = frozenset({
+    "debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "log", "handle",
+    "__new__", "__init__", "__iter__", "__enter__", "__exit__", "__del__", "__next__", "update", "close",
+    "refresh",
+    "clear", "reset", "unpause", "display", "write", "moveto", "set_description", "set_description_str",
+    "set_postfix", "set_postfix_str", "trange", "set_lock", "get_lock", "print", "print_json", "rule", "out",
+})  # fmt: skip
+"""Functions by which a program has such a library write something."""
+
+_WHEN = frozenset({
+    "created", "msecs", "relativeCreated", "asctime", "process", "__dict__", "start_t", "last_print_t",
+    "last_print_n", "miniters", "_ema_dn", "_ema_dt", "_ema_miniters", "delay",
+})  # fmt: skip
+"""Attributes in which such a library keeps when something was written."""
 
 SAID_OF_OUTPUT = frozenset({"clock", "environment", "shared"})
 """Rows of the table that say nothing of a result where such a library calls them: a lock around its lines is
@@ -41,8 +58,8 @@ def writes(trace: Trace, name: str, stream: Any = None) -> None:
     if trace.wrote(ITEM, vars(sys), "stdout") and not trace.has(stream):
         return  # the call has made it, and put it into the place of the standard one
     at = trace.frame()
-    while at is not None and (is_internal(at.f_code.co_filename) or _library(at) in _LIBRARIES):
-        name, at = _library(at) if _library(at) in _LIBRARIES else name, at.f_back
+    while at is not None and (is_internal(at.f_code.co_filename) or _is_of_library(at)):
+        name, at = _package(at) if _is_of_library(at) else name, at.f_back
     site = Site(at.f_code.co_filename, at.f_lineno, at.f_code.co_name) if at is not None else NOWHERE
     trace.writes_output(Output(name, site))
 
@@ -57,12 +74,53 @@ def writes_by_method(trace: Trace, stream: Any, method: str) -> bool:
 
 
 def is_for_output(trace: Trace) -> bool:
-    """Whether the code that runs now belongs to a library whose business is output."""
+    """Whether what runs now writes output: code of such a library, called to write and not to tell.
+
+    Between the library's frames and those of the user's may lie frames of Python's own libraries.
+    """
     frame = trace.frame()
-    return frame is not None and _library(frame) in _LIBRARIES
+    if not _is_of_library(frame):
+        return False
+    entry = ""
+    while frame is not None:
+        if _is_of_library(frame):
+            entry = frame.f_code.co_name
+        elif not is_internal(frame.f_code.co_filename):
+            break
+        frame = frame.f_back
+    return entry in _WRITES
 
 
-def _library(frame: FrameType) -> str:
+def tells_when(trace: Trace, kind: type, name: str) -> bool:
+    """Whether an attribute may say when something was written: to read it is for output only, or a use."""
+    if name == "write":
+        _hands_text(trace, kind)
+    if name not in _WHEN or not any(_is_library(said_module(each)) for each in kind.__mro__):
+        return False
+    if not is_for_output(trace):
+        text = f"{said_name(kind)}.{name}"
+        trace.refuse(text, f"reads {text}, which says when something was written")
+    return True
+
+
+def _hands_text(trace: Trace, kind: type) -> None:
+    """The library is about to write by a method of the user's: the text may say when that is."""
+    found = lookup.find(kind, "write").value
+    if type(found) is not FunctionType or not _is_of_library(trace.frame()):
+        return
+    if not (_is_library(found.__globals__.get("__name__")) or is_internal(found.__code__.co_filename)):
+        text = f"{said_name(kind)}.write"
+        trace.refuse(text, f"has a text that may hold the time written by {text}")
+
+
+def _package(frame: FrameType) -> str:
     """The package whose code runs in a frame."""
-    name = frame.f_globals.get("__name__")
-    return name.partition(".")[0] if isinstance(name, str) else ""
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
+
+
+def _is_of_library(frame: FrameType | None) -> bool:
+    return frame is not None and _is_library(frame.f_globals.get("__name__"))
+
+
+def _is_library(module: Any) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] in _LIBRARIES

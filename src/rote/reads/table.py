@@ -34,11 +34,15 @@ REFUSED = {
     "thread": "hands work to other threads",
     "shared": "acts on what several processes share",
     "address": "says where a tensor lies, or how much memory is around it",
+    "process": "tells of modes and keys by which PyTorch dispatches, of which rote has its own",
+    "setting": "changes a setting of the process",
     "io": "reads or writes what is outside of the program",
 }
 """Rows whose callables make a call eager, with what they do."""
 
 
+_OPERATORS = "_VariableFunctionsClass."
+"""The class whose static methods the functions of ``torch`` in C are."""
 _BOUND = (MethodType, BuiltinFunctionType, MethodWrapperType)
 
 
@@ -76,7 +80,9 @@ def name_of(function: Any) -> str:
     if owner is not None:
         return f"{_name_of_class(owner)}.{name}"
     module = getattr(function, "__module__", None) or getattr(bound, "__name__", "")
-    return f"{_text(module)}.{getattr(function, '__qualname__', name)}"
+    free = bound is not None and is_nobody(type(bound))  # pybind11 says whose record it is
+    said = name if free else getattr(function, "__qualname__", name)
+    return f"{_text(module)}.{said.removeprefix(_OPERATORS)}"
 
 
 class Row(NamedTuple):
@@ -189,10 +195,11 @@ class Rows:
                 name = name_of(function)  # a class of the user's is not held
                 return Row(name, self.row_of(name), self._handlers.get(name), None)
             name = name_of(function)
-            found = self._of[key] = Row(
-                name, self.row_of(name), self._handlers.get(name), function if free else None
-            )
-            if found.handler is None and found.row in ("pure", "none"):
+            row = self.row_of(name)
+            if row == "fixed" and kept and type(function) is BuiltinFunctionType:
+                row = UNKNOWN  # that is said of types and their methods
+            found = self._of[key] = Row(name, row, self._handlers.get(name), function if free else None)
+            if found.handler is None and row in ("pure", "none"):
                 self.plain.add(key)
         return found
 

@@ -54,7 +54,19 @@ from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
 from ..signature.origin import module_of, said_module, said_name
 from ..signature.reads import Argument, Names, Read, Reads
 from ..signature.slots import MISSING, answer, same, show
-from ..signature.snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, HELD, ITEM, KIND, LENGTH, NUMBERS, ORDER
+from ..signature.snapshot import (
+    ASKED,
+    ATTRIBUTE,
+    CELL,
+    DEFINED,
+    HELD,
+    ITEM,
+    KIND,
+    LENGTH,
+    LOOKED,
+    NUMBERS,
+    ORDER,
+)
 from ..signature.training import is_empty_stage_table
 from . import lookup
 from .given import Given
@@ -285,6 +297,12 @@ class Trace:
         elif array.nbytes > ARRAY_BYTES:
             self.read(NUMBERS, array, None, Content(array.tobytes()), " (its numbers)")
 
+    def look_into(self, array: Any) -> None:
+        """The numbers of an array outside are read in Python, whatever else is made of it."""
+        if array.dtype.hasobject or (NUMBERS, id(array), LOOKED) in self._reads or not self.has(array):
+            return
+        self.read(NUMBERS, array, LOOKED, Content(array.tobytes()), " (its numbers)")
+
     def _form(self, value: Any) -> Any:
         """The form in which a value is compared: of most objects it is their identity."""
         return mark(value) if self.by_content(type(value)) else value
@@ -453,6 +471,8 @@ class Trace:
         """Something is about to be called: if it is Python code, it is followed."""
         target = getattr(function, "__func__", function) if type(function) is not FunctionType else function
         if type(target) is FunctionType:
+            if target is not function and id(function) in self.outside:  # of a static or class method
+                self.find(target, function, "")
             self._follow(target)
 
     def _follow(self, function: FunctionType) -> None:
@@ -689,7 +709,7 @@ def _is_torchs_own(frame: FrameType | None) -> bool:
     """Whether what is done is done for what PyTorch keeps to itself."""
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(TORCHS_OWN):
+        if file.startswith(TORCHS_OWN) and file != torch.__file__:
             return True
         if not is_internal(file):
             return False

@@ -24,8 +24,8 @@ from .iterators import Position
 from .marks import Content, TensorMark, mark, pointer_of
 from .members import has_plain_length, is_direct
 from .reads import Argument, Reads
-from .slots import Difference, now_in, read, same, show, show_tensor
-from .snapshot import ATTRIBUTE, ITEM, LENGTH, MEMBERS, NUMBERS, ORDER, Entry, Snapshot
+from .slots import Difference, is_among, now_in, read, same, show, show_tensor
+from .snapshot import ATTRIBUTE, ITEM, LENGTH, LOOKED, MEMBERS, NUMBERS, ORDER, Entry, Snapshot
 
 _data_ptr = torch.Tensor.data_ptr
 
@@ -120,8 +120,8 @@ class Guard:
         return isinstance(now, numpy.ndarray) and pointer_of(now) in self._arrays
 
     def _sort(self, entry: Entry) -> None:
-        if entry.kind == NUMBERS and pointer_of(entry.container) in self._arrays:
-            return
+        if entry.kind == NUMBERS and is_among(entry, self._arrays) != (entry.key == LOOKED):
+            return  # read again at each replay; or by the slot that holds the array
         if self._is_reread(entry):
             entry = entry._replace(value=read(entry))
         if isinstance(entry.value, Position):
@@ -129,8 +129,11 @@ class Guard:
             if not entry.value.asked:  # what a replay does depends on which it is, not on how far
                 entry = entry._replace(value=entry.value.value)
         kind = type(entry.container)
+        if kind is Argument:
+            self.slow.append(entry)
+            return
         counted = entry.kind == LENGTH and has_plain_length(kind)
-        if kind is Argument or (entry.kind in (ITEM, LENGTH, ORDER) and not (counted or is_direct(kind))):
+        if entry.kind in (ITEM, LENGTH, ORDER) and not (counted or is_direct(kind)):
             self.slow.append(entry)
         elif entry.kind in (LENGTH, MEMBERS):
             self.lengths.append(entry)

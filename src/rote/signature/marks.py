@@ -40,6 +40,15 @@ class Content(NamedTuple):
     value: Any
 
 
+class Members(tuple[tuple[type, Any], ...]):
+    """What a set holds, with types, in its order: equal sets may be iterated in other orders."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join([repr(member) for _, member in self])}}}"
+
+
 _LENGTHS = tuple([Content(length) for length in range(64)])
 
 
@@ -57,10 +66,9 @@ def mark(value: Any) -> Any:
     if isinstance(value, numpy.ndarray):
         return value if value.dtype.hasobject and value.size > SAMPLE else _array(value)
     if isinstance(value, (set, frozenset)):
-        items: Any = value  # pyright: ignore[reportUnknownVariableType]
-        return Content(frozenset((type(item), item) for item in items)) if len(items) <= SET_LENGTH else value
+        return _set(value)
     if isinstance(value, (bytearray, array)):
-        return Content(bytes(value))
+        return Content((type(value), getattr(value, "typecode", ""), bytes(value)))
     if is_empty_stage_table(value):
         return Content("empty")
     if isinstance(value, random.Random):
@@ -73,6 +81,14 @@ def mark(value: Any) -> Any:
         return Content(repr(value.state))
     memory = memory_of(value)
     return Content((memory.size, _numbers(memory))) if memory is not None else position(value) or value
+
+
+def _set(value: Any) -> Any:
+    """A set by what it holds, a large one by which it is."""
+    if len(value) > SET_LENGTH:
+        return value
+    held = [mark(item) if isinstance(item, torch.Tensor) else item for item in value]
+    return Content((type(value), Members(zip(map(type, value), held, strict=True))))
 
 
 def hooks_of(tensor: torch.Tensor) -> list[tuple[str, dict[int, Any]]]:

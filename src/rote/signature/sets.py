@@ -17,7 +17,7 @@ from operator import eq
 from typing import Any
 
 from .layout import Table, find_table
-from .marks import Content
+from .marks import Content, Members
 from .slots import read
 from .snapshot import BULK, ITEM, Entry
 from .words import BYTES, Stage, expecting, places
@@ -45,7 +45,7 @@ class Sets:
         self.entries: list[Entry] = []
         self._frozen: list[Entry] = []
         self._types: list[set[type]] = []
-        self._members: list[set[Any]] = []
+        self._members: list[list[Any]] = []  # in order
         self._found: list[Any] = []
         self._kept: list[Any] = []
         self._asked: list[int] = []
@@ -60,8 +60,10 @@ class Sets:
         """
         content: Any = entry.value.value if isinstance(entry.value, Content) else None
         if entry.kind == BULK and type(entry.container) is set:
-            content = frozenset([(type(member), member) for member in content])
-        elif entry.kind != ITEM or not isinstance(content, frozenset):
+            content = Members([(type(member), member) for member in content])
+        elif entry.kind == ITEM and type(content) is tuple and isinstance(content[-1], Members):
+            content = content[-1]
+        else:
             return False
         if type(_set_of(entry)) is frozenset:
             self._frozen.append(entry)
@@ -74,7 +76,7 @@ class Sets:
             return False
         self.entries.append(entry)
         self._types.append(types)
-        self._members.append({member for _, member in pairs})
+        self._members.append([member for _, member in pairs])
         return True
 
     def look(self) -> None:
@@ -107,14 +109,14 @@ class Sets:
 
     def _is_recorded(self, index: int, members: list[Any]) -> bool:
         """Whether members are what the slot held when it was marked, and not what a thread has made of it."""
-        return {*map(type, members)} == self._types[index] and {*members} == self._members[index]
+        return {*map(type, members)} == self._types[index] and members == self._members[index]
 
     def same(self) -> bool:
         """Whether those that cannot be read hold what the slots held when they were marked."""
         found = [self._found[index] for index in self._asked]
         if [{*map(type, each)} for each in found] != [self._types[index] for index in self._asked]:
             return False
-        return all(map(eq, found, [self._members[index] for index in self._asked]))
+        return all(map(eq, map(list, found), [self._members[index] for index in self._asked]))
 
 
 def _set_of(entry: Entry) -> Any:

@@ -17,7 +17,7 @@ from .cached import Remembered, cached_in, remembered
 from .classes import UNSET, own
 from .compat import has_memory
 from .iterators import Position
-from .marks import Content, TensorMark, mark, pointer_of
+from .marks import Content, Members, TensorMark, mark, pointer_of
 from .reads import Argument, Read, Reads
 from .scripted import scripted
 from .snapshot import (
@@ -32,6 +32,7 @@ from .snapshot import (
     ITEM,
     KIND,
     LENGTH,
+    LOOKED,
     MEMBERS,
     NUMBERS,
     ORDER,
@@ -180,7 +181,7 @@ def _entry_of(snapshot: Snapshot, noted: Read) -> Entry:
 
 def _note_cached(snapshot: Snapshot, entry: Entry) -> None:
     """Add the tensors that a cache holds, each as what lies at its place there."""
-    for place, value in enumerate(cached_in(entry.container)):
+    for place, value in enumerate(cached_in(container_of(entry))):
         if isinstance(value, torch.Tensor):
             snapshot.note_tensor(entry._replace(kind=RESULT, key=place, value=mark(value)), value)
 
@@ -188,9 +189,23 @@ def _note_cached(snapshot: Snapshot, entry: Entry) -> None:
 def _is_at(entry: Entry, addresses: Collection[int]) -> bool:
     """Whether a numpy array at one of some addresses lies in the slot."""
     if entry.kind == NUMBERS:
-        return pointer_of(entry.container) in addresses
+        return entry.key != LOOKED and is_among(entry, addresses)
     now = read(entry) if addresses and isinstance(entry.value, Content) else None
     return isinstance(now, numpy.ndarray) and pointer_of(now) in addresses
+
+
+def is_among(entry: Entry, addresses: Collection[int]) -> bool:
+    """Whether the array whose numbers are compared lies at one of some addresses."""
+    return bool(addresses) and pointer_of(container_of(entry)) in addresses
+
+
+def container_of(entry: Entry) -> Any:
+    """The object that a slot belongs to.
+
+    Raises:
+        ValueError: It was an argument, and is no more.
+    """
+    return entry.container() if type(entry.container) is Argument else entry.container
 
 
 def now_in(entry: Entry) -> Any:
@@ -262,6 +277,12 @@ def show(value: Any) -> str:
         return _show_content(value.value)
     if isinstance(value, Remembered):
         return str(value)
+    if (
+        type(value) is tuple and len(value) > 1 and isinstance(value[0], type)
+    ):  # of what type, and what it holds
+        value = value[-1]
+    if isinstance(value, Members):
+        return _shortened(value)
     if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):
         return _shortened(value)
     if type(value) is tuple and all([type(each) in (int, str) for each in value]):
@@ -299,8 +320,7 @@ def show_tensor(value: Any) -> str:
 def read(entry: Entry) -> Any:
     """What lies in the slot now."""
     try:
-        if type(entry.container) is Argument:
-            entry = entry._replace(container=entry.container())
+        entry = entry._replace(container=container_of(entry))
         return _READERS[entry.kind](entry)
     except (KeyError, IndexError, AttributeError, ValueError):
         return MISSING

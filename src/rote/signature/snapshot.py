@@ -29,6 +29,8 @@ ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT,
 KIND, SUBCLASS, REFERENT, CACHED, RESULT, ASKED, SAID, NUMBERS, HELD = (
     "kind", "subclass", "referent", "cached", "result", "asked", "said", "numbers", "held",
 )  # fmt: skip
+LOOKED = "looked"
+"""Key of the numbers of an array that Python code looks into: they count in any case."""
 _OF_KEYS = frozenset({LENGTH, ORDER, BULK, MEMBERS})
 """Kinds of slots that say what a container has; reading a member says nothing of them."""
 _ALWAYS = frozenset({ANSWER, SCRIPTED})

@@ -1,0 +1,97 @@
+"""Programs that look things up by which object they are, and sets that are equal in another order."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+
+import pytest
+import torch
+
+import rote
+from rote.testing import assert_same
+
+
+def cached():
+    counted = []
+
+    @functools.lru_cache
+    def once(x):
+        counted.append(0)
+        return float(len(counted))
+
+    return once
+
+
+def behind(known):
+    reference = weakref.ref(known)
+    return lambda x: 2.0 if reference() is x else 1.0
+
+
+LOOKS = {
+    "dict": lambda known: lambda x, table={known: 2.0}: table.get(x, 1.0),
+    "item": lambda known: lambda x, table={known: 2.0}: table[x] + len(table) if x in table else 1.0,
+    "set": lambda known: lambda x, table={known}: 2.0 if x in table else 1.0,
+    "hash": lambda known: lambda x: 2.0 if hash(x) == hash(known) else 1.0,
+    "weak reference": behind,
+    "cache": lambda known: cached(),
+}
+
+
+@pytest.mark.parametrize("make", LOOKS.values(), ids=LOOKS)
+def test_an_argument_is_looked_up_by_its_identity(device, make):
+    known, other = torch.ones(3, device=device), torch.ones(3, device=device)
+    plain, graphed = make(known), make(known)
+    g = rote.graph(lambda x: x * graphed(x))
+    for n in range(10):
+        x = known if n % 5 < 3 else other
+        assert_same(g(x), x * plain(x))
+
+
+ALIKE = {
+    "in a list": lambda x, held: 1.0 if any(each is x for each in held) else 2.0,
+    "a place in a list": lambda x, held: held[int(x.shape[0] - 3)].shape[0],
+    "a dict of names": lambda x, held: {"a": held[0]}["a"].shape[0],
+}
+
+
+@pytest.mark.parametrize("use", ALIKE.values(), ids=ALIKE)
+def test_what_is_no_look_up_by_identity(device, use):
+    held = [torch.ones(3, device=device)]
+    g = rote.graph(lambda x: x * use(x, held), keep=True)
+    for _ in range(8):
+        x = torch.ones(3, device=device)
+        assert_same(g(x), x * use(x, held))
+    assert g.report().replayed == 6
+
+
+ORDERS = {
+    "list": lambda s: list(s)[-1],
+    "for": lambda s: next(each for each in s),
+    "unpacked": lambda s: (lambda a, b: a)(*s),
+    "text": lambda s: str(s).index("8"),
+    "max": lambda s: max(s, key=lambda each: 0),
+}
+
+
+@pytest.mark.parametrize("kind", [set, frozenset])
+@pytest.mark.parametrize("use", ORDERS.values(), ids=ORDERS)
+def test_equal_sets_in_another_order(device, use, kind):
+    first, second = kind([8, 16]), kind([16, 8])
+    assert first == second and list(first) != list(second)
+    held = [first]
+    g = rote.graph(lambda x: x * use(held[0]), keep=True)
+    for n in range(10):
+        held[0] = first if n < 5 else second
+        x = torch.ones(3, device=device)
+        assert_same(g(x), x * use(held[0]))
+
+
+def test_an_equal_set_in_the_same_order(device):
+    held = [{1, 2, 3}]
+    g = rote.graph(lambda x: x * sum(held[0]), keep=True)
+    for _ in range(8):
+        held[0] = {1, 2, 3}
+        x = torch.ones(3, device=device)
+        assert_same(g(x), x * 6)
+    assert g.report().replayed >= 6

@@ -1,0 +1,56 @@
+"""Settings of PyTorch that a call asks for are conditions, and what tells of the process is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import rote
+from rote.testing import assert_same
+
+SETTINGS = {
+    "threads": (torch.get_num_threads, torch.set_num_threads, 2),
+    "warn always": (torch.is_warn_always_enabled, torch.set_warn_always, True),
+    "autocast dtype": (
+        lambda: torch.get_autocast_dtype("cpu") is torch.float16,
+        lambda on: torch.set_autocast_dtype("cpu", torch.float16 if on else torch.bfloat16),
+        True,
+    ),
+    "autocast cache": (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled, False),
+    "nnpack": (torch._C._get_nnpack_enabled, torch._C._set_nnpack_enabled, False),
+    "grad": (torch.is_grad_enabled, torch.set_grad_enabled, False),
+}
+
+
+@pytest.mark.parametrize(("ask", "put", "other"), SETTINGS.values(), ids=SETTINGS)
+def test_a_setting_is_a_condition(device, ask, put, other):
+    was = ask()
+    g = rote.graph(lambda x: x * (1 + int(ask())), keep=True)
+    x = torch.ones(3, device=device)
+    try:
+        for n in range(12):
+            put(other if 4 <= n < 8 else was)
+            assert_same(g(x), x * (1 + int(ask())))
+    finally:
+        put(was)
+    assert g.report().replayed == 8
+
+
+REFUSED = {
+    "a setting is changed": (lambda: torch.set_warn_always(False), "changes a setting of the process"),
+    "keys of dispatch": (
+        lambda: torch._C._dispatch_tls_local_include_set(),
+        "tells of modes and keys by which PyTorch dispatches",
+    ),
+    "unknown": (lambda: torch._C._tensor_impl_raw_handle(torch.ones(1)), "of which nothing is known"),
+}
+
+
+@pytest.mark.parametrize(("use", "text"), REFUSED.values(), ids=REFUSED)
+def test_what_is_not_known_is_refused(device, use, text):
+    g = rote.graph(lambda x: (use(), x + 1)[1])
+    for _ in range(6):
+        g(torch.ones(3, device=device))
+    report = g.report()
+    assert report.replayed == 0
+    assert any(reason.code == "RT218" and text in reason.message for reason in report.reasons)
