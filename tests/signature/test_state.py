@@ -206,7 +206,7 @@ def test_uninitialised_parameters():
 def test_marks():
     x = torch.ones(2)
     assert mark(x) == TensorMark(id(x), x.data_ptr(), False)
-    assert mark({1}) == mark(frozenset({1})) != mark({True}) and mark(3) == 3
+    assert mark({1}) == mark({1}) != mark({True}) and mark({1}) != mark(frozenset({1})) and mark(3) == 3
     large = numpy.zeros(1 << 15)
     assert mark(large) == mark(large) and len(mark(large).value[-1]) < large.nbytes / 2  # a sample
     assert mark(large) != mark(large.copy())

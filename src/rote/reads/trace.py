@@ -672,10 +672,11 @@ class Trace:
                 self._reads.setdefault(read.address, read)
             else:
                 number = self.given.branch(each.container)
-                owner = self._names.path(each.owner, "") if number is None else self.given.names[number]
+                suffix = _suffix(each)
+                path = self._names.path(each.owner, suffix)
+                name = path if number is None else self.given.names[number] + suffix
                 address = (each.kind, id(each.container), each.key)
-                was, now, name = _text(each.was), _text(now), owner + _suffix(each)
-                yield Effect(name, was, now, each.site, address, number is not None)
+                yield Effect(name, _text(each.was), _text(now), each.site, address, number is not None)
         for each in self._changed.values():
             if ("", id(each.container), None) in self._bound:
                 continue
@@ -688,8 +689,9 @@ class Trace:
                 suffix, was, now = _changed(each.container, each.was, now)
                 address = ("", id(each.container), None)
                 given = self.given.branch(each.container)
-                path = self._names.path(each.owner, "") if given is None else self.given.names[given]
-                yield Effect(path + suffix, _text(was), _text(now), each.site, address, given is not None)
+                path = self._names.path(each.owner, suffix)
+                name = path if given is None else self.given.names[given] + suffix
+                yield Effect(name, _text(was), _text(now), each.site, address, given is not None)
 
 
 def _can_be_handed_out(parts: tuple[Any, ...]) -> bool:

@@ -277,12 +277,6 @@ def show(value: Any) -> str:
         return _show_content(value.value)
     if isinstance(value, Remembered):
         return str(value)
-    if (
-        type(value) is tuple and len(value) > 1 and isinstance(value[0], type)
-    ):  # of what type, and what it holds
-        value = value[-1]
-    if isinstance(value, Members):
-        return _shortened(value)
     if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):
         return _shortened(value)
     if type(value) is tuple and all([type(each) in (int, str) for each in value]):
@@ -297,6 +291,11 @@ def _show_content(value: Any) -> str:
     if type(value) is tuple and value and type(value[-1]) is bytes and type(value[0]) in (tuple, torch.Size):
         kind = f"{numpy.dtype(value[1]).name}" if type(value[1]) is str else ""
         return f"an array {kind}{list(value[0])}"
+    if type(value) is tuple and len(value) > 1 and isinstance(value[0], type):
+        value = value[-1]  # of what type it is, and what it holds
+    if isinstance(value, Members):
+        text = repr(value)
+        return text if len(text) <= _WIDEST else f"a set of {len(value)}"
     if type(value) is frozenset:
         kept: Any = value
         pairs = all([type(each) is tuple and len(each) == 2 and each[0] is type(each[1]) for each in kept])
