@@ -375,7 +375,7 @@ PROGRAMS = [
     (clock, "RT218", "the call calls time.time, which reads the clock"),
     (environment, "RT218", "the call calls posix.getpid, which reads the environment"),
     (unknown, "RT218", "the call calls resource.getpagesize, of which nothing is known"),
-    (file, "RT218", "the call calls io.open, which reads or writes what is outside"),
+    (file, "RT218", "io.open, which reads or writes what is outside"),
 ]  # fmt: skip
 IN = {a_property: Setting, sink: Sink}
 

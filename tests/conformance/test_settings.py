@@ -54,3 +54,15 @@ def test_what_is_not_known_is_refused(device, use, text):
     report = g.report()
     assert report.replayed == 0
     assert any(reason.code == "RT218" and text in reason.message for reason in report.reasons)
+
+
+def test_a_property_of_an_object_of_pybind(device):
+    """What gives it has no name; what it gives is compared."""
+    config = torch._C.BenchmarkConfig()
+    config.num_iters = 1
+    g = rote.graph(lambda x: x * config.num_iters)
+    for n in range(10):
+        config.num_iters = 1 if n < 5 else 3
+        x = torch.ones(3, device=device)
+        assert_same(g(x), x * config.num_iters)
+    assert g.report().replayed >= 4, g.explain()

@@ -86,7 +86,7 @@ def test_a_failed_capture_keeps_no_memory(backend, place):
     before = reserved()
     for _ in range(3):
         fail(backend, place)
-        assert reserved() == before
+        assert reserved() <= before  # less, where what earlier tests had is given back only now
     assert backend.bytes_held() == 0
 
 

@@ -42,6 +42,8 @@ _FIXED_IN_C = (*C_FUNCTIONS, MemberDescriptorType, GetSetDescriptorType, CodeTyp
 """Types whose instances say the same for ever."""
 _HANDS_ON = {MethodType: "__func__", GenericAlias: "__origin__"}
 """Types whose instances answer with the attributes of another object, which they have under this name."""
+_OF_PYBIND = "instancemethod"
+"""The type of what gives a property of a class that pybind11 has made; it has no name."""
 _OF_COMPILER = "__dynamo_disable"
 """Under which name PyTorch keeps, with a function of its own, what calls it past the compiler."""
 _NODE = torch.autograd.function.BackwardCFunction
@@ -235,7 +237,10 @@ def bind(trace: Trace, found: Any) -> None:
 
 def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
     """A descriptor that goes before the instance gives the attribute."""
-    if issubclass(type(descriptor), property):
+    if issubclass(type(descriptor), property) and type(descriptor.fget).__name__ == _OF_PYBIND:
+        if name:  # else it is asked for itself
+            _of_c(trace, name, value)
+    elif issubclass(type(descriptor), property):
         trace.find(descriptor.fget, descriptor, "")
         trace.call((), descriptor.fget, value)
     elif issubclass(type(descriptor), (MemberDescriptorType, GetSetDescriptorType)):
