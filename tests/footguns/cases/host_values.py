@@ -175,9 +175,9 @@ def number_in_the_outputs(wrap: Wrap, device: torch.device) -> Items:
 @case(Kind.WRONG, replays=False)
 def python_random(wrap: Wrap, device: torch.device) -> Items:
     """A factor is drawn with ``random``."""
-    g = wrap(lambda x: x * random.random())  # wrong
+    g = wrap(lambda x: x * random.random())  # RT204 wrong
     for i in range(12):
-        yield g(full(i + 1, device))  # RT204
+        yield g(full(i + 1, device))
 
 
 @case(Kind.WRONG, replays=False)
@@ -185,12 +185,12 @@ def numpy_random(wrap: Wrap, device: torch.device) -> Items:
     """A crop is chosen with ``numpy.random``."""
 
     def fn(x):
-        start = int(numpy.random.randint(0, 3))  # wrong
+        start = int(numpy.random.randint(0, 3))  # RT204 wrong
         return x[start : start + 3] * 2  # wrong
 
     g = wrap(fn)
     for i in range(12):
-        yield g(ramp(i, device, 6))  # RT204
+        yield g(ramp(i, device, 6))
 
 
 @case(Kind.WRONG, replays=False)

@@ -160,12 +160,12 @@ def seeded_inside(wrap: Wrap, device: torch.device) -> Items:
     """The callable seeds, so that its noise is the same at every call; the caller's draws follow from it."""
 
     def fn(x):
-        torch.manual_seed(3)  # wrong
+        torch.manual_seed(3)  # RT208 wrong
         return x + torch.randn(4, device=device)
 
     g = wrap(fn)
     for i in range(10):
-        yield g(full(i, device)), torch.rand(2, device=device)  # RT208
+        yield g(full(i, device)), torch.rand(2, device=device)
 
 
 @case(Kind.WRONG)
@@ -324,13 +324,13 @@ def grad_mode_left_changed(wrap: Wrap, device: torch.device) -> Items:
     """The callable switches gradients off and leaves them off."""
 
     def fn(x):
-        torch.set_grad_enabled(False)
+        torch.set_grad_enabled(False)  # RT210
         return x * 2
 
     g = wrap(fn)
     try:
         for i in range(10):
-            yield g(full(i, device)), torch.is_grad_enabled()  # RT210
+            yield g(full(i, device)), torch.is_grad_enabled()
             torch.set_grad_enabled(True)
     finally:
         torch.set_grad_enabled(True)
