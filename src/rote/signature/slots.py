@@ -319,7 +319,8 @@ def show_tensor(value: Any) -> str:
 def read(entry: Entry) -> Any:
     """What lies in the slot now."""
     try:
-        entry = entry._replace(container=container_of(entry))
+        if type(entry.container) is Argument:
+            entry = entry._replace(container=container_of(entry))
         return _READERS[entry.kind](entry)
     except (KeyError, IndexError, AttributeError, ValueError):
         return MISSING
