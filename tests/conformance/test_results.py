@@ -104,7 +104,35 @@ def test_numbers_beside_attention(device):
         y = F.scaled_dot_product_attention(q, q, q)
         return y + 1 if y.sum() > 0 else y
 
-    assert compare(fn, signs(device)).report().replayed >= 8
+    report = compare(fn, signs(device)).report()
+    assert report.replayed >= 8
+    islands = [island.operation for recording in report.recordings for island in recording.islands]
+    assert not any("attention" in each for each in islands)
+
+
+def test_sizes_beside_tensors_are_captured():
+    """On the host no attention returns them, so one is put into the place of another."""
+    name = "_scaled_dot_product_fused_attention_overrideable"
+
+    def kernel(q, k, v, bias=None, dropout=0.0, causal=False, mask=False, *, scale=None):
+        y, rows = q * 2 + k * v, q.sum(-1)
+        seed = torch.zeros((), dtype=torch.int64)
+        return y, rows, rows * 0, rows * 0, q.shape[2], k.shape[2], seed, seed.clone(), rows * 0
+
+    def fn(x):
+        q = x.repeat(64).view(1, 2, 4, 24)[..., :16].contiguous()
+        y, *_, longest, _, _, _, _ = getattr(torch.ops.aten, name)(q, q, q)
+        return (y + 1 if y.sum() > 0 else y) * longest
+
+    library = torch.library.Library("aten", "IMPL")
+    library.impl(name, kernel, "CPU")
+    try:
+        report = compare(fn, signs(torch.device("cpu"))).report()
+    finally:
+        library._destroy()
+    assert report.replayed >= 8
+    (recording,) = report.recordings
+    assert not any("attention" in island.operation for island in recording.islands)
 
 
 def test_a_setting_behind_an_operator_without_tensors(device):

@@ -116,3 +116,11 @@ def test_facts():
 def test_written_operands(func, args, kwargs, written):
     found = written_operands(facts_of(func), args, kwargs)
     assert [id(tensor) for tensor in found] == [id(tensor) for tensor in written]
+
+
+@pytest.mark.parametrize("name", ["cudnn", "flash", "fused", "efficient"])
+def test_sizes_among_the_results_of_attention_are_no_values(name):
+    """They follow from shapes: attention is captured like any other operation."""
+    suffix = "_attention_overrideable" if name == "fused" else "_attention"
+    facts = facts_of(getattr(aten, f"_scaled_dot_product_{name}{suffix}").default)
+    assert not facts.dynamic and not facts.beside and not facts.reads and facts.simple

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ _INDEXED = frozenset({
 _VALUES = frozenset({"bool", "int", "float", "number", "Scalar"})
 _SIZES = frozenset({"SymBool", "SymInt", "SymFloat"})
 """PyTorch's own operations work these out from shapes; in schemas of others they are any numbers."""
+_SIZE = re.compile(r"Sym(?:Int|Bool|Float) (\w+)")
+"""A named size among results: only the text of a schema tells it from a number."""
 _OBJECT = "__torch__"
 """What the types of objects of C++ begin with."""
 _COLLECTIVES = frozenset({
@@ -140,8 +143,9 @@ def _returned_values(func: Any) -> tuple[bool, bool]:
     anything.
     """
     schema = func._schema
-    kinds = [str(value.type) for value in schema.returns]
     own = func.namespace == "aten"
+    sizes = _SIZE.findall(str(schema).rpartition(") -> ")[2]) if own else []
+    kinds = ["SymInt" if value.name in sizes else str(value.type) for value in schema.returns]
     if own and not any("Tensor" in str(argument.type) for argument in schema.arguments):
         return False, False
     values = [kind in _VALUES if own else "Tensor" not in kind and kind[:9] != _OBJECT for kind in kinds]
