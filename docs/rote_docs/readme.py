@@ -44,7 +44,7 @@ _PEERS = "nvidia-h200/2026-11-20-peers.json"
 _PROGRAMS = "nvidia-h200/footguns.json"
 
 _NOTE = (
-    "Medians; each row is of one run. Bare replays, graphs captured by hand and `make_graphed_callables` "
+    "Medians; each row is of one run, if it does not say otherwise. Bare replays, graphs captured by hand and `make_graphed_callables` "
     "check nothing."
 )
 _MADE = "`make_graphed_callables`"
@@ -219,16 +219,25 @@ def _policy() -> list[str]:
     """PI0 beside ``torch.compile``, whose times are among the facts of the case."""
     case = json.loads((RESULTS / _PEERS).read_text(encoding="utf-8"))["cases"]["pi0"]
     times = {row["way"]: row["median_us"] for row in case["rows"] if row["subject"] == "2 views"}
-    compiled, first = case["facts"]["2 views: compile"], case["facts"]["2 views: first fast call"]
+    compiled = case["facts"]["2 views: compile"]
     assert case["facts"]["2 views: raw"]["error"] and case["checks"]["2 views: bitwise equal on new inputs"]
     peer = duration(compiled["times"]["compile"]["median_us"])
     peer = f"`reduce-overhead` {peer}, differs by {compiled['largest_difference']:.2g}"
-    ready, recorded = (duration(1e6 * s) for s in (compiled["ready_after_s"], first["recorded_after_s"]))
+    ready, recorded = duration(1e6 * compiled["ready_after_s"]), duration(1e6 * _first_fast_call())
     return [
         f"| PI0 `sample_actions`, 2 views, batch 1, bf16 | {duration(times['eager'])} | {peer}; "
         f"raw `torch.cuda.graph` fails | {duration(times['rote'])}{_BITWISE} |",
-        f"| the same: until it is fast | - | `reduce-overhead` {ready} | {recorded} |",
+        f"| the same: until it is fast | - | `reduce-overhead` {ready} | {recorded}, in a run of its own |",
     ]
+
+
+def _first_fast_call() -> float:
+    """After how many seconds PI0 is recorded, as it was measured last."""
+    for path in sorted((RESULTS / "nvidia-h200").glob("*.json"), reverse=True):
+        case = json.loads(path.read_text(encoding="utf-8")).get("cases", {}).get("pi0")
+        if case and "2 views: first fast call" in case["facts"]:
+            return case["facts"]["2 views: first fast call"]["recorded_after_s"]
+    raise LookupError("no result has the case pi0")
 
 
 def _guards() -> str:
