@@ -44,8 +44,8 @@ _PEERS = "nvidia-h200/2026-11-20-peers.json"
 _PROGRAMS = "nvidia-h200/footguns.json"
 
 _NOTE = (
-    "Medians; each row is of one run, if it does not say otherwise. Bare replays, graphs captured by hand and `make_graphed_callables` "
-    "check nothing."
+    "Medians; each row is of one run, if it does not say otherwise. Bare replays, graphs captured by hand "
+    "and `make_graphed_callables` check nothing."
 )
 _MADE = "`make_graphed_callables`"
 _BITWISE = ", bitwise equal"

@@ -35,7 +35,7 @@ KNOWN = {
 OF_OTHER_VERSIONS = {
     "_thread.start_joinable_thread", "_sha256.*", "_sha2.*", "_bisect.insort",
     "posix._path_splitroot", "posix.getenv", "_posixsubprocess.fork_exec_", "_abc._abc_register_",
-    "torch._C._get_num_threads",
+    "torch._C._get_num_threads", "_asyncio.current_task",
 }  # fmt: skip
 """Names that not every Python and PyTorch has."""
 OF_CUDA = ("torch._C._cuda_", "torch._C._nvtx.", "torch._C._xpu_")
