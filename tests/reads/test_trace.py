@@ -279,7 +279,7 @@ def test_tensors_are_no_objects_that_are_held():
 @pytest.mark.parametrize(("function", "text"), [
     (lambda: time.time(), "calls time.time, which reads the clock"),
     (lambda: select.select([], [], [], 0), "which reads or writes what is outside of the program"),
-    (lambda: resource.getpagesize(), "calls resource.getpagesize, of which nothing is known"),
+    (lambda: resource.getrusage(0), "calls resource.getrusage, of which nothing is known"),
 ])  # fmt: skip
 def test_what_is_not_known(function, text):
     (unseen,) = [each for each in noted(function).unseen if text in each.text]
