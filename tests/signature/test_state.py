@@ -86,7 +86,6 @@ def test_instances():
     assert "f.fresh was 1 and is gone" in change(box, lambda: delattr(box, "fresh"))
 
 
-@pytest.mark.xfail(strict=True, reason="two walks see a class through different mappingproxy objects")
 def test_class_attributes():
     box = Plain()
     try:

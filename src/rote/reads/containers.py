@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections import defaultdict
 from collections.abc import Iterable
-from types import FunctionType, MappingProxyType, MethodType, SimpleNamespace
+from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any
 
 import numpy
@@ -50,6 +50,7 @@ _DEPTH = 6
 
 def item(trace: Trace, value: Any, key: Any) -> None:
     """``value[key]`` is about to be read."""
+    value = trace.behind(value)
     _as_key(trace, key)
     kind = type(value)
     what = trace.kinds[kind]
@@ -119,6 +120,7 @@ def member(trace: Trace, value: Any, key: Any) -> None:
 
 def contains(trace: Trace, key: Any, value: Any) -> None:
     """``key in value`` is about to be asked."""
+    value = trace.behind(value)
     _as_key(trace, key)
     what = trace.kinds[type(value)]
     if what in (PLAIN, TENSOR):
@@ -137,6 +139,7 @@ def contains(trace: Trace, key: Any, value: Any) -> None:
 
 def whole(trace: Trace, value: Any, *_: Any) -> None:
     """All that a container holds is about to be read; one that is not builtin has methods for it."""
+    value = trace.behind(value)
     if not is_readable(value):
         iterate(trace, value)
         return
@@ -145,9 +148,7 @@ def whole(trace: Trace, value: Any, *_: Any) -> None:
     if not trace.has(value) or (id(value), "[:]") in trace.seen:
         return
     trace.seen.add((id(value), "[:]"))
-    if issubclass(type(value), MappingProxyType):
-        _items(trace, value, tuple(value.items()))
-    elif issubclass(type(value), dict):
+    if issubclass(type(value), dict):
         _items(trace, value, members.items(value))
     elif issubclass(type(value), (set, frozenset)):
         found = members.keys(value)
@@ -165,6 +166,7 @@ def sliced(trace: Trace, value: Any, start: Any, end: Any) -> None:
 
 def merged(trace: Trace, value: Any) -> None:
     """``**value`` is about to be read: by its methods, if they are Python code."""
+    value = trace.behind(value)
     if type(value) is not dict and trace.kinds[type(value)] not in (PLAIN, TENSOR):
         for name in ("keys", "__iter__", "__getitem__"):
             special(trace, value, name)
@@ -176,7 +178,7 @@ def spread(value: Any) -> tuple[Any, ...] | None:
     """What ``*value`` gives, if that can be told without running code; else None."""
     if type(value) in (*PLAIN_TYPES, *CONTAINERS):
         return tuple(value) if isinstance(value, Iterable) else ()
-    if is_readable(value) and not issubclass(type(value), MappingProxyType):
+    if is_readable(value):
         return members.keys(value) if is_in_c(lookup.find(type(value), "__iter__").value) else None
     return () if issubclass(type(value), torch.Tensor) else None
 
@@ -206,6 +208,7 @@ def _sequence(trace: Trace, value: Any) -> None:
 
 def content(trace: Trace, value: Any, depth: int = _DEPTH) -> None:
     """C may look into a value, and into what lies in it."""
+    value = trace.behind(value)
     what = trace.kinds[type(value)]
     if what in (PLAIN, TENSOR):
         return
@@ -330,6 +333,7 @@ def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> boo
 
 def iterate(trace: Trace, value: Any) -> None:
     """``iter(value)`` is about to be called."""
+    value = trace.behind(value)
     what = trace.kinds[type(value)]
     if what in (PLAIN, TENSOR):
         return
@@ -362,6 +366,7 @@ def _find_held(trace: Trace, value: Any, depth: int) -> None:
 
 def length(trace: Trace, value: Any) -> None:
     """``len(value)`` is about to be asked."""
+    value = trace.behind(value)
     what = trace.kinds[type(value)]
     if what == CONTAINER:
         if trace.has(value):
@@ -377,6 +382,7 @@ def length(trace: Trace, value: Any) -> None:
 
 def truth(trace: Trace, value: Any) -> None:
     """Whether a value is true is about to be asked."""
+    value = trace.behind(value)
     what, kind = trace.kinds[type(value)], type(value)
     if what in (CONTAINER, PLAIN, TENSOR) or (
         what == DERIVED and trace.class_slot(kind, "__bool__") is lookup.MISSING
@@ -398,6 +404,7 @@ def _overridden(trace: Trace, value: Any, names: tuple[str, ...]) -> None:
 
 def asked_by_c(trace: Trace, value: Any, names: tuple[str, ...], depth: int = 2) -> None:
     """C calls methods of what lies in a container: which they are is read."""
+    value = trace.behind(value)
     if not is_readable(value):
         return
     found = (
@@ -471,6 +478,7 @@ def unary(trace: Trace, value: Any) -> None:
 
 def text(trace: Trace, value: Any, *_: Any) -> None:
     """A value is about to be formatted, and what lies in it."""
+    value = trace.behind(value)
     if trace.kinds[type(value)] == PLAIN:
         return
     written(trace, value)

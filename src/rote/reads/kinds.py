@@ -19,7 +19,6 @@ from types import (
     FunctionType,
     GenericAlias,
     GetSetDescriptorType,
-    MappingProxyType,
     MemberDescriptorType,
     MethodDescriptorType,
     MethodType,
@@ -99,4 +98,4 @@ def is_in_c(value: Any) -> bool:
 
 def is_readable(value: Any) -> bool:
     """Whether the members of a value can be read without running code of the user's."""
-    return issubclass(type(value), (*CONTAINERS, MappingProxyType)) or type(value).__name__ == "deque"
+    return issubclass(type(value), CONTAINERS) or type(value).__name__ == "deque"

@@ -30,6 +30,7 @@ from types import (
     CodeType,
     FrameType,
     FunctionType,
+    MappingProxyType,
     MethodType,
     MethodWrapperType,
     ModuleType,
@@ -244,6 +245,15 @@ class Trace:
     def has(self, value: Any) -> bool:
         """Whether an object was there before the call."""
         return id(value) in self.outside
+
+    def behind(self, value: Any) -> Any:
+        """The mapping that a read-only view shows; else the value itself."""
+        while type(value) is MappingProxyType:
+            shown = members.behind(value)
+            if self.has(value):
+                self.find(shown, value, "")
+            value = shown
+        return value
 
     def hold(self, value: Any) -> None:
         """Keep the identity of an object its own until the call is over."""

@@ -20,8 +20,6 @@ late.
 
 from __future__ import annotations
 
-import gc
-import types
 from collections import Counter, OrderedDict, defaultdict
 from typing import Any, NamedTuple
 
@@ -218,9 +216,6 @@ def _missing(slow: list[Entry]) -> list[Entry]:
 
 def _behind(container: Any) -> Any:
     """The dict in which the members of a container lie; what is no dict if there is none."""
-    if type(container) is types.MappingProxyType:  # the namespace of a class
-        behind = gc.get_referents(container)
-        return behind[0] if len(behind) == 1 else None
     if container is ENVIRONMENT:  # decoding all of it takes 15 us
         return getattr(container, "_data", None)
     return container

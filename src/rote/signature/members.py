@@ -7,7 +7,9 @@ itself, and to look at it must change nothing. So it is read by the methods of t
 
 from __future__ import annotations
 
+import gc
 from collections import OrderedDict, deque
+from types import MappingProxyType
 from typing import Any
 
 _BUILTIN: tuple[type, ...] = (OrderedDict, dict, list, tuple, deque, frozenset, set)
@@ -70,3 +72,8 @@ def _builtin(kind: type) -> Any:
     if kind in _BUILTIN:
         return kind
     return next((base for base in _BUILTIN if issubclass(kind, base)), kind)
+
+
+def behind(view: MappingProxyType[Any, Any]) -> Any:
+    """The mapping that a read-only view shows, such as the namespace of a class."""
+    return gc.get_referents(view)[0]

@@ -105,7 +105,7 @@ class StateWalk:
             self._note(LENGTH, hooks, None, Content(len(hooks)), -1, name)
             self._note(ORDER, hooks, None, Content(tuple(hooks)), -1, f"{name} (order)")
         for owner, name in class_switches():
-            table = self._executed.holders.setdefault(id(owner), Holder([vars(owner)]))[0]
+            table = members.behind(vars(owner))
             self._note(ITEM, table, name, table[name], -1, f"{owner.__name__}.{name}")
         for namespace, name in [*python_switches(), *self._executed.reads()]:
             label = f"{namespace.get('__name__', '')}.{name}"
@@ -214,7 +214,7 @@ class StateWalk:
                     self._descend(function, node)
             return
         elif isinstance(value, types.MappingProxyType):
-            self._expand_dict(value, node)
+            self._descend(members.behind(value), node)
             return
         elif isinstance(value, (threading.local, BackwardCFunction)):
             self._expand_attributes(value.__dict__, node)
@@ -345,9 +345,7 @@ class StateWalk:
                 self._note_at((ITEM, identity, name), attributes, value, node, f".{name}")
 
     def _expand_class(self, cls: type, node: int) -> None:
-        namespace = self._executed.holders.setdefault(id(cls), Holder([vars(cls)]))[
-            0
-        ]  # a new proxy at each vars()
+        namespace = members.behind(vars(cls))
         # Not LENGTH: that says that all members are noted, and of methods only those that ran are.
         self._note(MEMBERS, namespace, None, Content(len(namespace)), node, " (number of attributes)")
         for name, value in members_of(cls, self._executed.globals):
