@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextvars
 import functools
 import heapq
 import math
@@ -29,7 +30,7 @@ from rote.reads.calls import called
 ROWS = tomllib.loads(Path(table.__file__).with_name("calls.toml").read_text())
 KNOWN = {
     "pure", "fixed", "none", "reads", "writes", "argument", "ask", "clock", "environment", "thread", "shared", "io", "address",
-    "process", "setting",
+    "process", "setting", "ambient",
 }  # fmt: skip
 
 OF_OTHER_VERSIONS = {
@@ -75,7 +76,7 @@ def test_of_several_rows_the_last_counts():
         if "*" not in name:
             found[name].append(row)
     for name, rows in found.items():
-        assert len(rows) == 1 or set(rows) <= {"pure", "fixed", "none", "ask"}, (name, rows)
+        assert len(rows) == 1 or set(rows) <= {"pure", "fixed", "none"}, (name, rows)
         assert table.row_of(name) == rows[-1]
 
 
@@ -107,6 +108,7 @@ def test_a_name_is_of_something(name):
     (torch.get_num_threads, "ask"), (sys.getrecursionlimit, "ask"),
     (time.time, "clock"), (time.perf_counter, "clock"), (time.sleep, "clock"),
     (os.getpid, "environment"), (os.getcwd, "environment"),
+    (contextvars.copy_context, "ambient"), (sys.getrefcount, "ambient"),
     (os.listdir, "io"), (select.select, "io"),
     (resource.getpagesize, "unknown"),
 ], ids=lambda value: value if isinstance(value, str) else table.name_of(value))  # fmt: skip

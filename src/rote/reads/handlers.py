@@ -444,6 +444,15 @@ def _sys_frame(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[
         trace.refuse("sys._getframe", "looks at the frames around it")
 
 
+def _exc_info(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Who calls may be in the middle of handling an exception, which nothing else tells."""
+    frame = trace.frame()
+    if sys.exc_info()[1] is None:
+        trace.ask(sys.exc_info, (), "sys.exc_info()")
+    elif frame is not None and not is_internal(frame.f_code.co_filename) and not is_for_output(trace):
+        trace.refuse("sys.exc_info", "asks which exception is being handled; catch it by name")
+
+
 def _size_of_storage(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """What lies around a tensor is not what a recording has there; who reads the memory asks for it, too."""
     frame = trace.frame()
@@ -587,5 +596,7 @@ HANDLERS: dict[str, Handler] = {
     "torch._C.TensorBase.new_tensor": _of_host_data,
     **dict.fromkeys([f"torch.{name}" for name in _OF_HOST_DATA], _of_host_data),
     "sys._getframe": _sys_frame,
+    "sys.exc_info": _exc_info,
+    "sys.exception": _exc_info,
 }
 """By the full name of the callable; for calls of an instance by that of its class and ``()``."""

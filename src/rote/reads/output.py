@@ -36,7 +36,7 @@ _WHEN = frozenset({
 })  # fmt: skip
 """Attributes in which such a library keeps when something was written."""
 
-SAID_OF_OUTPUT = frozenset({"clock", "environment", "shared"})
+SAID_OF_OUTPUT = frozenset({"clock", "environment", "ambient", "shared"})
 """Rows of the table that say nothing of a result where such a library calls them: a lock around its lines is
 one that processes share."""
 

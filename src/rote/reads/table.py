@@ -31,6 +31,7 @@ UNKNOWN = "unknown"
 REFUSED = {
     "clock": "reads the clock",
     "environment": "reads the environment of the process",
+    "ambient": "asks what C keeps to itself for the thread, or about its objects",
     "thread": "hands work to other threads",
     "shared": "acts on what several processes share",
     "address": "says where a tensor lies, or how much memory is around it",
