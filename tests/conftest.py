@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import hypothesis
 import numpy
 import pytest
 import torch
@@ -23,6 +24,11 @@ from rote.testing import assert_pool_empty, poisoned
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 """Read when cuBLAS starts; without it deterministic algorithms cannot be switched on later."""
+
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
 DEVICES = [

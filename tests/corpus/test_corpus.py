@@ -53,6 +53,7 @@ def test_the_case_runs(case):
     fn(*args)
 
 
+@pytest.mark.timeout(1800)  # it checks all cases, each in a process of its own
 def test_the_check_finds_what_is_labelled():
     trial, source = by_trial(), by_source()
     assert trial.recall >= LEAST_RECALL and trial.precision >= LEAST_PRECISION, page(trial, source)

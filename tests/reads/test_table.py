@@ -42,7 +42,7 @@ OF_OTHER_VERSIONS = {
     "torch._C._xpu_isInBadFork",
 }  # fmt: skip
 """Names that not every Python and PyTorch has."""
-OF_CUDA = ("torch._C._cuda_", "torch._C._nvtx.", "torch._C._xpu_")
+OF_CUDA = ("torch._C._cuda_", "torch._C._Cuda", "torch._C._nvtx.", "torch._C._xpu_")
 
 UNNAMED = (
     "builtins.GenericAlias", "builtins.mappingproxy", "builtins.module", "builtins.method", "builtins.function",
@@ -53,7 +53,7 @@ UNNAMED = (
     "builtins.weakproxy", "builtins.weakcallableproxy", "builtins.AccumulateGrad", "torch._C._TensorBase",
     "torch._C._VariableFunctionsClass", "pybind11_builtins", "_thread.RLock", "_thread.lock", "builtins.instancemethod", "_contextvars", "_contextvars.Context",
     "_contextvars.ContextVar", "_functools._lru_cache_wrapper", "_collections._tuplegetter", "_cython_", "optree",
-    "torch._C.Event", "torch._C.Stream", "torch._C.__call__", "torch._C.__enter__", "torch._C.__exit__",
+    "torch._C.Event", "torch._C.Stream", "torch.Future", "torch._C.__call__", "torch._C.__enter__", "torch._C.__exit__",
     "builtins.weakref", "builtins.member_descriptor",
     "builtins.getset_descriptor", "builtins.wrapper_descriptor", "builtins.method-wrapper", "_json.Encoder",
 )  # fmt: skip
@@ -109,6 +109,8 @@ def test_a_name_is_of_something(name):
     (time.time, "clock"), (time.perf_counter, "clock"), (time.sleep, "clock"),
     (os.getpid, "environment"), (os.getcwd, "environment"),
     (contextvars.copy_context, "ambient"), (sys.getrefcount, "ambient"),
+    (torch.Event.query, "clock"), (torch.Event.elapsed_time, "clock"), (torch.Stream.query, "clock"),
+    (torch.futures.Future().done, "clock"), (torch.Event.record, "pure"),
     (os.listdir, "io"), (select.select, "io"),
     (resource.getpagesize, "unknown"),
 ], ids=lambda value: value if isinstance(value, str) else table.name_of(value))  # fmt: skip
