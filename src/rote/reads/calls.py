@@ -126,14 +126,14 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
         of_namespace(trace, "__abstractmethods__", kind)
     in_c = True
     for name in ("__new__", "__init__"):
-        found = lookup.find(kind, name).value
+        found = trace.class_slot(kind, name) if lookup.can_change(kind) else trace.in_class(kind, name)
         if not is_in_c(found):
-            trace.runs(trace.class_slot(kind, name))
+            trace.runs(found)
             in_c = False
     of_python = not in_c and said_module(kind) not in _BUILTIN
     if issubclass(kind, BaseException):
         for each in args:
-            content(trace, each, 0)
+            content(trace, each, inside=False)
     elif not of_python:
         c_call(trace, made_by(kind) if in_c else kind, *_split(names, args))
     elif trace.has(kind):
@@ -218,8 +218,10 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
         change(trace, owner)
         for each in given:
             if name not in _KEEPING or id(each) not in trace.given.objects:
-                content(trace, each, 0)
+                content(trace, each, inside=False)
     elif row == "argument" and given:
+        for each in given:
+            content(trace, each)
         change(trace, given[0])
     elif row == "io" and is_standard(owner) and writes_by_method(trace, owner, function.__name__):
         for each in given:
@@ -274,11 +276,9 @@ def instance_of(trace: Trace, value: Any, kinds: Any) -> None:
         if lookup.find(type(value), "__class__").owner is not object:
             attribute(trace, "__class__", value)
     meta = type(kinds)
-    if meta is not type and issubclass(type(kinds), type):
+    if meta is not type and issubclass(meta, type):
         for name in ("__instancecheck__", "__subclasscheck__"):
-            found = lookup.find(meta, name).value
-            if found is not lookup.MISSING and not is_in_c(found):
-                trace.runs(trace.class_slot(meta, name))
+            trace.runs(trace.class_slot(meta, name))
 
 
 def subclass_of(trace: Trace, kind: Any, kinds: Any) -> None:
@@ -288,6 +288,16 @@ def subclass_of(trace: Trace, kind: Any, kinds: Any) -> None:
         trace.hold(kind)
         said = Content(issubclass(kind, kinds))
         trace.read(SUBCLASS, kinds, kind, said, f" (whether {said_name(kind)} is one)")
+
+
+def caught(trace: Trace, error: Any, kinds: Any) -> None:
+    """Whether an exception is one of some classes is about to be asked: its bases say so."""
+    if issubclass(type(kinds), tuple):
+        whole(trace, kinds)
+    if trace.has(error):
+        trace.kind(error)
+    if lookup.can_change(type(error)):
+        trace.namespace(type(error))
 
 
 def match_class(trace: Trace, count: int, value: Any, kind: Any, names: tuple[str, ...]) -> None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import gc
 from collections import defaultdict
 from collections.abc import Iterable
-from types import FunctionType, MappingProxyType, MethodType, SimpleNamespace
+from types import (
+    CodeType,
+    CoroutineType,
+    FunctionType,
+    GeneratorType,
+    MappingProxyType,
+    MethodType,
+    SimpleNamespace,
+)
 from typing import Any
 
 import numpy
@@ -13,12 +21,12 @@ import torch
 
 from ..base.location import is_internal, is_own
 from ..signature import members
-from ..signature.made_in_c import is_python
+from ..signature.made_in_c import has_parts_in_c, is_python
 from ..signature.marks import Content
-from ..signature.origin import said_module
+from ..signature.origin import said_module, said_name
 from ..signature.snapshot import BULK, ITEM, LENGTH, ORDER
 from . import lookup
-from .attributes import bind, everything, plain_attribute
+from .attributes import attribute, bind, everything, plain_attribute
 from .kinds import (
     CLASS,
     CONTAINER,
@@ -26,6 +34,8 @@ from .kinds import (
     DERIVED,
     FIXED,
     FUNCTION,
+    IN_C,
+    METHOD,
     MODULE,
     PLAIN,
     PLAIN_TYPES,
@@ -38,14 +48,26 @@ from .settings import settings, written
 from .table import name_of
 from .trace import GLOBAL_GENERATORS, Trace
 
+_WITHOUT_METHODS = frozenset({PLAIN, TENSOR, CONTAINER, MODULE, FUNCTION, METHOD, IN_C})
+_SAID_OF_CLASSES = frozenset({
+    "__annotations__", "__classcell__", "__dict__", "__doc__", "__firstlineno__", "__init__", "__module__",
+    "__new__", "__parameters__", "__qualname__", "__slots__", "__static_attributes__", "__type_params__",
+    "__weakref__",
+})  # fmt: skip
+"""Names of classes that are no methods, or are looked at when an object is made."""
+_OF_GENERATORS = ("send", "throw", "close")
 _HASHING = ("__hash__", "__eq__")
 _EQUAL = ("__eq__",)
 _TEXTS = ("__format__", "__str__", "__repr__")
+_NAMES = ("__qualname__", "__module__")
+_WITH_ADDRESS = frozenset(
+    vars(kind)["__repr__"] for kind in (object, FunctionType, GeneratorType, CoroutineType, CodeType)
+)
+"""What writes an object as its class and its address."""
 _HASHED = (dict, set, frozenset)
 _MANY = 4096
 _USUAL_INDICES = frozenset({*PLAIN_TYPES, torch.Tensor})
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
-_DEPTH = 6
 
 
 def item(trace: Trace, value: Any, key: Any) -> None:
@@ -76,6 +98,7 @@ def item(trace: Trace, value: Any, key: Any) -> None:
 
 def _as_key(trace: Trace, key: Any) -> None:
     """An argument that is taken apart is looked for in a container: by its identity, most often."""
+    methods(trace, key)
     if id(key) in trace.given.objects:
         trace.identify(key, "looks for it in a container")
 
@@ -91,6 +114,26 @@ def looked_up(trace: Trace, key: Any) -> None:
         trace.refuse(
             f"{argument} (its identity)", f"looks {argument} up by which tensor it is; use a key of its own"
         )
+
+
+def keyed(trace: Trace, *keys: Any) -> None:
+    """A dict or a set is about to be made, or to have more members."""
+    for key in keys:
+        looked_up(trace, key)
+
+
+def bounds(trace: Trace, *given: Any) -> None:
+    """A slice is about to be made: what it is of has numbers made of its bounds."""
+    for each in given:
+        methods(trace, each)
+
+
+def sent(trace: Trace, receiver: Any) -> None:
+    """``yield from`` is about to hand on what a generator was sent."""
+    advance(trace, receiver)
+    if not is_in_c(trace.in_class(type(receiver), "__next__")):
+        for name in _OF_GENERATORS:
+            attribute(trace, name, receiver)
 
 
 def index(trace: Trace, key: Any) -> None:
@@ -160,6 +203,7 @@ def whole(trace: Trace, value: Any, *_: Any) -> None:
 
 def sliced(trace: Trace, value: Any, start: Any, end: Any) -> None:
     """``value[start:end]`` is about to be read."""
+    bounds(trace, start, end)
     item(trace, value, slice(start, end))
 
 
@@ -204,11 +248,14 @@ def _sequence(trace: Trace, value: Any) -> None:
         trace.read(ITEM, value, index, each, f"[{index}]")
 
 
-def content(trace: Trace, value: Any, depth: int = _DEPTH) -> None:
+def content(trace: Trace, value: Any, *, inside: bool = True) -> None:
     """C may look into a value, and into what lies in it."""
-    what = trace.kinds[type(value)]
-    if what in (PLAIN, TENSOR):
-        return
+    if trace.kinds[type(value)] not in (PLAIN, TENSOR):
+        _content(trace, value, inside, set())
+
+
+def _content(trace: Trace, value: Any, inside: bool, above: set[int]) -> None:
+    methods(trace, value)
     if not issubclass(type(value), CONTAINERS):
         if id(value) in trace.given.objects:
             trace.identify(value, "hands it to a function in C, or compares it")
@@ -216,14 +263,19 @@ def content(trace: Trace, value: Any, depth: int = _DEPTH) -> None:
             _object(trace, value)
         return
     whole(trace, value)
+    if not inside or id(value) in above:
+        return
+    above.add(id(value))
     found = members.items(value) if issubclass(type(value), dict) else members.keys(value)
-    for each in found if depth else ():
+    for each in found:
         for part in each if issubclass(type(value), dict) else (each,):
             what = trace.kinds[type(part)]
             if what == CONTAINER:
-                content(trace, part, depth - 1)
+                _content(trace, part, True, above)
             elif what == FUNCTION:
                 trace.runs(part)
+            elif what not in (PLAIN, TENSOR):
+                methods(trace, part)
 
 
 def _object(trace: Trace, value: Any) -> None:
@@ -257,6 +309,8 @@ def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
     """``value[key] = new`` is about to happen."""
     trace.runs(new)  # what is kept somewhere may be called by C
     _as_key(trace, key)
+    if issubclass(type(value), dict):
+        looked_up(trace, key)
     what = trace.kinds[type(value)]
     if what == TENSOR:
         index(trace, key)
@@ -272,11 +326,15 @@ def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
 
 def store_slice(trace: Trace, new: Any, value: Any, start: Any, end: Any) -> None:
     """``value[start:end] = new`` is about to happen."""
+    bounds(trace, start, end)
     store_item(trace, new, value, slice(start, end))
 
 
 def delete_item(trace: Trace, value: Any, key: Any) -> None:
     """``del value[key]`` is about to happen."""
+    _as_key(trace, key)
+    if issubclass(type(value), dict):
+        looked_up(trace, key)
     what = trace.kinds[type(value)]
     if what == CONTAINER:
         change(trace, value)
@@ -390,10 +448,28 @@ def _overridden(trace: Trace, value: Any, names: tuple[str, ...]) -> None:
     """Follow those methods of a value's class that are Python code."""
     kind = type(value)
     settings(trace, value)
+    methods(trace, value)
     for name in names:
         found = trace.in_class(kind, name)
-        if (found is not lookup.MISSING and not is_in_c(found)) or is_users(kind):
+        if found is not lookup.MISSING and not is_in_c(found):
             trace.runs(trace.class_slot(kind, name))
+
+
+def methods(trace: Trace, value: Any) -> None:
+    """C may call any special method of a value's class: which there are, and which are not, is read."""
+    kind = type(value)
+    if trace.kinds[kind] in _WITHOUT_METHODS or (kind, "special") in trace.seen:
+        return
+    trace.hold(kind)
+    trace.seen.add((kind, "special"))
+    for each in lookup.bases(kind):
+        if not lookup.can_change(each) or has_parts_in_c(each) or said_module(each).startswith("torch"):
+            continue
+        table = trace.namespace(each)
+        trace.read(ORDER, table, None, Content(tuple(table)), " (its names)", each)
+        for name in tuple(table):
+            if name.startswith("__") and name.endswith("__") and name not in _SAID_OF_CLASSES:
+                trace.runs(trace.class_slot(kind, name))
 
 
 def asked_by_c(trace: Trace, value: Any, names: tuple[str, ...], depth: int = 2) -> None:
@@ -410,11 +486,6 @@ def asked_by_c(trace: Trace, value: Any, names: tuple[str, ...], depth: int = 2)
             _overridden(trace, part, names)
             if depth:
                 asked_by_c(trace, part, names, depth - 1)
-
-
-def is_users(kind: type) -> bool:
-    """Whether a class is written in Python, and is not one of PyTorch's."""
-    return is_python(kind) and not said_module(kind).startswith("torch")
 
 
 _COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
@@ -469,27 +540,47 @@ def unary(trace: Trace, value: Any) -> None:
         _overridden(trace, value, ("__neg__", "__pos__", "__invert__"))
 
 
-def text(trace: Trace, value: Any, *_: Any) -> None:
-    """A value is about to be formatted, and what lies in it."""
-    if trace.kinds[type(value)] == PLAIN:
-        return
-    written(trace, value)
-    if is_readable(value):
-        _text_of_members(trace, value)
-    if trace.kinds[type(value)] not in (PLAIN, TENSOR):
-        _overridden(trace, value, _TEXTS)
-        asked_by_c(trace, value, _TEXTS)
+def text(trace: Trace, value: Any, *_: Any, asks: tuple[str, ...] = ("__str__", "__format__")) -> None:
+    """A value is about to be formatted, and what lies in it.
+
+    Args:
+        trace: Of the call.
+        value: The value.
+        asks: Methods that are asked before ``__repr__``.
+    """
+    if trace.kinds[type(value)] != PLAIN:
+        _text(trace, value, set(), asks)
         content(trace, value)
 
 
-def _text_of_members(trace: Trace, value: Any) -> None:
-    found = (
-        members.items(value) if issubclass(type(value), dict) else [(each,) for each in members.keys(value)]
-    )
-    for each in found[:_MANY]:
-        for part in each:
-            if trace.kinds[type(part)] == TENSOR or not issubclass(type(part), CONTAINERS):
-                written(trace, part)
+def _text(trace: Trace, value: Any, above: set[int], asks: tuple[str, ...] = ()) -> None:
+    """The text of a container has those of its members, that of an object the name of its class."""
+    kind = type(value)
+    written(trace, value)
+    if trace.kinds[kind] == TENSOR:
+        return
+    _overridden(trace, value, _TEXTS)
+    if is_readable(value) and id(value) not in above:
+        above.add(id(value))
+        mapping = issubclass(kind, dict)
+        for each in members.items(value) if mapping else members.keys(value):
+            for part in each if mapping else (each,):
+                if trace.kinds[type(part)] != PLAIN:
+                    _text(trace, part, above)
+    for named in (kind, value):
+        for name in _NAMES if issubclass(type(named), (type, FunctionType)) else ():
+            attribute(trace, name, named)
+    if _says_where(trace, value, asks) and not is_for_output(trace):
+        name = said_name(kind)
+        trace.refuse(name, f"writes a {name} that it has made as text, which says where that lies")
+
+
+def _says_where(trace: Trace, value: Any, asks: tuple[str, ...]) -> bool:
+    """Whether the text of an object that the call has made has its address."""
+    kind = type(value)
+    if trace.has(value) or trace.in_class(kind, "__repr__") not in _WITH_ADDRESS:
+        return False
+    return all([lookup.find(kind, name).owner is object for name in asks])
 
 
 def enter(trace: Trace, value: Any) -> None:

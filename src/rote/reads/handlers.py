@@ -34,6 +34,7 @@ from .containers import (
     length,
     looked_up,
     merged,
+    methods,
     same,
     special,
     store_item,
@@ -120,8 +121,23 @@ def _len(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _iter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    for each in args[:1]:
+    if len(args) == 2:  # it calls the one until it gives the other
+        handed_on(trace, args[0])
+        for each in args:
+            content(trace, each)
+    for each in args[: len(args) == 1]:
         iterate(trace, each)
+
+
+def _make_class(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What a class is made of is told, and so are its bases."""
+    bases, table = args[-2:] if len(args) >= 3 else ((), {})
+    for each in bases if issubclass(type(bases), tuple) else ():
+        if issubclass(type(each), type):
+            trace.runs(trace.class_slot(each, "__init_subclass__"))
+    for each in tuple(table.values()) if type(table) is dict else ():
+        methods(trace, each)
+        trace.runs(trace.class_slot(type(each), "__set_name__"))
 
 
 def _next(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -137,6 +153,11 @@ def _truth(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
 def _text(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for each in args:
         text(trace, each)
+
+
+def _repr(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args:
+        text(trace, each, asks=())
 
 
 def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -375,12 +396,15 @@ def _by_methods(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict
 
 def _format(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Fields of a format read items and attributes."""
-    text = function.__self__ if type(function.__self__) is str else args[0] if args else ""
+    shown = function.__self__ if type(function.__self__) is str else args[0] if args else ""
     for each in (*args, *kwargs.values()):
         content(trace, each)
-    for _, field, spec, _ in Formatter().parse(text) if type(text) is str else ():
+    for _, field, spec, _ in Formatter().parse(shown) if type(shown) is str else ():
         if field and ("." in field or "[" in field):
-            _format_field(trace, field, args if function.__self__ is text else args[1:], kwargs)
+            _format_field(trace, field, args if function.__self__ is shown else args[1:], kwargs)
+        elif field is not None:
+            for each in (*args, *kwargs.values()):
+                text(trace, each)
         if spec and "{" in spec:
             trace.refuse("builtins.str.format", "has a format within a format")
 
@@ -509,6 +533,8 @@ HANDLERS: dict[str, Handler] = {
     "_abc._abc_subclasscheck": _abc_subclass,
     "builtins.len": _len,
     "builtins.iter": _iter,
+    "builtins.type": _make_class,
+    "builtins.type.__new__": _make_class,
     "builtins.next": _next,
     "builtins.bool": _truth,
     "builtins.callable": _callable,
@@ -518,9 +544,9 @@ HANDLERS: dict[str, Handler] = {
     "_warnings.warn": _warn,
     "_warnings.warn_explicit": _warn,
     "builtins.str": _text,
-    "builtins.repr": _text,
+    "builtins.repr": _repr,
     "builtins.format": _text,
-    "builtins.ascii": _text,
+    "builtins.ascii": _repr,
     "builtins.print": _print,
     "builtins.hash": _hash,
     "builtins.dict.get": _dict_get,
