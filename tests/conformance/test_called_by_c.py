@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import bisect
+import collections
 import copy
+import datetime
 import functools
 import heapq
 import itertools
@@ -12,6 +14,7 @@ import math
 import operator
 import os
 import pickle
+import weakref
 
 import numpy
 import pytest
@@ -330,3 +333,91 @@ def test_what_lies_deep(device, use):
             move(call)
         x = torch.ones(2, device=device)
         assert_same(graphed(x), x * len(use(top)))
+
+
+def test_a_method_that_c_calls_by_its_name(device):
+    class Zone(datetime.tzinfo):
+        hours = 1
+
+        def utcoffset(self, when):
+            return datetime.timedelta(hours=self.hours)
+
+        def dst(self, when):
+            return None
+
+    zone = Zone()
+    noon = datetime.datetime(2020, 1, 1, 12, tzinfo=zone)
+
+    def move(number):
+        if number == 3:
+            Zone.hours = 4
+        elif number == 7:
+            zone.hours = 2
+        else:
+            Zone.utcoffset = lambda self, when: datetime.timedelta(hours=7)
+
+    changes(device, lambda: lambda x: x * noon.astimezone(datetime.UTC).hour, move)
+
+
+def test_the_factory_of_a_default_dict_whose_keys_go_again(device):
+    held, table = [3], collections.defaultdict(lambda: held[0])
+
+    def f(x):
+        y = x * table["k"]
+        del table["k"]
+        return y
+
+    def move(number):
+        held[0] = number
+        if number == 11:
+            table.default_factory = lambda: 1
+
+    changes(device, lambda: f, move)
+
+
+class Thing:
+    k = 3
+
+    def gain(self):
+        return self.k
+
+
+def test_a_weak_method_keeps_nothing_alive(device):
+    kept = [Thing()]
+    method = weakref.WeakMethod(kept[0].gain)
+
+    def f(x):
+        found = method()
+        return x * (found() if found is not None else 9)
+
+    g = rote.graph(f, keep=True)
+    for call in range(8):
+        if call == 5:
+            kept.clear()
+            assert method() is None
+        x = torch.ones(2, device=device)
+        assert_same(g(x), f(x))
+    assert g.report().replayed >= 2
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["outside", "inside"])
+def test_a_weak_proxy_is_refused(device, inside):
+    kept = [Thing()]
+    proxy = weakref.proxy(kept[0])
+
+    def f(x):
+        try:
+            return x * (weakref.proxy(kept[0]) if inside else proxy).k
+        except (ReferenceError, IndexError):
+            return x * 0
+
+    g = rote.graph(f)
+    for call in range(9):
+        if call == 3:
+            Thing.k = 4
+        elif call == 6:
+            kept.clear()
+        x = torch.ones(2, device=device)
+        assert_same(g(x), f(x))
+    Thing.k = 3
+    assert "weakref.proxy; use a weakref.ref" in str(g.report().reasons)

@@ -27,7 +27,7 @@ _HARMLESS = frozenset({
         "len", "bool", "str", "repr", "min", "max", "sum", "any", "all", "list", "tuple", "set", "frozenset",
         "dict",
         "zip", "map", "filter", "enumerate", "reversed", "sorted", "iter", "hash", "isinstance", "issubclass",
-        "object.__init__",
+        "object.__init__", "type",
     )),
     *("builtins.dict.get", "builtins.dict.__getitem__", "builtins.dict.__contains__"),
     "builtins.list.__getitem__",

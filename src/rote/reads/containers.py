@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections import defaultdict
 from collections.abc import Iterable
+from datetime import datetime, time
 from types import (
     CodeType,
     CoroutineType,
@@ -93,12 +94,15 @@ def item(trace: Trace, value: Any, key: Any) -> None:
     if issubclass(type(value), dict):
         trace.runs(trace.class_slot(kind, "__missing__"))
         if issubclass(kind, defaultdict) and not dict.__contains__(value, key):
-            change(trace, value)  # which C does
+            attribute(trace, "default_factory", value)
+            trace.call((), value.default_factory)  # which C does, and keeps what it gives
+            change(trace, value)
 
 
 def _as_key(trace: Trace, key: Any) -> None:
     """An argument that is taken apart is looked for in a container: by its identity, most often."""
-    methods(trace, key)
+    for part in (key.start, key.stop, key.step) if type(key) is slice else (key,):
+        methods(trace, part)
     if id(key) in trace.given.objects:
         trace.identify(key, "looks for it in a container")
 
@@ -294,6 +298,9 @@ def _object(trace: Trace, value: Any) -> None:
         content(trace, value.args)
     elif kind is SimpleNamespace:
         everything(trace, value)
+    elif issubclass(kind, (datetime, time)):
+        trace.find(value.tzinfo, value, ".tzinfo")
+        methods(trace, value.tzinfo)
     elif issubclass(kind, numpy.ndarray):
         trace.look_into(value)
         if value.dtype.hasobject:

@@ -8,7 +8,7 @@ import warnings
 from _string import formatter_field_name_split  # pyright: ignore
 from collections.abc import Callable
 from string import Formatter
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy
@@ -270,12 +270,17 @@ def _referred(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
         looked_up(trace, each)
 
 
+def _proxy(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    trace.refuse("weakref.proxy", "looks at an object through a weakref.proxy; use a weakref.ref")
+
+
 def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     target = function()
     if trace.has(function):
         trace.read(REFERENT, function, None, Content(target is not None), " (whether it lives)")
-        if target is not None and not trace.has(target):
-            trace.anchored.add(id(target))  # what is read of it keeps it alive no longer than others do
+        owner = target.__self__ if type(target) is MethodType else target
+        if owner is not None and not trace.has(owner):
+            trace.anchored.add(id(owner))  # what is read of it keeps it alive no longer than others do
         trace.find(target, function, "()")
         if trace.kinds[type(target)] == TENSOR and not issubclass(type(target), torch.nn.Parameter):
             trace.refuse("weakref.ref", "looks at a tensor by a weak reference; keep the tensor itself")
@@ -583,6 +588,7 @@ HANDLERS: dict[str, Handler] = {
     "weakref.ref": _referred,
     "weakref.ReferenceType": _referred,
     "weakref.ReferenceType()": _weak,
+    "_weakref.proxy": _proxy,
     "weakref.KeyedRef()": _weak,
     "weakref.WeakMethod()": _weak,
     "_contextvars.ContextVar.get": _variable,
