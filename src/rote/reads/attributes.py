@@ -20,12 +20,12 @@ import torch.autograd.function
 
 from ..base.location import is_own
 from ..signature.classes import UNSET
-from ..signature.marks import Content
+from ..signature.marks import PROXIES, Content
 from ..signature.slots import answer
 from ..signature.snapshot import ATTRIBUTE, ITEM, KIND, ORDER, SAID
 from . import lookup
 from .kinds import C_FUNCTIONS, CLASS, MODULE, PLAIN, TENSOR, is_in_c
-from .output import tells_when
+from .output import is_for_output, tells_when
 from .trace import Trace
 
 _MISSING = lookup.MISSING
@@ -155,7 +155,14 @@ def _added(trace: Trace, name: str, value: Any, argument: str | None) -> None:
         trace.absent(table, name, f".{name}", value)
 
 
+def looks_through(trace: Trace, kind: type) -> None:
+    """A proxy answers for another object, which nobody is told of."""
+    if kind in PROXIES and not is_for_output(trace):
+        trace.refuse("weakref.proxy", "looks at an object through a weakref.proxy; use a weakref.ref")
+
+
 def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
+    looks_through(trace, kind)
     if trace.has(value):
         trace.kind(value)
     asks = trace.class_slot(kind, "__getattribute__")
@@ -344,6 +351,7 @@ def delete_attribute(trace: Trace, name: str, value: Any) -> None:
 
 
 def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
+    looks_through(trace, type(value))
     found = trace.class_slot(type(value), method)
     if found is not _MISSING and not is_in_c(found):
         _hand_on(trace, found, value, name, *new)

@@ -27,7 +27,7 @@ from ..signature.marks import Content
 from ..signature.origin import said_module, said_name
 from ..signature.snapshot import BULK, ITEM, LENGTH, ORDER
 from . import lookup
-from .attributes import attribute, bind, everything, plain_attribute
+from .attributes import attribute, bind, everything, looks_through, plain_attribute
 from .kinds import (
     CLASS,
     CONTAINER,
@@ -259,6 +259,7 @@ def content(trace: Trace, value: Any, *, inside: bool = True) -> None:
 
 
 def _content(trace: Trace, value: Any, inside: bool, above: set[int]) -> None:
+    looks_through(trace, type(value))
     methods(trace, value)
     if not issubclass(type(value), CONTAINERS):
         if id(value) in trace.given.objects:
@@ -367,6 +368,7 @@ def change(trace: Trace, value: Any) -> None:
 def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> bool:
     """A method that an operator calls is about to be called; whether the class has one."""
     kind = type(value)
+    looks_through(trace, kind)
     outside = trace.has(value)
     if outside and not issubclass(type(value), type):
         trace.kind(value)

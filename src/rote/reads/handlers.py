@@ -270,10 +270,6 @@ def _referred(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
         looked_up(trace, each)
 
 
-def _proxy(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    trace.refuse("weakref.proxy", "looks at an object through a weakref.proxy; use a weakref.ref")
-
-
 def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     target = function()
     if trace.has(function):
@@ -588,7 +584,6 @@ HANDLERS: dict[str, Handler] = {
     "weakref.ref": _referred,
     "weakref.ReferenceType": _referred,
     "weakref.ReferenceType()": _weak,
-    "_weakref.proxy": _proxy,
     "weakref.KeyedRef()": _weak,
     "weakref.WeakMethod()": _weak,
     "_contextvars.ContextVar.get": _variable,

@@ -50,7 +50,7 @@ from ..signature.executed import TORCHS_OWN
 from ..signature.handed import Marking
 from ..signature.iterators import Position
 from ..signature.key import Call
-from ..signature.marks import ARRAY_BYTES, PROXIES, Content, TensorMark, mark
+from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
 from ..signature.origin import module_of, said_module, said_name
 from ..signature.reads import Argument, Names, Read, Reads
 from ..signature.slots import MISSING, answer, same, show
@@ -231,8 +231,6 @@ class Trace:
             return
         if is_empty_stage_table(value):  # a scaler fills it, and leaves a new one that is empty
             return
-        if type(value) in PROXIES:
-            self.refuse("weakref.proxy", "looks at an object through a weakref.proxy; use a weakref.ref")
         self.outside[id(value)] = value
         self._names[id(value)] = (id(owner) if owner is not None else 0, suffix)
         if type(value) in _BOUND and self.kinds[type(value.__self__)] not in (CLASS, MODULE):
