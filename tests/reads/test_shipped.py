@@ -75,7 +75,7 @@ BROKEN = [
     ("OTHER = {}", None, "has no attribute 'ROWS'"),
     ("ROWS = {}", "made_up_missing:ROWS", "ModuleNotFoundError: No module named 'made_up_missing'"),
     ('ROWS = ["resource.*"]', None, 'it is a list, and has to be a mapping: {"pure": ["mylib._C.*"]}'),
-    ('ROWS = {"pur": ["resource.*"]}', None, "'pur' is no row; the rows are pure, fixed, none, reads, "),
+    ('ROWS = {"pur": ["resource.*"]}', None, "'pur' is no row; the rows are pure, fixed, none, members, reads, "),
     ('ROWS = {"pure": "resource.*"}', None, "the names of the row 'pure' have to be a list, not 'resource.*'"),
     ('ROWS = {"pure": ["getpagesize"]}', None, "'getpagesize' in the row 'pure' is no full name; write it as Python"),
 ]  # fmt: skip

@@ -30,7 +30,7 @@ from rote.reads.calls import called
 ROWS = tomllib.loads(Path(table.__file__).with_name("calls.toml").read_text())
 KNOWN = {
     "pure", "fixed", "none", "reads", "writes", "argument", "ask", "clock", "environment", "thread", "shared", "io", "address",
-    "process", "setting", "ambient",
+    "process", "setting", "ambient", "members",
 }  # fmt: skip
 
 OF_OTHER_VERSIONS = {
@@ -99,7 +99,7 @@ def test_a_name_is_of_something(name):
     ((1, 2).count, "pure"), (numpy.zeros, "pure"), (torch.zeros, "pure"), (torch.add, "pure"),
     (torch.ones(1).add_, "pure"), (torch.Tensor.mul, "pure"), (torch._C._nn.gelu, "pure"), (functools.partial, "pure"),
     (callable, "none"), (id, "none"), (object.__new__, "none"), (sys.exc_info, "none"), (type.mro, "none"),
-    ([].copy, "reads"), ([].count, "reads"), ({}.items, "reads"), (set().union, "reads"), (dict.keys, "reads"),
+    ([].copy, "members"), ([].count, "reads"), ({}.items, "members"), (set().union, "members"), (dict.keys, "members"),
     (collections.deque().count, "reads"), (bytearray().decode, "reads"),
     ([].append, "writes"), (list.sort, "writes"), ({}.update, "writes"), (set().add, "writes"),
     (collections.deque().popleft, "writes"), (collections.OrderedDict().move_to_end, "writes"),

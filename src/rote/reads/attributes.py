@@ -20,12 +20,12 @@ import torch.autograd.function
 
 from ..base.location import is_own
 from ..signature.classes import UNSET
-from ..signature.marks import Content
+from ..signature.marks import PROXIES, Content
 from ..signature.slots import answer
 from ..signature.snapshot import ATTRIBUTE, ITEM, KIND, ORDER, SAID
 from . import lookup
 from .kinds import C_FUNCTIONS, CLASS, MODULE, PLAIN, TENSOR, is_in_c
-from .output import tells_when
+from .output import is_for_output, tells_when
 from .trace import Trace
 
 _MISSING = lookup.MISSING
@@ -96,7 +96,7 @@ def _of_module(trace: Trace, name: str, value: ModuleType) -> None:
 def _of_class(trace: Trace, name: str, value: type) -> None:
     meta = type(value)
     above = trace.class_slot(meta, name) if meta is not type else lookup.find(type, name).value
-    if above is not _MISSING and lookup.is_data(above):
+    if above is not _MISSING and _is_data(trace, above):
         _get(trace, above, name, value)
         return
     found = trace.class_slot(value, name)
@@ -111,7 +111,7 @@ def through_super(trace: Trace, name: str, this: type, kind: type, target: Any) 
     found = trace.class_slot(kind, name, this)
     if found is _MISSING:
         return
-    if lookup.is_data(found):
+    if _is_data(trace, found):
         _get(trace, found, name, target)
     else:
         trace.hold((this, kind))
@@ -135,7 +135,7 @@ def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
         trace.refuse(
             f"{argument}.{name}", f"reads {argument}.{name}, which is not what a replay computes with"
         )
-    elif not lookup.is_data(found):
+    elif not _is_data(trace, found):
         bind(trace, found)
     elif not lookup.is_in_c(found):
         _get(trace, found, name, value)
@@ -155,12 +155,19 @@ def _added(trace: Trace, name: str, value: Any, argument: str | None) -> None:
         trace.absent(table, name, f".{name}", value)
 
 
+def looks_through(trace: Trace, kind: type) -> None:
+    """A proxy answers for another object, which nobody is told of."""
+    if kind in PROXIES and not is_for_output(trace):
+        trace.refuse("weakref.proxy", "looks at an object through a weakref.proxy; use a weakref.ref")
+
+
 def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
+    looks_through(trace, kind)
     if trace.has(value):
         trace.kind(value)
-    asks = trace.in_class(kind, "__getattribute__")
+    asks = trace.class_slot(kind, "__getattribute__")
     if asks is not _GETATTRIBUTE and not is_in_c(asks):
-        trace.runs(trace.class_slot(kind, "__getattribute__"))
+        trace.runs(asks)
         return
     behind = _HANDS_ON.get(kind)
     if behind is not None and lookup.find(kind, name).owner in (None, object):
@@ -184,7 +191,7 @@ def plain_attribute(trace: Trace, name: str, value: Any) -> None:
         trace.hold(kind)
         trace.seen.add((whose, name, "plain"))
     found = trace.class_slot(kind, name)
-    if found is not _MISSING and lookup.is_data(found):
+    if found is not _MISSING and _is_data(trace, found):
         _get(trace, found, name, value)
         return
     table = lookup.attributes_of(value)
@@ -202,6 +209,16 @@ def plain_attribute(trace: Trace, name: str, value: Any) -> None:
         bind(trace, found)
     else:
         _hand_on(trace, trace.class_slot(kind, "__getattr__"), value, name)
+
+
+def _is_data(trace: Trace, found: Any) -> bool:
+    """Whether what a class has goes before what the instance has, which the methods of its own class say."""
+    if lookup.can_change(type(found)):
+        if trace.has(found):
+            trace.kind(found)
+        for name in ("__set__", "__delete__"):
+            trace.class_slot(type(found), name)
+    return lookup.is_data(found)
 
 
 def _hand_on(trace: Trace, found: Any, value: Any, *given: Any) -> None:
@@ -229,10 +246,7 @@ def bind(trace: Trace, found: Any) -> None:
     elif issubclass(type(found), property):
         _get(trace, found, "", None)
     elif not is_in_c(found):
-        kind = type(found)
-        getter = lookup.find(kind, "__get__").value
-        if getter is not _MISSING and not is_in_c(getter):
-            trace.runs(trace.class_slot(kind, "__get__"))
+        trace.runs(trace.class_slot(type(found), "__get__"))
 
 
 def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
@@ -337,6 +351,7 @@ def delete_attribute(trace: Trace, name: str, value: Any) -> None:
 
 
 def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
+    looks_through(trace, type(value))
     found = trace.class_slot(type(value), method)
     if found is not _MISSING and not is_in_c(found):
         _hand_on(trace, found, value, name, *new)
@@ -347,7 +362,7 @@ def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
 def plain_store(trace: Trace, name: str, value: Any) -> None:
     """An attribute is set or deleted as ``object.__setattr__`` does."""
     found = trace.class_slot(type(value), name)
-    if found is not _MISSING and lookup.is_data(found):
+    if found is not _MISSING and _is_data(trace, found):
         if issubclass(type(found), property):
             trace.runs(found.fset)
             trace.runs(found.fdel)

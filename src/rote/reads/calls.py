@@ -15,7 +15,7 @@ from ..signature.snapshot import SUBCLASS
 from ..signature.wrappers import is_graphed
 from . import lookup
 from .attributes import attribute, delete_attribute, of_namespace, store_attribute
-from .containers import asked_by_c, change, content, merged, special, spread, text, whole
+from .containers import change, content, merged, special, spread, text, whole
 from .kinds import CLASS, FUNCTION, IN_C, METHOD, OTHER, PLAIN, is_in_c
 from .output import SAID_OF_OUTPUT, is_for_output, writes_by_method
 from .table import REFUSED, UNKNOWN, is_nobody, name_of
@@ -27,7 +27,7 @@ _HARMLESS = frozenset({
         "len", "bool", "str", "repr", "min", "max", "sum", "any", "all", "list", "tuple", "set", "frozenset",
         "dict",
         "zip", "map", "filter", "enumerate", "reversed", "sorted", "iter", "hash", "isinstance", "issubclass",
-        "object.__init__",
+        "object.__init__", "type",
     )),
     *("builtins.dict.get", "builtins.dict.__getitem__", "builtins.dict.__contains__"),
     "builtins.list.__getitem__",
@@ -126,14 +126,14 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
         of_namespace(trace, "__abstractmethods__", kind)
     in_c = True
     for name in ("__new__", "__init__"):
-        found = lookup.find(kind, name).value
+        found = trace.class_slot(kind, name) if lookup.can_change(kind) else trace.in_class(kind, name)
         if not is_in_c(found):
-            trace.runs(trace.class_slot(kind, name))
+            trace.runs(found)
             in_c = False
     of_python = not in_c and said_module(kind) not in _BUILTIN
     if issubclass(kind, BaseException):
         for each in args:
-            content(trace, each, 0)
+            content(trace, each, inside=False)
     elif not of_python:
         c_call(trace, made_by(kind) if in_c else kind, *_split(names, args))
     elif trace.has(kind):
@@ -207,9 +207,10 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
         given = given[1:] if is_method else given
     if row in ("pure", "reads", "fixed"):
         for each in (owner, *given):
-            content(trace, each)
-        if row == "reads":
-            asked_by_c(trace, owner, ("__eq__",))
+            content(trace, each, ("__eq__",) if row == "reads" else ())
+    elif row == "members":
+        for each in (owner, *given):
+            content(trace, each, inside=False)
     elif row == "ask":
         _ask(trace, name, function, owner, given)
     elif row == "writes":
@@ -218,8 +219,10 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
         change(trace, owner)
         for each in given:
             if name not in _KEEPING or id(each) not in trace.given.objects:
-                content(trace, each, 0)
+                content(trace, each, inside=False)
     elif row == "argument" and given:
+        for each in given:
+            content(trace, each)
         change(trace, given[0])
     elif row == "io" and is_standard(owner) and writes_by_method(trace, owner, function.__name__):
         for each in given:
@@ -229,7 +232,7 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row == "io" and owner is not None and not trace.has(owner):
         for each in given:  # a buffer that the call made itself
             content(trace, each)
-    elif row == "process" and not _asks_for_itself(trace):
+    elif row in ("process", "ambient") and not _asks_for_itself(trace):
         return
     elif row in REFUSED:
         trace.refuse(name, f"calls {name}, which {REFUSED[row]}")
@@ -274,11 +277,9 @@ def instance_of(trace: Trace, value: Any, kinds: Any) -> None:
         if lookup.find(type(value), "__class__").owner is not object:
             attribute(trace, "__class__", value)
     meta = type(kinds)
-    if meta is not type and issubclass(type(kinds), type):
+    if meta is not type and issubclass(meta, type):
         for name in ("__instancecheck__", "__subclasscheck__"):
-            found = lookup.find(meta, name).value
-            if found is not lookup.MISSING and not is_in_c(found):
-                trace.runs(trace.class_slot(meta, name))
+            trace.runs(trace.class_slot(meta, name))
 
 
 def subclass_of(trace: Trace, kind: Any, kinds: Any) -> None:
@@ -288,6 +289,16 @@ def subclass_of(trace: Trace, kind: Any, kinds: Any) -> None:
         trace.hold(kind)
         said = Content(issubclass(kind, kinds))
         trace.read(SUBCLASS, kinds, kind, said, f" (whether {said_name(kind)} is one)")
+
+
+def caught(trace: Trace, error: Any, kinds: Any) -> None:
+    """Whether an exception is one of some classes is about to be asked: its bases say so."""
+    if issubclass(type(kinds), tuple):
+        whole(trace, kinds)
+    if trace.has(error):
+        trace.kind(error)
+    if lookup.can_change(type(error)):
+        trace.namespace(type(error))
 
 
 def match_class(trace: Trace, count: int, value: Any, kind: Any, names: tuple[str, ...]) -> None:

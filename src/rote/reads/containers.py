@@ -5,7 +5,16 @@ from __future__ import annotations
 import gc
 from collections import defaultdict
 from collections.abc import Iterable
-from types import FunctionType, MethodType, SimpleNamespace
+from datetime import datetime, time
+from functools import partial
+from types import (
+    CodeType,
+    CoroutineType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    SimpleNamespace,
+)
 from typing import Any
 
 import numpy
@@ -13,12 +22,12 @@ import torch
 
 from ..base.location import is_internal, is_own
 from ..signature import members
-from ..signature.made_in_c import is_python
+from ..signature.made_in_c import has_parts_in_c, is_python
 from ..signature.marks import Content
-from ..signature.origin import said_module
+from ..signature.origin import said_module, said_name
 from ..signature.snapshot import BULK, ITEM, LENGTH, ORDER
 from . import lookup
-from .attributes import bind, everything, plain_attribute
+from .attributes import attribute, bind, everything, looks_through, plain_attribute
 from .kinds import (
     CLASS,
     CONTAINER,
@@ -26,6 +35,8 @@ from .kinds import (
     DERIVED,
     FIXED,
     FUNCTION,
+    IN_C,
+    METHOD,
     MODULE,
     PLAIN,
     PLAIN_TYPES,
@@ -38,14 +49,26 @@ from .settings import settings, written
 from .table import name_of
 from .trace import GLOBAL_GENERATORS, Trace
 
+_WITHOUT_METHODS = frozenset({PLAIN, TENSOR, CONTAINER, MODULE, FUNCTION, METHOD, IN_C})
+_SAID_OF_CLASSES = frozenset({
+    "__annotations__", "__classcell__", "__dict__", "__doc__", "__firstlineno__", "__init__", "__module__",
+    "__new__", "__parameters__", "__qualname__", "__slots__", "__static_attributes__", "__type_params__",
+    "__weakref__",
+})  # fmt: skip
+"""Names of classes that are no methods, or are looked at when an object is made."""
+_OF_GENERATORS = ("send", "throw", "close")
 _HASHING = ("__hash__", "__eq__")
 _EQUAL = ("__eq__",)
 _TEXTS = ("__format__", "__str__", "__repr__")
+_NAMES = ("__qualname__", "__module__")
+_WITH_ADDRESS = frozenset(
+    vars(kind)["__repr__"] for kind in (object, FunctionType, GeneratorType, CoroutineType, CodeType)
+)
+"""What writes an object as its class and its address."""
 _HASHED = (dict, set, frozenset)
 _MANY = 4096
 _USUAL_INDICES = frozenset({*PLAIN_TYPES, torch.Tensor})
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
-_DEPTH = 6
 
 
 def item(trace: Trace, value: Any, key: Any) -> None:
@@ -72,11 +95,15 @@ def item(trace: Trace, value: Any, key: Any) -> None:
     if issubclass(type(value), dict):
         trace.runs(trace.class_slot(kind, "__missing__"))
         if issubclass(kind, defaultdict) and not dict.__contains__(value, key):
-            change(trace, value)  # which C does
+            attribute(trace, "default_factory", value)
+            trace.call((), value.default_factory)  # which C does, and keeps what it gives
+            change(trace, value)
 
 
 def _as_key(trace: Trace, key: Any) -> None:
     """An argument that is taken apart is looked for in a container: by its identity, most often."""
+    for part in (key.start, key.stop, key.step) if type(key) is slice else (key,):
+        methods(trace, part)
     if id(key) in trace.given.objects:
         trace.identify(key, "looks for it in a container")
 
@@ -86,12 +113,32 @@ def looked_up(trace: Trace, key: Any) -> None:
     what = trace.kinds[type(key)]
     if what not in (PLAIN, TENSOR):
         _overridden(trace, key, _HASHING)
-        asked_by_c(trace, key, _HASHING)
+        content(trace, key, _HASHING)
     argument = trace.arguments.get(id(key)) if what == TENSOR else None
     if argument is not None:
         trace.refuse(
             f"{argument} (its identity)", f"looks {argument} up by which tensor it is; use a key of its own"
         )
+
+
+def keyed(trace: Trace, *keys: Any) -> None:
+    """A dict or a set is about to be made, or to have more members."""
+    for key in keys:
+        looked_up(trace, key)
+
+
+def bounds(trace: Trace, *given: Any) -> None:
+    """A slice is about to be made: what it is of has numbers made of its bounds."""
+    for each in given:
+        methods(trace, each)
+
+
+def sent(trace: Trace, receiver: Any) -> None:
+    """``yield from`` is about to hand on what a generator was sent."""
+    advance(trace, receiver)
+    if not is_in_c(trace.in_class(type(receiver), "__next__")):
+        for name in _OF_GENERATORS:
+            attribute(trace, name, receiver)
 
 
 def index(trace: Trace, key: Any) -> None:
@@ -132,7 +179,7 @@ def contains(trace: Trace, key: Any, value: Any) -> None:
             member(trace, value, key)
     elif what == CONTAINER:
         whole(trace, value)
-        asked_by_c(trace, (key, value), _EQUAL)
+        content(trace, (key, members.keys(value)), _EQUAL)
     elif not special(trace, value, "__contains__"):
         iterate(trace, value)
 
@@ -161,6 +208,7 @@ def whole(trace: Trace, value: Any, *_: Any) -> None:
 
 def sliced(trace: Trace, value: Any, start: Any, end: Any) -> None:
     """``value[start:end]`` is about to be read."""
+    bounds(trace, start, end)
     item(trace, value, slice(start, end))
 
 
@@ -206,30 +254,77 @@ def _sequence(trace: Trace, value: Any) -> None:
         trace.read(ITEM, value, index, each, f"[{index}]")
 
 
-def content(trace: Trace, value: Any, depth: int = _DEPTH) -> None:
-    """C may look into a value, and into what lies in it."""
+def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bool = True) -> None:
+    """C may look into a value, and into what lies in it, however deep.
+
+    Args:
+        trace: Of the call.
+        value: The value.
+        names: Methods that C calls of it and of what lies in it.
+        inside: Whether C looks into what lies in it at all.
+    """
     value = trace.behind(value)
-    what = trace.kinds[type(value)]
-    if what in (PLAIN, TENSOR):
+    if trace.kinds[type(value)] in (PLAIN, TENSOR):
         return
-    if not issubclass(type(value), CONTAINERS):
-        if id(value) in trace.given.objects:
-            trace.identify(value, "hands it to a function in C, or compares it")
-        if trace.has(value):
-            _object(trace, value)
-        return
-    whole(trace, value)
-    found = members.items(value) if issubclass(type(value), dict) else members.keys(value)
-    for each in found if depth else ():
-        for part in each if issubclass(type(value), dict) else (each,):
-            what = trace.kinds[type(part)]
-            if what == CONTAINER:
-                content(trace, part, depth - 1)
-            elif what == FUNCTION:
-                trace.runs(part)
+    met: dict[int, Any] = {}  # holds what is made on the way, so that an identity stands for one object
+    left = [value]
+    while left:
+        part = trace.behind(left.pop())
+        if trace.kinds[type(part)] in (PLAIN, TENSOR) or id(part) in met:
+            continue
+        met[id(part)] = part
+        if names:
+            _overridden(trace, part, names)
+        if names and trace.kinds[type(part)] in (FUNCTION, METHOD):
+            continue  # such a method does not call it
+        _look_into(trace, part, part is value)
+        if inside:
+            left.extend(_parts(trace, part))
 
 
-def _object(trace: Trace, value: Any) -> None:
+def _look_into(trace: Trace, value: Any, handed: bool) -> None:
+    """C looks into one object.
+
+    Args:
+        trace: Of the call.
+        value: The object.
+        handed: Whether C was handed the object itself, not what it lies in.
+    """
+    looks_through(trace, type(value))
+    methods(trace, value)
+    if not handed and trace.kinds[type(value)] in (FUNCTION, METHOD):
+        trace.runs(value)
+        return
+    if is_readable(value):
+        whole(trace, value)
+        return
+    if id(value) in trace.given.objects:
+        trace.identify(value, "hands it to a function in C, or compares it")
+    if trace.has(value):
+        _object(trace, value, handed)
+
+
+def _parts(trace: Trace, value: Any) -> Iterable[Any]:
+    """What lies in an object, as far as C looks into it without calling its methods."""
+    kind = type(value)
+    if is_readable(value):
+        if issubclass(kind, dict):
+            return [part for pair in members.items(value) for part in pair]
+        return members.keys(value)
+    if kind is SimpleNamespace:
+        return list(vars(value).values())
+    if issubclass(kind, BaseException):
+        return (value.args,)
+    if kind is partial:
+        return value.func, value.args, value.keywords
+    if issubclass(kind, numpy.ndarray) and value.dtype.hasobject:
+        return value.ravel().tolist()
+    if kind in _VIEWS:
+        return gc.get_referents(value)
+    return (value.obj,) if kind is memoryview else ()
+
+
+def _object(trace: Trace, value: Any, handed: bool = True) -> None:
     """C looks into an object outside that is no builtin container."""
     kind = type(value)
     if is_readable(value):
@@ -240,16 +335,23 @@ def _object(trace: Trace, value: Any) -> None:
         viewed = gc.get_referents(value)[0]
         trace.find(viewed, value, "")
         whole(trace, viewed)
+    elif kind is memoryview:
+        trace.find(value.obj, value, ".obj")
     elif issubclass(kind, BaseException):
         plain_attribute(trace, "args", value)
-        content(trace, value.args)
+    elif kind is partial:
+        for name in ("func", "args", "keywords"):
+            trace.find(getattr(value, name), value, f".{name}")
     elif kind is SimpleNamespace:
         everything(trace, value)
+    elif issubclass(kind, (datetime, time)):
+        trace.find(value.tzinfo, value, ".tzinfo")
+        methods(trace, value.tzinfo)
     elif issubclass(kind, numpy.ndarray):
         trace.look_into(value)
         if value.dtype.hasobject:
             _find_held(trace, value, 2)
-    elif not (issubclass(kind, FIXED) or trace.by_content(kind) or is_python(kind)):
+    elif handed and not (issubclass(kind, FIXED) or trace.by_content(kind) or is_python(kind)):
         name = name_of(kind)
         if trace.rows.is_pure(kind) or trace.rows.row_of(name) in ("fixed", "pure", "none"):
             return
@@ -260,6 +362,8 @@ def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
     """``value[key] = new`` is about to happen."""
     trace.runs(new)  # what is kept somewhere may be called by C
     _as_key(trace, key)
+    if issubclass(type(value), dict):
+        looked_up(trace, key)
     what = trace.kinds[type(value)]
     if what == TENSOR:
         index(trace, key)
@@ -275,11 +379,15 @@ def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
 
 def store_slice(trace: Trace, new: Any, value: Any, start: Any, end: Any) -> None:
     """``value[start:end] = new`` is about to happen."""
+    bounds(trace, start, end)
     store_item(trace, new, value, slice(start, end))
 
 
 def delete_item(trace: Trace, value: Any, key: Any) -> None:
     """``del value[key]`` is about to happen."""
+    _as_key(trace, key)
+    if issubclass(type(value), dict):
+        looked_up(trace, key)
     what = trace.kinds[type(value)]
     if what == CONTAINER:
         change(trace, value)
@@ -305,6 +413,7 @@ def change(trace: Trace, value: Any) -> None:
 def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> bool:
     """A method that an operator calls is about to be called; whether the class has one."""
     kind = type(value)
+    looks_through(trace, kind)
     outside = trace.has(value)
     if outside and not issubclass(type(value), type):
         trace.kind(value)
@@ -396,32 +505,28 @@ def _overridden(trace: Trace, value: Any, names: tuple[str, ...]) -> None:
     """Follow those methods of a value's class that are Python code."""
     kind = type(value)
     settings(trace, value)
+    methods(trace, value)
     for name in names:
         found = trace.in_class(kind, name)
-        if (found is not lookup.MISSING and not is_in_c(found)) or is_users(kind):
+        if found is not lookup.MISSING and not is_in_c(found):
             trace.runs(trace.class_slot(kind, name))
 
 
-def asked_by_c(trace: Trace, value: Any, names: tuple[str, ...], depth: int = 2) -> None:
-    """C calls methods of what lies in a container: which they are is read."""
-    value = trace.behind(value)
-    if not is_readable(value):
+def methods(trace: Trace, value: Any) -> None:
+    """C may call any special method of a value's class: which there are, and which are not, is read."""
+    kind = type(value)
+    if trace.kinds[kind] in _WITHOUT_METHODS or (kind, "special") in trace.seen:
         return
-    found = (
-        members.items(value) if issubclass(type(value), dict) else [(each,) for each in members.keys(value)]
-    )
-    for each in found[:_MANY]:
-        for part in each:
-            if trace.kinds[type(part)] in (PLAIN, TENSOR):
-                continue
-            _overridden(trace, part, names)
-            if depth:
-                asked_by_c(trace, part, names, depth - 1)
-
-
-def is_users(kind: type) -> bool:
-    """Whether a class is written in Python, and is not one of PyTorch's."""
-    return is_python(kind) and not said_module(kind).startswith("torch")
+    trace.hold(kind)
+    trace.seen.add((kind, "special"))
+    for each in lookup.bases(kind):
+        if not lookup.can_change(each) or has_parts_in_c(each) or said_module(each).startswith("torch"):
+            continue
+        table = trace.namespace(each)
+        trace.read(ORDER, table, None, Content(tuple(table)), " (its names)", each)
+        for name in tuple(table):
+            if name.startswith("__") and name.endswith("__") and name not in _SAID_OF_CLASSES:
+                trace.runs(trace.class_slot(kind, name))
 
 
 _COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
@@ -431,10 +536,10 @@ def compare(trace: Trace, operator: Any, left: Any, right: Any) -> None:
     """Two values are about to be compared."""
     for one in (left, right):
         if trace.kinds[type(one)] not in (PLAIN, TENSOR):
-            _overridden(trace, one, _COMPARING)
-            asked_by_c(trace, one, _COMPARING)
-            if id(one) not in trace.given.objects or is_in_c(lookup.find(type(one), "__eq__").value):
-                content(trace, one)
+            if id(one) in trace.given.objects and not is_in_c(lookup.find(type(one), "__eq__").value):
+                _overridden(trace, one, _COMPARING)
+            else:
+                content(trace, one, _COMPARING)
 
 
 def same(trace: Trace, left: Any, right: Any) -> None:
@@ -476,28 +581,48 @@ def unary(trace: Trace, value: Any) -> None:
         _overridden(trace, value, ("__neg__", "__pos__", "__invert__"))
 
 
-def text(trace: Trace, value: Any, *_: Any) -> None:
-    """A value is about to be formatted, and what lies in it."""
+def text(trace: Trace, value: Any, *_: Any, asks: tuple[str, ...] = ("__str__", "__format__")) -> None:
+    """A value is about to be formatted, and what lies in it.
+
+    Args:
+        trace: Of the call.
+        value: The value.
+        asks: Methods that are asked before ``__repr__``.
+    """
     value = trace.behind(value)
-    if trace.kinds[type(value)] == PLAIN:
-        return
-    written(trace, value)
-    if is_readable(value):
-        _text_of_members(trace, value)
-    if trace.kinds[type(value)] not in (PLAIN, TENSOR):
-        _overridden(trace, value, _TEXTS)
-        asked_by_c(trace, value, _TEXTS)
+    if trace.kinds[type(value)] != PLAIN:
+        _text(trace, value, set(), asks)
         content(trace, value)
 
 
-def _text_of_members(trace: Trace, value: Any) -> None:
-    found = (
-        members.items(value) if issubclass(type(value), dict) else [(each,) for each in members.keys(value)]
-    )
-    for each in found[:_MANY]:
-        for part in each:
-            if trace.kinds[type(part)] == TENSOR or not issubclass(type(part), CONTAINERS):
-                written(trace, part)
+def _text(trace: Trace, value: Any, above: set[int], asks: tuple[str, ...] = ()) -> None:
+    """The text of a container has those of its members, that of an object the name of its class."""
+    kind = type(value)
+    written(trace, value)
+    if trace.kinds[kind] == TENSOR:
+        return
+    _overridden(trace, value, _TEXTS)
+    if is_readable(value) and id(value) not in above:
+        above.add(id(value))
+        mapping = issubclass(kind, dict)
+        for each in members.items(value) if mapping else members.keys(value):
+            for part in each if mapping else (each,):
+                if trace.kinds[type(part)] != PLAIN:
+                    _text(trace, part, above)
+    for named in (kind, value):
+        for name in _NAMES if issubclass(type(named), (type, FunctionType)) else ():
+            attribute(trace, name, named)
+    if _says_where(trace, value, asks) and not is_for_output(trace):
+        name = said_name(kind)
+        trace.refuse(name, f"writes a {name} that it has made as text, which says where that lies")
+
+
+def _says_where(trace: Trace, value: Any, asks: tuple[str, ...]) -> bool:
+    """Whether the text of an object that the call has made has its address."""
+    kind = type(value)
+    if trace.has(value) or trace.in_class(kind, "__repr__") not in _WITH_ADDRESS:
+        return False
+    return all([lookup.find(kind, name).owner is object for name in asks])
 
 
 def enter(trace: Trace, value: Any) -> None:

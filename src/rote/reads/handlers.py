@@ -8,7 +8,7 @@ import warnings
 from _string import formatter_field_name_split  # pyright: ignore
 from collections.abc import Callable
 from string import Formatter
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy
@@ -26,7 +26,6 @@ from .attributes import attribute, delete_attribute, everything, plain_attribute
 from .calls import called, handed_on, instance_of, subclass_of
 from .containers import (
     advance,
-    asked_by_c,
     contains,
     content,
     item,
@@ -34,6 +33,7 @@ from .containers import (
     length,
     looked_up,
     merged,
+    methods,
     same,
     special,
     store_item,
@@ -120,8 +120,23 @@ def _len(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _iter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    for each in args[:1]:
+    if len(args) == 2:  # it calls the one until it gives the other
+        handed_on(trace, args[0])
+        for each in args:
+            content(trace, each)
+    for each in args[: len(args) == 1]:
         iterate(trace, each)
+
+
+def _make_class(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What a class is made of is told, and so are its bases."""
+    bases, table = args[-2:] if len(args) >= 3 else ((), {})
+    for each in bases if issubclass(type(bases), tuple) else ():
+        if issubclass(type(each), type):
+            trace.runs(trace.class_slot(each, "__init_subclass__"))
+    for each in tuple(table.values()) if type(table) is dict else ():
+        methods(trace, each)
+        trace.runs(trace.class_slot(type(each), "__set_name__"))
 
 
 def _next(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -137,6 +152,11 @@ def _truth(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
 def _text(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for each in args:
         text(trace, each)
+
+
+def _repr(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args:
+        text(trace, each, asks=())
 
 
 def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -253,8 +273,9 @@ def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
     target = function()
     if trace.has(function):
         trace.read(REFERENT, function, None, Content(target is not None), " (whether it lives)")
-        if target is not None and not trace.has(target):
-            trace.anchored.add(id(target))  # what is read of it keeps it alive no longer than others do
+        owner = target.__self__ if type(target) is MethodType else target
+        if owner is not None and not trace.has(owner):
+            trace.anchored.add(id(owner))  # what is read of it keeps it alive no longer than others do
         trace.find(target, function, "()")
         if trace.kinds[type(target)] == TENSOR and not issubclass(type(target), torch.nn.Parameter):
             trace.refuse("weakref.ref", "looks at a tensor by a weak reference; keep the tensor itself")
@@ -349,14 +370,18 @@ def _json_encoder(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
 
 def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Iteration over several, with or without a function for the items."""
+    names = _BY_MEMBERS.get(function.__name__, ())
     for each in (*args, *kwargs.values()):
         handed_on(trace, each)
         iterate(trace, each)
         if id(each) in trace.given.objects:
             merged(trace, each)
         else:
-            content(trace, each)
+            content(trace, each, names, inside=function.__name__ not in _HAND_OUT)
 
+
+_HAND_OUT = frozenset({"list", "tuple", "zip", "enumerate", "reversed"})
+"""Builtins that hand out the members of what they are given, and do not look into them."""
 
 _BY_MEMBERS = {
     "sorted": ("__lt__", "__gt__"), "min": ("__lt__", "__gt__"), "max": ("__lt__", "__gt__"),
@@ -366,21 +391,17 @@ _BY_MEMBERS = {
 """By which methods of what it is given each builtin goes."""
 
 
-def _by_methods(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Builtins that C implements by methods of the members."""
-    _of_pairs(trace, function, args, kwargs)
-    for each in args:
-        asked_by_c(trace, each, _BY_MEMBERS[function.__name__])
-
-
 def _format(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Fields of a format read items and attributes."""
-    text = function.__self__ if type(function.__self__) is str else args[0] if args else ""
+    shown = function.__self__ if type(function.__self__) is str else args[0] if args else ""
     for each in (*args, *kwargs.values()):
         content(trace, each)
-    for _, field, spec, _ in Formatter().parse(text) if type(text) is str else ():
+    for _, field, spec, _ in Formatter().parse(shown) if type(shown) is str else ():
         if field and ("." in field or "[" in field):
-            _format_field(trace, field, args if function.__self__ is text else args[1:], kwargs)
+            _format_field(trace, field, args if function.__self__ is shown else args[1:], kwargs)
+        elif field is not None:
+            for each in (*args, *kwargs.values()):
+                text(trace, each)
         if spec and "{" in spec:
             trace.refuse("builtins.str.format", "has a format within a format")
 
@@ -518,6 +539,8 @@ HANDLERS: dict[str, Handler] = {
     "_abc._abc_subclasscheck": _abc_subclass,
     "builtins.len": _len,
     "builtins.iter": _iter,
+    "builtins.type": _make_class,
+    "builtins.type.__new__": _make_class,
     "builtins.next": _next,
     "builtins.bool": _truth,
     "builtins.callable": _callable,
@@ -527,9 +550,9 @@ HANDLERS: dict[str, Handler] = {
     "_warnings.warn": _warn,
     "_warnings.warn_explicit": _warn,
     "builtins.str": _text,
-    "builtins.repr": _text,
+    "builtins.repr": _repr,
     "builtins.format": _text,
-    "builtins.ascii": _text,
+    "builtins.ascii": _repr,
     "builtins.print": _print,
     "builtins.hash": _hash,
     "builtins.dict.get": _dict_get,
@@ -550,17 +573,17 @@ HANDLERS: dict[str, Handler] = {
     "builtins.filter": _of_pairs,
     "builtins.zip": _of_pairs,
     "builtins.enumerate": _of_pairs,
-    "builtins.sorted": _by_methods,
-    "builtins.min": _by_methods,
-    "builtins.max": _by_methods,
-    "builtins.sum": _by_methods,
-    "builtins.any": _by_methods,
-    "builtins.all": _by_methods,
+    "builtins.sorted": _of_pairs,
+    "builtins.min": _of_pairs,
+    "builtins.max": _of_pairs,
+    "builtins.sum": _of_pairs,
+    "builtins.any": _of_pairs,
+    "builtins.all": _of_pairs,
     "builtins.list": _of_pairs,
     "builtins.tuple": _of_pairs,
-    "builtins.set": _by_methods,
-    "builtins.frozenset": _by_methods,
-    "builtins.dict": _by_methods,
+    "builtins.set": _of_pairs,
+    "builtins.frozenset": _of_pairs,
+    "builtins.dict": _of_pairs,
     "builtins.reversed": _of_pairs,
     "_functools.reduce": _of_pairs,
     "weakref.ref": _referred,

@@ -24,7 +24,7 @@ from bytecode import Bytecode, ConcreteBytecode, ConcreteInstr, Instr, Label
 from bytecode.instr import TryBegin, TryEnd
 
 from .lines import line_table
-from .opcodes import NOTED, OPAQUE, SILENT, Noted
+from .opcodes import NOTED, OPAQUE, OPERATORS, SILENT, Noted
 
 _LOADS_CLOSURE = frozenset({"cell", "store_cell", "delete_cell"})
 _NAMED = frozenset({
@@ -38,6 +38,8 @@ _CALLABLE_FIRST = sys.version_info >= (3, 13)
 _LOAD_CELL = "LOAD_FAST" if sys.version_info >= (3, 13) else "LOAD_CLOSURE"
 _PRECALLS = sys.version_info < (3, 12)
 _MORE_STACK = 8
+_WITH_SPEC = 4
+"""Flag of ``FORMAT_VALUE``: a format lies above the value."""
 
 
 class OpaqueError(Exception):
@@ -73,8 +75,8 @@ def instrument(code: CodeType, notes: Any) -> CodeType:
         noted = NOTED.get(name)
         if noted is None and name not in SILENT:
             raise OpaqueError(name if name in OPAQUE else f"{name}, which is not known")
-        if name == "CALL_INTRINSIC_1" and "IMPORT_STAR" in str(each.arg):
-            raise OpaqueError("IMPORT_STAR")
+        if name == "CALL_INTRINSIC_1":
+            noted = _intrinsic(each.arg)
         if noted is not None and not (noted.note == "truth" and before in _BOOLEAN):
             made.extend(_note(each, noted, notes, stack, held))
         for one in held:
@@ -92,6 +94,14 @@ def instrument(code: CodeType, notes: Any) -> CodeType:
     return assembled.replace(
         co_linetable=line_table(assembled, [each for each in concrete if _is_placed(each)])
     )
+
+
+def _intrinsic(argument: Any) -> Noted | None:
+    """What is noted before a function of the interpreter's own."""
+    name = getattr(argument, "name", str(argument))
+    if "IMPORT_STAR" in name:
+        raise OpaqueError("IMPORT_STAR")
+    return OPERATORS.get(name)
 
 
 def _taken_apart(code: CodeType) -> Bytecode:
@@ -133,6 +143,8 @@ def _replaced(each: Instr) -> Iterator[Any]:
 def _note(each: Instr, noted: Noted, notes: Any, stack: _Stack, held: list[Any]) -> Iterator[Any]:
     """The instructions of one note."""
     static, items, depth = _operands(each, noted, stack, held)
+    if noted.each and not items:
+        return
     if noted.note in _LOADS_CLOSURE and type(each.arg).__name__ != "FreeVar":
         return  # a cell that the frame made itself
     location = each.location
@@ -179,7 +191,9 @@ def _operands(each: Instr, noted: Noted, stack: _Stack, held: list[Any]) -> tupl
     static: list[Any] = []
     if noted.note in _NAMED:
         static = [_last(argument)]
-    items = int(argument) if noted.note == "raised" else noted.items
+    items = noted.items + noted.each * int(argument if noted.each else 0)
+    if each.name == "FORMAT_VALUE" and int(argument) & _WITH_SPEC:
+        items += 1
     return static, items, items
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import sys
 from types import CellType, FrameType
 from typing import Any
@@ -11,6 +12,7 @@ from ..signature.snapshot import CELL, ITEM
 from .trace import Trace, is_compilers
 
 _STARTING = ("torch.cuda", "torch.xpu", "torch.mtia")
+_BUILTINS = vars(builtins)
 _LEFT_OUT = frozenset({
     ("torch.nn.utils.parametrize", "_cache"),  # made anew around each use of it
     ("linecache", "cache"),  # lines of source, for messages
@@ -73,6 +75,8 @@ def store_cell(trace: Trace, cell: CellType, new: Any = None) -> None:
 def imported(trace: Trace, name: str) -> None:
     """A module is about to be imported."""
     trace.find(sys.modules, None, "sys.modules")
+    trace.find(_BUILTINS, None, "")
+    trace.read(ITEM, _BUILTINS, "__import__", _BUILTINS["__import__"], "__import__")
     while name:
         if name in sys.modules:
             trace.read(ITEM, sys.modules, name, sys.modules[name], f"[{name!r}]")

@@ -13,7 +13,7 @@ import sys
 from _thread import get_ident
 from collections.abc import Callable
 from sys import setprofile
-from types import CellType
+from types import CellType, CoroutineType, GeneratorType
 from typing import Any
 
 from ..signature.executed import our_profiler
@@ -36,6 +36,7 @@ _LEFT: dict[str, Callable[..., None]] = {
     "delete_cell": names.store_cell,
     "imported": names.imported,
     "sliced": containers.sliced,
+    "caught": calls.caught,
     "store_item": containers.store_item,
     "store_slice": containers.store_slice,
     "delete_item": containers.delete_item,
@@ -53,6 +54,7 @@ _LEFT: dict[str, Callable[..., None]] = {
 _VALUES = (int, float, str, bytes, complex)
 _PROFILED = not hasattr(sys, "monitoring")
 """Code is watched by a profiler, which would be called for every function here."""
+_GENERATORS = frozenset({GeneratorType, CoroutineType})
 _STEPPING = frozenset(
     type(iter(each))
     for each in ((), [], {}, {}.values(), {}.items(), set[int](), range(0), "", zip(), enumerate(()))
@@ -72,6 +74,8 @@ class Notes:
         for note in ("compare", "binary"):
             setattr(self, note, self._of_two(getattr(containers, note)))
         self.same = self._same()
+        self.pairs, self.members = self._of_keys(2), self._of_keys(1)
+        self.bounds, self.sent = self._bounds(), self._sent()
         self.item, self.contains = self._item(), self._contains()
         self.iterate, self.merged = self._whole(containers.iterate), self._whole(containers.merged)
         self.attribute, self.super_attribute = self._attribute(), self._super_attribute()
@@ -162,6 +166,39 @@ class Notes:
         def note(operator: str, left: Any, right: Any) -> None:
             if type(left) not in PLAIN_OR_TENSOR or type(right) not in PLAIN_OR_TENSOR:
                 send(operator, left, right)
+
+        return note
+
+    def _of_keys(self, step: int) -> Callable[..., None]:
+        """Of a dict or a set that is made: what is looked up in it, which is every so manieth item."""
+        send = self._sender(containers.keyed)
+
+        def note(*given: Any) -> None:
+            keys = given[::step]
+            for key in keys:
+                if type(key) not in PLAIN_OR_TENSOR:
+                    send(*keys)
+                    return
+
+        return note
+
+    def _bounds(self) -> Callable[..., None]:
+        send = self._sender(containers.bounds)
+
+        def note(*given: Any) -> None:
+            for each in given:
+                if type(each) not in PLAIN_OR_TENSOR:
+                    send(*given)
+                    return
+
+        return note
+
+    def _sent(self) -> Callable[[Any, Any], None]:
+        send = self._sender(containers.sent)
+
+        def note(receiver: Any, value: Any) -> None:
+            if type(receiver) not in _GENERATORS:
+                send(receiver)
 
         return note
 

@@ -23,10 +23,12 @@ class Noted(NamedTuple):
     Attributes:
         note: The method of the notes that is called.
         items: How many items from the top of the stack it is given, the deepest first.
+        each: How many more for each that the instruction's own argument counts.
     """
 
     note: str
     items: int
+    each: int = 0
 
 
 NOTED: dict[str, Noted] = {
@@ -91,24 +93,34 @@ NOTED: dict[str, Noted] = {
     "MATCH_SEQUENCE": Noted("match_kind", 1),
     "MATCH_KEYS": Noted("match_keys", 2),
     "GET_LEN": Noted("length", 1),
-    "RAISE_VARARGS": Noted("raised", 0),
+    "RAISE_VARARGS": Noted("raised", 0, 1),
+    "BUILD_MAP": Noted("pairs", 0, 2),
+    "MAP_ADD": Noted("pairs", 2),
+    "BUILD_SET": Noted("members", 0, 1),
+    "SET_ADD": Noted("members", 1),
+    "BUILD_SLICE": Noted("bounds", 0, 1),
+    "SEND": Noted("sent", 2),
+    "CHECK_EXC_MATCH": Noted("caught", 2),
+    "CHECK_EG_MATCH": Noted("caught", 2),
 }
 """Opcodes that are noted, of all versions."""
 
+OPERATORS = {"INTRINSIC_UNARY_POSITIVE": Noted("unary", 1)}
+"""Arguments of ``CALL_INTRINSIC_1`` with which it is noted (``+``, since Python 3.12)."""
+
 SILENT = frozenset({
-    "BUILD_CONST_KEY_MAP", "BUILD_LIST", "BUILD_MAP", "BUILD_SET", "BUILD_SLICE", "BUILD_STRING",
-    "BUILD_TUPLE",
-    "CACHE", "CALL_INTRINSIC_1", "CALL_INTRINSIC_2", "CHECK_EG_MATCH", "CHECK_EXC_MATCH", "CLEANUP_THROW",
+    "BUILD_CONST_KEY_MAP", "BUILD_LIST", "BUILD_STRING", "BUILD_TUPLE",
+    "CACHE", "CALL_INTRINSIC_1", "CALL_INTRINSIC_2", "CLEANUP_THROW",
     "COPY", "COPY_FREE_VARS", "DELETE_FAST", "DELETE_NAME", "END_FOR", "END_SEND", "ENTER_EXECUTOR",
     "EXIT_INIT_CHECK", "EXTENDED_ARG", "INTERPRETER_EXIT", "JUMP", "JUMP_BACKWARD",
     "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD", "JUMP_NO_INTERRUPT", "KW_NAMES", "LIST_APPEND",
     "LIST_TO_TUPLE", "LOAD_ASSERTION_ERROR", "LOAD_BUILD_CLASS", "LOAD_CLOSURE", "LOAD_CONST", "LOAD_FAST",
     "LOAD_FAST_AND_CLEAR", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST", "LOAD_LOCALS", "MAKE_CELL",
-    "MAKE_FUNCTION", "MAP_ADD", "NOP", "POP_BLOCK", "POP_EXCEPT", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE",
+    "MAKE_FUNCTION", "NOP", "POP_BLOCK", "POP_EXCEPT", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE",
     "POP_JUMP_BACKWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE", "POP_JUMP_FORWARD_IF_NONE",
     "POP_JUMP_FORWARD_IF_NOT_NONE", "POP_TOP", "PRECALL", "PREP_RERAISE_STAR", "PRINT_EXPR", "PUSH_EXC_INFO",
-    "PUSH_NULL", "RERAISE", "RESERVED", "RESUME", "RETURN_CONST", "RETURN_GENERATOR", "RETURN_VALUE", "SEND",
-    "SETUP_ANNOTATIONS", "SETUP_CLEANUP", "SETUP_FINALLY", "SETUP_WITH", "SET_ADD", "SET_FUNCTION_ATTRIBUTE",
+    "PUSH_NULL", "RERAISE", "RESERVED", "RESUME", "RETURN_CONST", "RETURN_GENERATOR", "RETURN_VALUE",
+    "SETUP_ANNOTATIONS", "SETUP_CLEANUP", "SETUP_FINALLY", "SETUP_WITH", "SET_FUNCTION_ATTRIBUTE",
     "STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_MAYBE_NULL", "STORE_FAST_STORE_FAST", "STORE_NAME",
     "SWAP", "WITH_EXCEPT_START", "YIELD_VALUE",
 })  # fmt: skip

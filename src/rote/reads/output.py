@@ -8,6 +8,8 @@ reads them whose business is output.
 from __future__ import annotations
 
 import sys
+from dis import opmap
+from sysconfig import get_path
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -36,6 +38,12 @@ _WHEN = frozenset({
 })  # fmt: skip
 """Attributes in which such a library keeps when something was written."""
 
+_TELLS = frozenset({"update"})
+"""Those that return whether something was shown this time, which the clock says."""
+
+_HOMES = tuple({f"{get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+"""Where such libraries lie; a user's own file may have the name of one."""
+
 SAID_OF_OUTPUT = frozenset({"clock", "environment", "ambient", "shared"})
 """Rows of the table that say nothing of a result where such a library calls them: a lock around its lines is
 one that processes share."""
@@ -44,6 +52,9 @@ one that processes share."""
 _WRITING = frozenset({"write", "writelines"})
 _HARMLESS = frozenset({"fileno", "flush", "isatty", "readable", "seekable", "writable"})
 """Methods of streams that write nothing."""
+
+
+_POP, _CACHE = opmap["POP_TOP"], opmap["CACHE"]
 
 
 def writes(trace: Trace, name: str, stream: Any = None) -> None:
@@ -78,17 +89,25 @@ def is_for_output(trace: Trace) -> bool:
 
     Between the library's frames and those of the user's may lie frames of Python's own libraries.
     """
-    frame = trace.frame()
-    if not _is_of_library(frame):
+    entry = frame = trace.frame()
+    if entry is None or not _is_of_library(entry):
         return False
-    entry = ""
     while frame is not None:
         if _is_of_library(frame):
-            entry = frame.f_code.co_name
+            entry = frame
         elif not is_internal(frame.f_code.co_filename):
             break
         frame = frame.f_back
-    return entry in _WRITES
+    name = entry.f_code.co_name
+    return name in _WRITES and (name not in _TELLS or _drops_result(entry.f_back))
+
+
+def _drops_result(caller: FrameType | None) -> bool:
+    """Whether code throws away what the call returns in which it is."""
+    if caller is None:
+        return False
+    behind = caller.f_code.co_code[caller.f_lasti + 2 :: 2]
+    return next((each == _POP for each in behind if each != _CACHE), False)
 
 
 def tells_when(trace: Trace, kind: type, name: str) -> bool:
@@ -119,7 +138,9 @@ def _package(frame: FrameType) -> str:
 
 
 def _is_of_library(frame: FrameType | None) -> bool:
-    return frame is not None and _is_library(frame.f_globals.get("__name__"))
+    if frame is None or not _is_library(frame.f_globals.get("__name__")):
+        return False
+    return frame.f_code.co_filename.startswith((*_HOMES, "<"))
 
 
 def _is_library(module: Any) -> bool:

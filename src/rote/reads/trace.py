@@ -473,6 +473,19 @@ class Trace:
             self._late[id(code)] = code
         return counts
 
+    def entered(self, code: CodeType, frame: FrameType) -> None:
+        """Code that C calls was entered: the names by which a class has it are read."""
+        try:
+            value = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+            kind: Any = value if issubclass(type(value), type) else type(value)
+            if (kind, id(code)) not in self.seen:
+                self.hold((kind, code))
+                self.seen.add((kind, id(code)))
+                for name in _names_of(kind, code, self.original):
+                    self.class_slot(kind, name)
+        except Exception as error:  # the call itself is none the worse for it
+            self.failed("entered", error)
+
     def original(self, code: CodeType) -> CodeType:
         """What code was before it was made to tell what it reads."""
         return self.swaps.original(code)
@@ -707,6 +720,13 @@ class Trace:
 def _can_be_handed_out(parts: tuple[Any, ...]) -> bool:
     """Whether values are tensors and plain ones."""
     return all(type(part) in PLAIN_TYPES or type(part) is torch.Tensor for part in parts)
+
+
+def _names_of(kind: type, code: CodeType, original: Callable[[CodeType], CodeType]) -> list[str]:
+    """Under which names a class and its bases have a method of this code."""
+    named = [pair for each in lookup.bases(kind) for pair in lookup.namespace(each).items()]
+    found = [(name, getattr(value, "__func__", value)) for name, value in named if not lookup.is_in_c(value)]
+    return [name for name, value in found if type(value) is FunctionType and original(value.__code__) is code]
 
 
 def _makers_of_tuples() -> frozenset[int]:

@@ -96,6 +96,10 @@ class Followed(Protocol):
         """Code was entered that does not tell what it reads; whether that counts."""
         ...
 
+    def entered(self, code: CodeType, frame: FrameType) -> None:
+        """Code was entered that C has called before, and that tells what it reads now."""
+        ...
+
 
 class ExecutedCode:
     """The code objects a callable was seen to run, each with the globals it reads.
@@ -210,6 +214,9 @@ class ExecutedCode:
         if code is entered and followed is not None and not _runs_apart(frame, followed):
             counts = followed.ran_apart(code, frame)
             self._found_in[id(code)] = frame.f_globals
+        elif code is not entered and followed is not None and id(code) in self._apart:
+            followed.entered(code, frame)
+            counts = False  # each class that has it matters
         if code.co_flags & inspect.CO_GENERATOR:
             self.resumed.add(code)
         if (
@@ -229,7 +236,7 @@ class ExecutedCode:
         if saves and not _called_by_us(frame):
             self.hooks = True
         if code.co_name == "<module>" or is_internal(code.co_filename) or code in self.globals:
-            if not saves:  # to note it again in this call would say nothing new
+            if counts and not saves:  # to note it again in this call would say nothing new
                 self._settled[id(entered)] = entered
             return counts
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]

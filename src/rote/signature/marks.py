@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import weakref
 from array import array
 from collections import OrderedDict
 from types import FunctionType
@@ -49,6 +50,9 @@ class Members(tuple[tuple[type, Any], ...]):
         return f"{{{', '.join([repr(member) for _, member in self])}}}"
 
 
+PROXIES = frozenset({weakref.ProxyType, weakref.CallableProxyType})
+"""Types whose instances answer as another object does, and raise when that is gone."""
+
 _LENGTHS = tuple([Content(length) for length in range(64)])
 
 
@@ -59,8 +63,11 @@ def counted(length: int) -> Content:
 
 def mark(value: Any) -> Any:
     """The form in which a slot's content is kept: tensors by address; arrays, memory and sets by content."""
-    if type(value) in BY_IDENTITY or isinstance(value, Content):
+    kind = type(value)
+    if kind in BY_IDENTITY or issubclass(kind, Content):
         return value
+    if kind in PROXIES:
+        return Content((kind, id(value)))
     if isinstance(value, torch.Tensor):
         return TensorMark(id(value), _address(value), value.requires_grad)
     if isinstance(value, numpy.ndarray):

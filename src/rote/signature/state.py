@@ -37,7 +37,7 @@ from .classes import HOOKS_OF, UNSET, Class, class_of, members_of, own
 from .compat import class_switches, global_hooks, plain_functions, scripted_names
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
-from .marks import BY_IDENTITY, Content, base_of, counted, hooks_of, mark, pointer_of
+from .marks import BY_IDENTITY, PROXIES, Content, base_of, counted, hooks_of, mark, pointer_of
 from .origin import said_name
 from .owners import is_users
 from .reads import Address
@@ -156,6 +156,8 @@ class StateWalk:
         if isinstance(entry.value, Position):
             entry = entry._replace(value=self._of_use(entry.value, container, node))
         entries[address] = entry
+        if kind_of_value in PROXIES:
+            return
         if isinstance(value, torch.Tensor):
             self.snapshot.note_tensor(entry, value)
             if vars(value):
@@ -181,7 +183,7 @@ class StateWalk:
         return position._replace(known=known, asked=asked)
 
     def _descend(self, value: Any, node: int) -> None:
-        if type(value) in _PLAIN_TYPES or isinstance(value, torch.Tensor):
+        if type(value) in _PLAIN_TYPES or type(value) in PROXIES or isinstance(value, torch.Tensor):
             return
         identity = id(value)
         if identity not in self._seen:

@@ -1,0 +1,423 @@
+"""Special methods that C or an instruction calls: replaced, added and taken away."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import copy
+import datetime
+import functools
+import heapq
+import itertools
+import json
+import math
+import operator
+import os
+import pickle
+import weakref
+
+import numpy
+import pytest
+import torch
+
+import rote
+from rote.testing import assert_same
+
+
+def number(n):
+    return lambda self, *_: n
+
+
+def by_truth(n):
+    return lambda self, *_: n == 2
+
+
+USES = {
+    "index of a list": ("__index__", number, lambda k: [5, 6, 7, 8, 9][k]),
+    "bounds of a slice": ("__index__", number, lambda k: sum([5, 6, 7, 8, 9][k:]) + len("abcdef"[:k])),
+    "slice made before": ("__index__", number, lambda k: len([5, 6, 7, 8, 9][slice(k, None)])),
+    "range": ("__index__", number, lambda k: len(range(k)) + len("ab" * k) + len(hex(k * 1 if 0 else 3))),
+    "index of a tensor": ("__index__", number, lambda k: torch.arange(6.0)[k] + torch.ones(6)[k:].sum()),
+    "operator.index": ("__index__", number, operator.index),
+    "float": ("__float__", lambda n: lambda self: float(n), lambda k: float(k) + math.sqrt(k)),
+    "int": ("__int__", number, int),
+    "complex": ("__complex__", lambda n: lambda self: complex(n), lambda k: complex(k).real),
+    "round": ("__round__", number, lambda k: round(k) + round(k, 2)),
+    "math": ("__ceil__", number, math.ceil),
+    "truncated": ("__trunc__", number, math.trunc),
+    "abs": ("__abs__", number, abs),
+    "divmod": ("__divmod__", lambda n: lambda self, other: (n, n), lambda k: divmod(k, 3)[0]),
+    "divmod of a number": ("__rdivmod__", lambda n: lambda self, other: (n, n), lambda k: divmod(3, k)[0]),
+    "bytes": ("__bytes__", lambda n: lambda self: b"a" * n, lambda k: len(bytes(k))),
+    "reversed": ("__reversed__", lambda n: lambda self: [n], lambda k: sum(reversed(k))),
+    "path": ("__fspath__", lambda n: lambda self: "a" * n, lambda k: len(os.path.join(k, "b"))),
+    "count": ("__eq__", by_truth, lambda k: 1 + [1, 2, 3].count(k)),
+    "comparison": ("__eq__", by_truth, lambda k: 1 + operator.eq(k, 3) + (k == 4) + ([k] == [4])),
+    "deep comparison": ("__eq__", by_truth, lambda k: 1 + ([[[[[[k]]]]]] == [[[[[[4]]]]]])),
+    "filter": ("__bool__", by_truth, lambda k: 1 + len(list(filter(None, [k, 1])))),
+    "operator.truth": ("__bool__", by_truth, lambda k: 1 + operator.truth(k) + operator.not_(k) * 3),
+    "operator.contains": ("__contains__", by_truth, lambda k: 1 + operator.contains(k, 3)),
+    "iter of two": ("__call__", number, lambda k: next(iter(k, 99))),
+    "key": ("__call__", number, lambda k: sorted([1, 2], key=k)[0] + sum(map(k, [1, 2]))),
+    "reduce": ("__call__", number, lambda k: functools.reduce(k, [1, 2, 3])),
+    "operator.iadd": ("__iadd__", number, lambda k: operator.iadd(k, 1)),
+    "operator.add": ("__add__", number, lambda k: operator.add(k, 2)),
+    "accumulate": ("__radd__", number, lambda k: list(itertools.accumulate([1, k]))[1]),
+    "unary": ("__pos__", number, lambda k: +k + operator.pos(k)),
+    "heap": ("__lt__", by_truth, lambda k: 1 + (type(least(k)) is int)),
+    "bisect": ("__lt__", by_truth, lambda k: 1 + bisect.bisect([1, 2], k)),
+    "array": ("__array__", lambda n: lambda self, *_, **__: numpy.ones(n), lambda k: numpy.asarray(k).size),
+    "function": ("__torch_function__", lambda n: classmethod(lambda cls, *_: n), lambda k: torch.add(k, 1)),
+    "copy": ("__copy__", lambda n: lambda self: n, copy.copy),
+    "deep copy": ("__deepcopy__", lambda n: lambda self, memo: n, lambda k: copy.deepcopy([k])[0]),
+    "reduced": ("__reduce_ex__", lambda n: lambda self, *_: (int, (n,)), copy.copy),
+    "format": ("__format__", lambda n: lambda self, spec: "a" * n, lambda k: len(f"{k:>9}") + len(f"{k}")),
+    "converted": ("__str__", lambda n: lambda self: "a" * n, lambda k: len(f"{k!s:>1}")),
+    "representation": ("__repr__", lambda n: lambda self: "a" * n, lambda k: len(f"{k!r:>1}{[[[[k]]]]}")),
+    "dict display": ("__hash__", number, lambda k: len({k: 0, 2: 1}) + (hash(k) == 2)),
+    "set display": ("__eq__", by_truth, lambda k: len({k, hash(k)})),
+    "set comprehension": ("__eq__", by_truth, lambda k: len({e for e in (hash(k), k)})),
+    "dict comprehension": ("__eq__", by_truth, lambda k: len({e: 1 for e in (hash(k), k)})),
+    "key in a tuple": ("__eq__", by_truth, lambda k: len({(hash(k), 1), (k, 1)})),
+    "item of a dict made inside": ("__eq__", by_truth, lambda k: stored(k)),
+    "class body": ("__set_name__", lambda n: lambda self, owner, name: set_mark(n), lambda k: made_with(k)),
+}  # fmt: skip
+"""The special method, what makes one that says a number, and how it comes to be called."""
+MARK = [0]
+
+
+def stored(key):
+    found = {hash(key): 1}
+    found[key] = 2
+    found.setdefault(key, 3)
+    return len(found)
+
+
+def least(value):
+    held = [3]
+    heapq.heappush(held, value)
+    return held[0]
+
+
+def set_mark(n):
+    MARK[0] = n
+
+
+def made_with(value):
+    MARK[0] = 0
+    type("Made", (), {"part": value})
+    return MARK[0]
+
+
+def changes(device, make, move, *, replays=3):
+    """Call a callable, and again after each move; what is plain is computed beside it."""
+    f = make()
+    g = rote.graph(f, keep=True)
+    for call in range(16):
+        if call in (3, 7, 11):
+            move(call)
+        x = torch.arange(3.0, device=device) + call
+        try:
+            wanted = f(x)
+        except Exception as error:
+            with pytest.raises(type(error), match=None):
+                g(x)
+        else:
+            assert_same(g(x), wanted)
+    assert g.report().replayed >= replays
+    g.reset()
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_method_is_replaced(device, use):
+    name, method, call = use
+
+    class Base: ...
+
+    class Kind(Base): ...
+
+    setattr(Kind, name, method(1))
+    outside = Kind()
+
+    def move(number):
+        kind = Base if number == 11 else Kind
+        setattr(kind, name, method({3: 2, 7: 3, 11: 2}[number]))
+        if kind is Base:
+            delattr(Kind, name)
+
+    changes(device, lambda: lambda x: x * call(outside) + call(Kind()), move)
+
+
+ADDED = {
+    "__getattribute__": (lambda self, name: 7, lambda kind: getattr(kind(), "more", 1)),
+    "__getattr__": (lambda self, name: 7, lambda kind: getattr(kind(), "more", 1)),
+    "__init__": (lambda self: setattr(self, "more", 3), lambda kind: getattr(kind(), "more", 1)),
+    "__new__": (lambda kind: 5, lambda kind: 1 + isinstance(kind(), int)),
+    "__eq__": (lambda self, other: True, lambda kind: 1 + [1, 2].count(kind())),
+    "__bool__": (lambda self: False, lambda kind: 1 + len(list(filter(None, [kind()])))),
+    "__len__": (lambda self: 0, lambda kind: 1 + operator.truth(kind())),
+    "__set__": (lambda self, owner, value: None, lambda kind: owner_of(kind).part),
+    "__call__": (lambda self: 3, lambda kind: 1 + callable(kind())),
+    "__length_hint__": (lambda self: 3, lambda kind: operator.length_hint(kind(), 5)),
+}  # fmt: skip
+"""Methods that a class has not, to begin with, and a question that is answered by them."""
+
+
+@functools.cache
+def owner_of(kind):
+    kind.__get__ = lambda self, owner, of: 2
+    owner = type("Owner", (), {"part": kind()})()
+    vars(owner)["part"] = 3
+    return owner
+
+
+@pytest.mark.parametrize("name", ADDED)
+@pytest.mark.parametrize("base", [False, True], ids=["class", "base"])
+def test_a_method_is_added(device, name, base):
+    method, call = ADDED[name]
+
+    class Base: ...
+
+    class Kind(Base): ...
+
+    on = Base if base else Kind
+
+    def move(number):
+        if number == 7:
+            delattr(on, name)
+        else:
+            setattr(on, name, method)
+
+    if name == "__set__":
+        owner_of(Kind)
+    changes(device, lambda: lambda x: x * call(Kind), move)
+
+
+META = {
+    "__call__": (lambda kind: 5, lambda kind: 1 + isinstance(kind(), int)),
+    "__instancecheck__": (lambda kind, value: True, lambda kind: 1 + isinstance(3, kind)),
+    "__subclasscheck__": (lambda kind, value: True, lambda kind: 1 + issubclass(int, kind)),
+    "__len__": (lambda kind: 0, lambda kind: 1 + bool(kind)),
+    "__eq__": (lambda kind, other: True, lambda kind: 1 + (kind == 3)),
+    "__repr__": (lambda kind: "k", lambda kind: len(str(kind))),
+    "__getattr__": (lambda kind, name: 3, lambda kind: getattr(kind, "more", 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", META)
+def test_a_method_is_added_to_a_metaclass(device, name):
+    method, call = META[name]
+
+    class Meta(type):
+        __hash__ = type.__hash__
+
+    class Kind(metaclass=Meta): ...
+
+    def move(number):
+        if number == 7:
+            delattr(Meta, name)
+        else:
+            setattr(Meta, name, method)
+
+    changes(device, lambda: lambda x: x * call(Kind), move)
+
+
+def test_a_base_of_what_is_raised(device):
+    class WantedError(Exception): ...
+
+    class OtherError(Exception): ...
+
+    class RaisedError(WantedError): ...
+
+    error = RaisedError()
+
+    def f(x):
+        try:
+            raise error
+        except WantedError:
+            return x * 2
+        except OtherError:
+            return x * 3
+
+    def move(number):
+        RaisedError.__bases__ = (WantedError,) if number == 7 else (OtherError,)
+
+    changes(device, lambda: f, move)
+
+
+def test_what_yield_from_sends_to(device):
+    class Receiver:
+        k = 2
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return 1
+
+        def send(self, value):
+            return value * self.k
+
+    receiver = Receiver()
+
+    def through():
+        yield from receiver
+
+    def f(x):
+        made = through()
+        return x * next(made) + made.send(3)
+
+    def move(number):
+        if number == 3:
+            receiver.k = 5
+        else:
+            Receiver.send = lambda self, value: number
+
+    changes(device, lambda: f, move)
+
+
+NAMED = {
+    "object": lambda kind, held: len(repr(held).partition(" at ")[0]),
+    "in a list": lambda kind, held: len(str([held]).partition(" at ")[0]),
+    "class": lambda kind, held: len(f"{kind}"),
+    "error": lambda kind, held: len(repr(type("E", (Exception,), {})("a"))) + len(repr(kind)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("use", NAMED.values(), ids=NAMED)
+def test_a_text_has_the_name_of_a_class(device, use):
+    class Kind: ...
+
+    held = Kind()
+
+    def move(number):
+        if number == 11:
+            Kind.__module__ = "elsewhere"
+        else:
+            Kind.__qualname__ = "K" * number
+
+    changes(device, lambda: lambda x: x * use(Kind, held), move)
+
+
+@pytest.mark.parametrize("use", [repr, str, "{}".format, lambda o: f"{o}", lambda o: "%s" % [o]])
+def test_the_address_of_what_a_call_has_made_is_no_text(device, use):
+    class Kind: ...
+
+    class Told:
+        def __repr__(self):
+            return "told"
+
+    told = rote.graph(lambda x: (x * 2, use(Told())))
+    g = rote.graph(lambda x: (x * 2, len(use(Kind()))))
+    for _ in range(4):
+        told(torch.ones(2, device=device))
+        g(torch.ones(2, device=device))
+    assert told.report().replayed == 2
+    assert not g.report().replayed
+    assert "Kind that it has made as text" in str(g.report().reasons[0].message)
+
+
+@pytest.mark.parametrize("use", [json.dumps, str, pickle.dumps, lambda t: "a" * (1 + (t == []))])
+def test_what_lies_deep(device, use):
+    leaf = {"v": 1}
+    top = leaf
+    for _ in range(12):
+        top = {"n": [top]}
+
+    def move(number):
+        leaf["v"] = 10**number
+
+    graphed = rote.graph(lambda x: x * len(use(top)), keep=True)
+    for call in range(10):
+        if call in (3, 5, 7):
+            move(call)
+        x = torch.ones(2, device=device)
+        assert_same(graphed(x), x * len(use(top)))
+
+
+def test_a_method_that_c_calls_by_its_name(device):
+    class Zone(datetime.tzinfo):
+        hours = 1
+
+        def utcoffset(self, when):
+            return datetime.timedelta(hours=self.hours)
+
+        def dst(self, when):
+            return None
+
+    zone = Zone()
+    noon = datetime.datetime(2020, 1, 1, 12, tzinfo=zone)
+
+    def move(number):
+        if number == 3:
+            Zone.hours = 4
+        elif number == 7:
+            zone.hours = 2
+        else:
+            Zone.utcoffset = lambda self, when: datetime.timedelta(hours=7)
+
+    changes(device, lambda: lambda x: x * noon.astimezone(datetime.UTC).hour, move)
+
+
+def test_the_factory_of_a_default_dict_whose_keys_go_again(device):
+    held, table = [3], collections.defaultdict(lambda: held[0])
+
+    def f(x):
+        y = x * table["k"]
+        del table["k"]
+        return y
+
+    def move(number):
+        held[0] = number
+        if number == 11:
+            table.default_factory = lambda: 1
+
+    changes(device, lambda: f, move)
+
+
+class Thing:
+    k = 3
+
+    def gain(self):
+        return self.k
+
+
+def test_a_weak_method_keeps_nothing_alive(device):
+    kept = [Thing()]
+    method = weakref.WeakMethod(kept[0].gain)
+
+    def f(x):
+        found = method()
+        return x * (found() if found is not None else 9)
+
+    g = rote.graph(f, keep=True)
+    for call in range(8):
+        if call == 5:
+            kept.clear()
+            assert method() is None
+        x = torch.ones(2, device=device)
+        assert_same(g(x), f(x))
+    assert g.report().replayed >= 2
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["outside", "inside"])
+def test_a_weak_proxy_is_refused(device, inside):
+    kept = [Thing()]
+    proxy = weakref.proxy(kept[0])
+
+    def f(x):
+        try:
+            return x * (weakref.proxy(kept[0]) if inside else proxy).k
+        except (ReferenceError, IndexError):
+            return x * 0
+
+    g = rote.graph(f)
+    for call in range(9):
+        if call == 3:
+            Thing.k = 4
+        elif call == 6:
+            kept.clear()
+        x = torch.ones(2, device=device)
+        assert_same(g(x), f(x))
+    Thing.k = 3
+    assert "weakref.proxy; use a weakref.ref" in str(g.report().reasons)
