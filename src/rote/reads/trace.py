@@ -225,6 +225,8 @@ class Trace:
     def _find(self, value: Any, owner: Any, suffix: str) -> None:
         if self.given.objects and owner is not None:
             self._find_again(value, owner, suffix)
+        for part in (value.start, value.stop, value.step) if type(value) is slice else ():
+            self._find(part, owner, suffix)
         if id(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
             return
         if self.kinds[type(value)] == CONTAINER and is_compilers(said_module(type(owner))):
