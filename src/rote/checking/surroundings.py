@@ -15,6 +15,8 @@ from ..recording.run import HostRandom
 from ..signature.ambient import explain_ambient, read_ambient
 from ..signature.leaves import Spec, containers, flatten
 
+AGAIN = "replays of rote do that again, a graph captured by hand does not"
+
 
 class Effect(NamedTuple):
     """What a call does to its surroundings.
@@ -91,15 +93,13 @@ class Surroundings:
     def _stored(self, spec: Spec, leaves: list[Any]) -> Iterator[Effect]:
         if spec == self._spec and all(a is b for a, b in zip(leaves, self._leaves, strict=True)):
             return
-        text = "the call stores something in one of its arguments"
+        text, severity = "the call stores something in one of its arguments", None
         known = {id(leaf) for leaf in self._leaves}
         new = [leaf for leaf in leaves if id(leaf) not in known]
-        again = all(type(leaf) is torch.Tensor or type(leaf) in PLAIN_TYPES for leaf in new)
+        again = all(isinstance(leaf, torch.Tensor) or type(leaf) in PLAIN_TYPES for leaf in new)
         if again and _branches(spec) <= _branches(self._spec):
-            text += ", which replays of rote do again, and no graph captured by hand"
-            yield Effect(rules.ARGUMENT_CHANGED, text, Severity.SPEED)
-        else:
-            yield Effect(rules.ARGUMENT_CHANGED, text)
+            text, severity = f"{text}; {AGAIN}", Severity.SPEED
+        yield Effect(rules.ARGUMENT_CHANGED, text, severity)
 
     def _reshaped(self) -> Iterator[Effect]:
         for name, was, leaf in zip(self._names, self._forms, self._leaves, strict=True):
