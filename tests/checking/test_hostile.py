@@ -308,3 +308,32 @@ def test_lazy_modules_have_to_be_called_first():
             check_work(lambda: (lazy, (torch.ones(2, 2),), {}), real=real)
     lazy(torch.ones(2, 2))
     assert not list(rote.check(lazy, torch.ones(2, 2)))
+
+
+def stored_in_a_dict(x, out):
+    out["y"] = x * 2
+    return x
+
+
+def stored_in_an_object(x, out):
+    out.y = x * 2
+    return x
+
+
+def nested_in_a_dict(x, out):
+    out["y"] = [x * 2]
+    return x
+
+
+@pytest.mark.parametrize(
+    ("fn", "given", "severity"),
+    [
+        (stored_in_a_dict, {}, Severity.SPEED),
+        (stored_in_an_object, types.SimpleNamespace(), Severity.SPEED),
+        (nested_in_a_dict, {}, Severity.WRONG),
+    ],
+)
+def test_what_a_replay_stores_again_in_an_argument_is_no_error(fn, given, severity):
+    findings = rote.check(fn, torch.ones(3), given)
+    assert {(each.code, each.severity) for each in findings} == {("RT207", severity)}
+    assert findings.ok is (severity is Severity.SPEED)

@@ -14,6 +14,7 @@ import math
 import operator
 import os
 import pickle
+import sys
 import weakref
 
 import numpy
@@ -421,3 +422,82 @@ def test_a_weak_proxy_is_refused(device, inside):
         assert_same(g(x), f(x))
     Thing.k = 3
     assert "weakref.proxy; use a weakref.ref" in str(g.report().reasons)
+
+
+def test_the_key_of_a_cache(device):
+    class Key:
+        def __init__(self, value):
+            self.value = value
+
+        def __hash__(self):
+            return 1
+
+        def __eq__(self, other):
+            return self.value == other.value
+
+    cached = functools.cache(lambda key: key.value * 10)
+    stored = [Key(1), Key(2)]
+    for each in stored:
+        cached(each)
+    asked = Key(1)
+
+    def f(x):
+        return x * cached(asked)
+
+    g = rote.graph(f, keep=True)
+    for call in range(12):
+        if call == 4:
+            asked.value = 2
+        elif call == 8:
+            stored[0].value = 2
+        x = torch.ones(3, device=device)
+        assert_same(g(x), f(x))
+    assert g.report().replayed >= 3
+
+
+def test_a_slice_that_holds_an_object(device):
+    class Index:
+        at = 2
+
+        def __index__(self):
+            return self.at
+
+    index = Index()
+    held = [slice(index, None)]
+
+    def move(number):
+        if number == 11:
+            Index.__index__ = lambda self: 0
+        else:
+            index.at = {3: 1, 7: 0}[number]
+
+    changes(device, lambda: lambda x: x * x[held[0]].sum() + len("abc"[held[0]]), move)
+
+
+MARKS = {
+    "_version": lambda t: t.add_(0),
+    "_backward_hooks": lambda t: t.register_hook(lambda grad: grad),
+}
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_what_changes_of_a_tensor_that_stays(device, name):
+    t = torch.ones(3, device=device)
+    if name == "_backward_hooks":
+        t.requires_grad_()
+    g = rote.graph(lambda x: x * (2 if getattr(t, name) else 3))
+    for call in range(6):
+        if call == 4:
+            MARKS[name](t)
+        x = torch.ones(3, device=device)
+        assert_same(g(x), x * (2 if getattr(t, name) else 3))
+    assert f"reads {name} of a tensor" in str(g.report().reasons)
+
+
+@pytest.mark.parametrize("ask", [sys.getsizeof, sys.getrefcount])
+def test_how_much_memory_something_has(device, ask):
+    held = []
+    g = rote.graph(lambda x: (x * 2, ask(held) > 0))
+    for _ in range(4):
+        g(torch.ones(3, device=device))
+    assert not g.report().replayed and "how much memory it has" in str(g.report().reasons)

@@ -120,6 +120,53 @@ class $kind:
     watch="vars($s)",
     writes=("$s.a += 1", "$s.a = $n"),
 )  # fmt: skip
+CALLED_BY_C = Piece(
+    "methods that C calls",
+    "$kind()",
+    setup="""\
+class ${kind}Base:
+    def __round__(self, *digits): return int(self.a) + 1
+
+class $kind(${kind}Base):
+    def __init__(self): self.a = 2
+    def __hash__(self): return int(self.a)
+    def __eq__(self, other): return self.a == getattr(other, "a", other)
+    def __index__(self): return int(self.a) % 4
+    def __int__(self): return int(self.a)
+    def __abs__(self): return self.a
+    def __divmod__(self, other): return self.a, other
+    def __bytes__(self): return b"a" * int(self.a)
+    def __reversed__(self): return iter([self.a])
+    def __fspath__(self): return "p" * int(self.a)
+    def __copy__(self): return self.a
+    def __call__(self, *given): return int(self.a)
+    def __iadd__(self, other): return self.a + other
+    def __repr__(self): return "r" * int(self.a)""",
+    reads=(
+        "len({$s, 2})", "len({$s: 0, 2: 1})", "len({e for e in ($s, 2, 3)})", "len({e: 1 for e in ($s, 2)})",
+        "len({($s, 1), (2, 1)})", "len({2: 1, **{$s: 3}})", "{2: 5}.get($s, 4)", "[5, 6, 7, 8][$s]",
+        "sum([5, 6, 7, 8][$s:])", "sum([5, 6, 7, 8][slice($s)])", "len('ab' * $s)", "len(hex($s))",
+        "int($s)", "round($s)", "abs($s)", "divmod($s, 3)[0]", "len(bytes($s))", "sum(reversed($s))",
+        "len(os.fspath($s))", "copy.copy($s)", "[1, 2, 3].count($s)", "next(iter($s, 99))",
+        "sorted([1, 2], key=$s)[0]", "sum(map($s, [1, 2]))", "functools.reduce($s, [1, 2])",
+        "operator.iadd($s, 1)", 'len(f"{$s!r:>2}")', "len(str([[[[$s]]]]))", "operator.index($s)",
+        "[[[[$s]]]] == [[[[2]]]]",
+    ),
+    moves=(
+        "$s.a = $n", "$s.a = 2", "$s = $kind()", "$kind.__hash__ = lambda self: $n",
+        "$kind.__eq__ = lambda self, other: $n % 2 == 0", "$kind.__index__ = lambda self: $n % 4",
+        "$kind.__int__ = lambda self: $n", "${kind}Base.__round__ = lambda self, *digits: $n",
+        "$kind.__round__ = lambda self, *digits: $n", "$kind.__abs__ = lambda self: $n",
+        "$kind.__divmod__ = lambda self, other: ($n, 1)", "$kind.__bytes__ = lambda self: b'b' * $n",
+        "$kind.__reversed__ = lambda self: iter([$n])", "$kind.__fspath__ = lambda self: 'q' * $n",
+        "$kind.__copy__ = lambda self: $n", "$kind.__call__ = lambda self, *given: $n",
+        "$kind.__iadd__ = lambda self, other: $n", "$kind.__repr__ = lambda self: 's' * $n",
+        "del $kind.__eq__", "del $kind.__int__", "del $kind.__repr__",
+        "$kind.__getattribute__ = lambda self, name: $n",
+    ),
+    watch="vars($s)",
+    writes=("$s.a += 1", "$s.a = $n"),
+)  # fmt: skip
 SLOTS = Piece(
     "slots",
     "$kind()",
@@ -616,8 +663,8 @@ GRAPH = Piece(
     ),
 )  # fmt: skip
 PIECES = [
-    NUMBER, TEXT, OWN, OPERATORS, SLOTS, DESCRIPTOR, DICT, BIG_DICT, LIST, BIG_LIST, SET, BIG_SET, DEQUE,
-    ORDERED, COUNTER, CHAIN, ENUM, DATACLASS, NAMED_TUPLE, CACHE, CACHED_TENSOR, TENSORS, THREAD_LOCAL, COUNT,
-    CYCLE, GENERATOR, BUFFERS, PATTERN, BOUND, FUNCTION, MODULE, WEAK, REGISTRY, CONTEXT, MOCK, GRAPH,
-    *LIBRARY_PIECES,
+    NUMBER, TEXT, OWN, OPERATORS, CALLED_BY_C, SLOTS, DESCRIPTOR, DICT, BIG_DICT, LIST, BIG_LIST, SET,
+    BIG_SET, DEQUE, ORDERED, COUNTER, CHAIN, ENUM, DATACLASS, NAMED_TUPLE, CACHE, CACHED_TENSOR, TENSORS,
+    THREAD_LOCAL, COUNT, CYCLE, GENERATOR, BUFFERS, PATTERN, BOUND, FUNCTION, MODULE, WEAK, REGISTRY,
+    CONTEXT, MOCK, GRAPH, *LIBRARY_PIECES,
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from types import CodeType
 from typing import Any, NamedTuple, cast
@@ -22,6 +23,7 @@ from .notes import Notes
 from .operands import short
 from .places import Place
 from .standins import is_module_dict
+from .surroundings import AGAIN
 
 SHOWN = 24
 """Differences of the state that are reported."""
@@ -34,6 +36,9 @@ EXPLAINING = frozenset({"RT201", "RT205", "RT212", "RT413"})
 
 COUNTING = frozenset({"RT411"})
 """Rules whose findings explain why operands of one operation differ, at any line."""
+
+_OF_ARGUMENT = re.compile(r"(args|kwargs)\[[^]]+\]\.\w+")
+"""An attribute of an object that is an argument."""
 
 Trace = list[tuple[str, Any]]
 
@@ -54,9 +59,14 @@ def state(notes: Notes, before: Snapshot, after: Snapshot, codes: Iterable[CodeT
     for entry in tensors:
         slot = slots.of(after.name_of(entry))
         rule = rules.SCALE_ON_SELF if is_module_dict(entry.container) else rules.TENSOR_ESCAPES
-        text = f"a tensor of the call is stored in {slot.name}"
-        text += "; a replay stores nothing, and overwrites its memory"
-        notes.add(slot.rule or rule, text, evidence=slot.name, place=_place(slot.site, line))
+        text, severity = f"a tensor of the call is stored in {slot.name}", None
+        if _OF_ARGUMENT.fullmatch(slot.name):
+            rule, text, severity = rules.ARGUMENT_CHANGED, f"{text}; {AGAIN}", Severity.SPEED
+        else:
+            text += "; a replay stores nothing, and overwrites its memory"
+        notes.add(
+            slot.rule or rule, text, evidence=slot.name, severity=severity, place=_place(slot.site, line)
+        )
     names = {after.name_of(entry) for entry in tensors}
     made_anew = _made_anew(before, after)
     changed = {difference.name for difference in found}

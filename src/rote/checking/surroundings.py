@@ -10,9 +10,12 @@ import torch
 from ..hazards import rules
 from ..hazards.finding import Severity
 from ..hazards.rules import Rule
+from ..reads.kinds import PLAIN_TYPES
 from ..recording.run import HostRandom
 from ..signature.ambient import explain_ambient, read_ambient
 from ..signature.leaves import Spec, containers, flatten
+
+AGAIN = "replays of rote do that again, a graph captured by hand does not"
 
 
 class Effect(NamedTuple):
@@ -88,8 +91,15 @@ class Surroundings:
         ]
 
     def _stored(self, spec: Spec, leaves: list[Any]) -> Iterator[Effect]:
-        if spec != self._spec or any(a is not b for a, b in zip(leaves, self._leaves, strict=True)):
-            yield Effect(rules.ARGUMENT_CHANGED, "the call stores something in one of its arguments")
+        if spec == self._spec and all(a is b for a, b in zip(leaves, self._leaves, strict=True)):
+            return
+        text, severity = "the call stores something in one of its arguments", None
+        known = {id(leaf) for leaf in self._leaves}
+        new = [leaf for leaf in leaves if id(leaf) not in known]
+        again = all(isinstance(leaf, torch.Tensor) or type(leaf) in PLAIN_TYPES for leaf in new)
+        if again and _branches(spec) <= _branches(self._spec):
+            text, severity = f"{text}; {AGAIN}", Severity.SPEED
+        yield Effect(rules.ARGUMENT_CHANGED, text, severity)
 
     def _reshaped(self) -> Iterator[Effect]:
         for name, was, leaf in zip(self._names, self._forms, self._leaves, strict=True):
@@ -106,6 +116,11 @@ class Surroundings:
         changed = explain_ambient(self._ambient, read_ambient())
         if changed is not None:
             yield Effect(rules.AMBIENT_CHANGES, f"the call leaves another mode: {changed}")
+
+
+def _branches(spec: Spec) -> int:
+    """How many lists, dicts and objects a structure has."""
+    return 0 if spec is None else 1 + sum(map(_branches, spec[3]))
 
 
 def _form(leaf: Any) -> str:

@@ -35,6 +35,8 @@ _IDENTIFYING = frozenset({
     "__cuda_array_interface__", "__array_interface__",
 })  # fmt: skip
 """What says of a tensor where it lies, what it is a view of, or who watches it."""
+_COUNTING = frozenset({"_version", "_backward_hooks", "_post_accumulate_grad_hooks", "retains_grad"})
+"""What changes of a tensor that stays where it is."""
 _GETATTRIBUTE = object.__dict__["__getattribute__"]
 _IN_NAMESPACE = frozenset({"__abstractmethods__", "__module__", "__annotations__", "__type_params__"})
 """What C says of a class from its namespace."""
@@ -139,6 +141,15 @@ def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
         bind(trace, found)
     elif not lookup.is_in_c(found):
         _get(trace, found, name, value)
+    elif name in _COUNTING and not _is_torchs(trace):
+        trace.refuse(f"Tensor.{name}", f"reads {name} of a tensor, which is not what a replay computes with")
+
+
+def _is_torchs(trace: Trace) -> bool:
+    """Whether the code that reads is PyTorch's."""
+    frame = trace.frame()
+    module = frame.f_globals.get("__name__") if frame is not None else None
+    return isinstance(module, str) and module.partition(".")[0] == "torch"
 
 
 def _added(trace: Trace, name: str, value: Any, argument: str | None) -> None:

@@ -297,6 +297,8 @@ def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str
             trace.read(CACHED, function, None, Content(remembered(function)), " (what its cache holds)")
         for each in found:
             trace.find(each, function, " (its cache)")
+            if type(each) is tuple:  # the arguments of a call, which others are compared with
+                content(trace, each)
     trace.runs(function.__wrapped__)
     for each in (*args, *kwargs.values()):
         looked_up(trace, each)

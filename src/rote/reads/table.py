@@ -34,7 +34,7 @@ REFUSED = {
     "ambient": "asks what C keeps to itself for the thread, or about its objects",
     "thread": "hands work to other threads",
     "shared": "acts on what several processes share",
-    "address": "says where a tensor lies, or how much memory is around it",
+    "address": "says where something lies, how much memory it has, or how often it is referred to",
     "process": "tells of modes and keys by which PyTorch dispatches, of which rote has its own",
     "setting": "changes a setting of the process",
     "io": "reads or writes what is outside of the program",

@@ -226,6 +226,8 @@ class Trace:
     def _find(self, value: Any, owner: Any, suffix: str) -> None:
         if self.given.objects and owner is not None:
             self._find_again(value, owner, suffix)
+        for part in _bounds(value):
+            self._find(part, owner, suffix)
         if id(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
             return
         if self.kinds[type(value)] == CONTAINER and is_compilers(said_module(type(owner))):
@@ -727,6 +729,11 @@ def _names_of(kind: type, code: CodeType, original: Callable[[CodeType], CodeTyp
     named = [pair for each in lookup.bases(kind) for pair in lookup.namespace(each).items()]
     found = [(name, getattr(value, "__func__", value)) for name, value in named if not lookup.is_in_c(value)]
     return [name for name, value in found if type(value) is FunctionType and original(value.__code__) is code]
+
+
+def _bounds(value: Any) -> tuple[Any, ...]:
+    """What a slice has made numbers of where it is used; nothing of other values."""
+    return (value.start, value.stop, value.step) if type(value) is slice else ()
 
 
 def _makers_of_tuples() -> frozenset[int]:

@@ -202,7 +202,7 @@ def _other_attribute(reader: Reader, target: ast.Attribute, value: Value) -> Non
     known = reader.value(root)
     if root in reader.env and known.argument:
         if root != "ctx":  # that of an autograd function is made for storing
-            _argument(reader, target, f"{text} is stored in the argument {root}")
+            _argument(reader, target, f"{text} is stored in the argument {root}", again=value.is_tensor)
     elif root in reader.outside and not _is_inside(reader):
         rule = SCALE_ON_SELF if value.is_tensor else STATE_CHANGES
         reader.found(rule, target, f"{text} keeps a value of this call")
@@ -222,7 +222,7 @@ def _item(reader: Reader, target: ast.Subscript, source: ast.expr, value: Value)
         elif base.argument:
             _mutated(reader, target, f"{text} = ...", base)
         return
-    _container(reader, target, f"{text} = ...", target.value, base)
+    _container(reader, target, f"{text} = ...", target.value, base, again=value.is_tensor)
 
 
 def contained(reader: Reader, node: ast.Call, base_node: ast.expr, base: Value) -> None:
@@ -230,7 +230,9 @@ def contained(reader: Reader, node: ast.Call, base_node: ast.expr, base: Value) 
     _container(reader, node, reader.says(node), base_node, base)
 
 
-def _container(reader: Reader, node: ast.expr, text: str, base_node: ast.expr, base: Value) -> None:
+def _container(
+    reader: Reader, node: ast.expr, text: str, base_node: ast.expr, base: Value, *, again: bool = False
+) -> None:
     root = root_name(base_node)
     if not root or base.local or base.kind in (Kind.TENSOR, Kind.MODULE, Kind.ARRAY, Kind.MAYBE):
         return
@@ -245,7 +247,7 @@ def _container(reader: Reader, node: ast.expr, text: str, base_node: ast.expr, b
         reader.found(MUTABLE_DEFAULT, node, f"{text} changes the default of {root}, one object for all calls")
     elif root in reader.env:
         if isinstance(base_node, ast.Name) and not reader.value(root).is_tensor:
-            _argument(reader, node, f"{text} changes the argument {root}")
+            _argument(reader, node, f"{text} changes the argument {root}", again=again)
     elif (
         not _is_inside(reader)
         and root in reader.outside
@@ -264,11 +266,15 @@ def mutated(reader: Reader, node: ast.expr, base: Value) -> None:
         _mutated(reader, node, reader.says(node), base)
 
 
-def _argument(reader: Reader, node: ast.expr, text: str) -> None:
-    """A container that was handed in: only that of the outermost function is the caller's for certain."""
+def _argument(reader: Reader, node: ast.expr, text: str, *, again: bool) -> None:
+    """A container that was handed in: only that of the outermost function is the caller's for certain.
+
+    A tensor in it is stored again by each replay.
+    """
     if reader.reach is not Reach.TENSORS:
         outermost = reader.reach is Reach.GRAPHED and reader.function is not None and not reader.function.path
-        reader.found(ARGUMENT_CHANGED, node, text, severity=None if outermost else Severity.SPEED)
+        severity = Severity.SPEED if again or not outermost else None
+        reader.found(ARGUMENT_CHANGED, node, text, severity=severity)
 
 
 def _is_inside(reader: Reader) -> bool:
