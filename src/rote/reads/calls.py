@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
+import torch
+
 from ..base.location import is_own
 from ..signature.iterators import is_standard
 from ..signature.made_in_c import is_python, made_by
@@ -37,6 +39,13 @@ _HARMLESS = frozenset({
 _OF_CYTHON = frozenset({"cython_function_or_method", "fused_cython_function"})
 _KEEPING = frozenset({"builtins.list.append", "builtins.list.insert", "collections.deque.append"})
 """Callables that put what they are given into a container, and ask nothing of it."""
+_GROWING: dict[str, Callable[[tuple[Any, ...]], int]] = {
+    "builtins.list.append": lambda given: 1,
+    "collections.deque.append": lambda given: 1,
+    "builtins.list.extend": lambda given: _number_of(given),
+    "collections.deque.extend": lambda given: _number_of(given),
+}
+"""Callables that add members at the end of a container, and by how many it grows."""
 _TELL_MODES = frozenset({"torch.overrides", "torch.utils._python_dispatch"})
 """Modules of PyTorch's that tell others which modes are in force."""
 _OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
@@ -215,7 +224,8 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row == "writes":
         if trace.has(owner) and not trace.can_compare(owner):
             trace.refuse(name, f"calls {name}, which changes something made outside that cannot be compared")
-        change(trace, owner)
+        if not (name in _GROWING and trace.appends(owner, _GROWING[name](given))):
+            change(trace, owner)
         for each in given:
             if name not in _KEEPING or id(each) not in trace.given.objects:
                 content(trace, each, 0)
@@ -235,6 +245,12 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
         trace.refuse(name, f"calls {name}, which {REFUSED[row]}")
     elif row == UNKNOWN:
         trace.refuse(name, f"calls {name}, of which nothing is known", unknown=True)
+
+
+def _number_of(given: tuple[Any, ...]) -> int:
+    """How many members something has that is given to C; -1 if that is not known."""
+    known = given and (type(given[0]) in (list, tuple) or (type(given[0]) is torch.Tensor and given[0].dim()))
+    return len(given[0]) if known else -1
 
 
 def _asks_for_itself(trace: Trace) -> bool:

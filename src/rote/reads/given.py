@@ -29,6 +29,7 @@ class Given:
         missing: Attributes that the call read and its key does not have.
         watched: Objects that are known by their identity, and whose class may be opened: the class.
         shared: Objects that have their attributes in the dict of another one.
+        leaves: Arguments that are known by their identity.
     """
 
     def __init__(self) -> None:
@@ -38,6 +39,7 @@ class Given:
         self.rebuilt = False
         self.missing: list[str] = []
         self.shared: list[Any] = []
+        self.leaves: set[int] = set()
         self.names: list[str] = []
         self._values: list[Any] = []
         self.watched: dict[int, type] = {}
@@ -72,6 +74,7 @@ class Given:
                     self.objects[id(part)] = type(value)
         for leaf, kind in zip(call.leaves, call.kinds, strict=True):
             if kind == OPAQUE:
+                self.leaves.add(id(leaf))
                 self.watch(leaf, inner=False)
         objects = {id(value): value for value in mine if id(value) in self.objects}
         return [(self.names[self.numbers[identity]], value) for identity, value in objects.items()]

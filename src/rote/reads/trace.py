@@ -21,9 +21,11 @@ import random
 import sys
 import weakref
 from array import array
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from mmap import mmap
+from operator import is_
 from pathlib import Path
 from types import (
     BuiltinMethodType,
@@ -44,7 +46,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..base.location import Site, is_internal, is_own, user_site
 from ..signature import members
-from ..signature.bound import CONTENTS, DELETED, Bound, GivenTarget, Target, read_from
+from ..signature.bound import APPENDED, CONTENTS, DELETED, Bound, GivenTarget, Target, read_from
 from ..signature.classes import UNSET
 from ..signature.executed import TORCHS_OWN
 from ..signature.handed import Marking
@@ -117,6 +119,16 @@ class _Written(NamedTuple):
     site: Site
 
 
+@dataclass
+class _Growing:
+    """A list or a deque outside to which members are added."""
+
+    container: Any
+    was: tuple[Any, ...]
+    site: Site
+    count: int = 0
+
+
 class Trace:
     """What one call reads and writes.
 
@@ -150,6 +162,8 @@ class Trace:
         self._reads: dict[tuple[str, int, Any], Read] = {}
         self._written: dict[tuple[str, int, Any], _Written] = {}
         self._changed: dict[int, _Written] = {}
+        self._growing: dict[int, _Growing] = {}
+        self._looked: set[int] = set()  # what grew and was read afterwards
         self._bound: set[tuple[str, int, Any]] = set()
         self._held: list[Any] = []  # whose identity is in a key
         self._carriers: dict[int, weakref.ref[Any]] = {}  # tensors by the identity of their attributes
@@ -211,6 +225,10 @@ class Trace:
     def take(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The callable is about to be called with these arguments, perhaps once more."""
         before, self.given = self.given, Given()
+        for each in self._growing.values():  # an attempt that is made again
+            each.container.clear()
+            each.container.extend(each.was)
+        self._growing.clear()
         for written in (self._written, self._changed):
             for address, each in list(written.items()):
                 if before.branch(each.container) is not None:
@@ -274,6 +292,9 @@ class Trace:
             and address not in self._written
             and self.given.read(kind, container, key, stood_for(value), self.name(whose, suffix))
         ):
+            return
+        if identity in self._growing:
+            self._looked.add(identity)  # what is read may be the call's own
             return
         if address in self._reads or address in self._written or identity in self._changed:
             return
@@ -421,6 +442,22 @@ class Trace:
             was = contents(container)
             self._changed[id(container)] = _Written("", container, None, was, id(container), self._site())
 
+    def appends(self, container: Any, count: int) -> bool:
+        """Members are about to be added to a list or a deque; whether a replay can add its own.
+
+        Args:
+            container: The list or deque.
+            count: How many.
+        """
+        identity = id(container)
+        known = type(container) in (list, deque) and self.has(container) and count >= 0
+        if not known or identity in self._changed or self.given.branch(container) is not None:
+            return False
+        if identity not in self._growing:
+            self._growing[identity] = _Growing(container, members.keys(container), self._site())
+        self._growing[identity].count += count
+        return True
+
     # ------------------------------------------------------------------ what is not known
 
     def refuse(self, name: str, text: str, *, unknown: bool = False) -> None:
@@ -525,6 +562,7 @@ class Trace:
             self._reads,
             self._written,
             self._changed,
+            self._growing,
             self._namespaces,
             self._slots,
             self._found,
@@ -553,9 +591,9 @@ class Trace:
             address = (each.kind, id(each.container), each.key)
             number = self.given.branch(each.container)
             if number is not None:
-                self._bind_given(each, number, now, targets, parts)
+                self._bind_given(each, number, now, targets, parts, marking)
                 continue
-            can = address not in self._reads and self._can_bind(each, now)
+            can = address not in self._reads and self._can_bind(each, now, marking)
             if not can and not (self.given.rebuilt and self.given.number_of(now) is not None):
                 continue
             if address in often or (others and not _same(each.was, self._form(now))):
@@ -567,24 +605,57 @@ class Trace:
         for each in self._changed.values():
             number = self.given.branch(each.container)
             if number is not None:
-                self._fill_given(each, number, targets, parts)
-            elif self._can_fill(each):
+                self._fill_given(each, number, targets, parts, marking)
+            elif self._can_fill(each, marking):
                 found = each.container
                 keys = tuple(found) if type(found) is dict else None
                 target = Target(CONTENTS, found, keys, self._names.path(each.owner, ""))
                 if others or target.address in often:
                     targets.append(target)
-                    parts.append(tuple(found) if keys is None else tuple(found.values()))
+                    parts.append(marking.mark(tuple(found) if keys is None else tuple(found.values())))
                     self._bound.add(("", id(found), None))
+        for each in self._growing.values():
+            self._grow(each, targets, parts, marking, often if not others else None)
         return Bound(value, tuple(targets), tuple(parts)) if targets else value
 
+    def _grow(
+        self,
+        each: _Growing,
+        targets: list[Target],
+        parts: list[Any],
+        marking: Marking,
+        often: Collection[tuple[str, int, Any]] | None,
+    ) -> None:
+        """Members were added to a list or a deque, and it was not read afterwards: they are parts."""
+        found, identity = each.container, id(each.container)
+        now = members.keys(found)
+        size = found.maxlen if type(found) is deque else None
+        count = each.count if size is None else min(each.count, size)
+        added = now[len(now) - count :]
+        kept = (*each.was, *added)
+        expected = kept if size is None else kept[len(kept) - min(size, len(kept)) :]
+        as_added = len(now) == len(expected) and all(map(is_, now, expected))
+        if identity in self._looked or identity in self._changed or not as_added or not count:
+            return
+        target = Target(APPENDED, found, count, self.name(found))
+        if self._can_be_made(added, marking) and (often is None or target.address in often):
+            targets.append(target)
+            parts.append(marking.mark(added))
+            self._bound.add((APPENDED, identity, None))
+
     def _bind_given(
-        self, each: _Written, number: int, now: Any, targets: list[Target], parts: list[Any]
+        self,
+        each: _Written,
+        number: int,
+        now: Any,
+        targets: list[Target],
+        parts: list[Any],
+        marking: Marking,
     ) -> None:
         """A slot of an argument was written: what lies in it now, or that nothing does, is a part."""
         if id(each.container) in self._changed or each.kind not in (ITEM, ATTRIBUTE):
             return
-        can = now in (MISSING, UNSET) if type(now) is object else self._can_be_given(now)
+        can = now in (MISSING, UNSET) if type(now) is object else self._can_be_made(now, marking)
         if not (can or self.given.rebuilt):
             return
         gone = now is MISSING or now is UNSET
@@ -592,30 +663,28 @@ class Trace:
         name = self.given.names[number] + _suffix(each)
         kind = DELETED if gone else each.kind
         targets.append(GivenTarget(kind, number, each.key, name, table=table))
-        parts.append(None if gone else now)
+        parts.append(None if gone else marking.mark(now))
         if can:
             self._bound.add((each.kind, id(each.container), each.key))
 
-    def _fill_given(self, each: _Written, number: int, targets: list[Target], parts: list[Any]) -> None:
+    def _fill_given(
+        self, each: _Written, number: int, targets: list[Target], parts: list[Any], marking: Marking
+    ) -> None:
         """A list or dict among the arguments was changed: all that it holds is a part."""
         found = each.container
         if type(found) not in (list, dict) or _same_members(each.was, contents(found)):
             return
         table = found is not self.given.of(number)
         held = tuple(found) if type(found) is list else tuple(found.values())
-        can = not table and all([self._can_be_given(value) for value in held])
+        can = not table and self._can_be_made(held, marking)
         can = can and (type(found) is list or all([type(key) in PLAIN_TYPES for key in found]))
         if not (can or self.given.rebuilt):
             return
         keys = tuple(found) if type(found) is dict else None
         targets.append(GivenTarget(CONTENTS, number, keys, self.given.names[number], table=table))
-        parts.append(held)
+        parts.append(marking.mark(held))
         if can:
             self._bound.add(("", id(found), None))
-
-    def _can_be_given(self, value: Any) -> bool:
-        """Whether a replay can lay a value into an argument: tensors and plain values."""
-        return _can_be_handed_out(value if type(value) is tuple else (value,))
 
     def unbound(self, value: Any) -> Any:
         """The result alone, with what the call has left in arguments that are not the caller's own."""
@@ -623,8 +692,8 @@ class Trace:
         self._bound.clear()
         return bound if self.given.rebuilt or type(bound) is not Bound else bound.value
 
-    def _can_bind(self, each: _Written, now: Any) -> bool:
-        if each.kind == ITEM and type(each.container) is not dict:
+    def _can_bind(self, each: _Written, now: Any, marking: Marking) -> bool:
+        if each.kind == ITEM and type(each.container) not in (dict, list):
             return False
         asked = ((kind, id(each.container), None) in self._reads for kind in (LENGTH, ORDER))
         if each.was is MISSING and any(asked):
@@ -633,15 +702,31 @@ class Trace:
             return False  # the attributes of a tensor, which is another one in each call
         if id(each.container) in self._changed or issubclass(type(self.outside.get(each.owner)), type):
             return False  # a namespace is more than a dict
-        return _can_be_handed_out(now if type(now) is tuple else (now,))
+        return self._can_be_made(now, marking)
 
-    def _can_fill(self, each: _Written) -> bool:
+    def _can_be_made(self, value: Any, marking: Marking, inside: tuple[int, ...] = ()) -> bool:
+        """Whether a replay can lay the same into a slot: tensors, plain values, arguments, their like."""
+        kind = type(value)
+        if kind in PLAIN_TYPES or kind is torch.Tensor or id(value) in self.given.leaves:
+            return True
+        if self.given.number_of(value) is not None:
+            return True
+        parts = marking.parts_of(value)
+        if parts is None or id(value) in inside or (self.has(value) and kind is not tuple):
+            return False
+        if issubclass(kind, dict) and not all([type(key) in PLAIN_TYPES for key in value]):
+            return False
+        return all([self._can_be_made(part, marking, (*inside, id(value))) for part in parts])
+
+    def _can_fill(self, each: _Written, marking: Marking) -> bool:
         """Whether a list or dict was emptied before anything in it was read, and holds what can be bound."""
         found = each.container
         if type(found) not in (list, dict) or any(address[1] == id(found) for address in self._reads):
             return False
         keys = all(type(key) in PLAIN_TYPES for key in found) if type(found) is dict else True
-        return keys and _can_be_handed_out(contents(found) if type(found) is list else tuple(found.values()))
+        return keys and self._can_be_made(
+            tuple(found) if type(found) is list else tuple(found.values()), marking
+        )
 
     def _kept(self, read: Read) -> Read:
         """What was read, with the object in the form in which it is kept."""
@@ -656,7 +741,25 @@ class Trace:
             kind, value = DEFINED, Content(False)
         return Read(kind, each.container, each.key, value, each.owner, _suffix(each), self._names)
 
+    def _as_it_was(self, each: _Growing) -> Iterable[Read]:
+        """What has to be so before a replay, where the call has taken its members away again."""
+        found, whose = each.container, id(each.container)
+        length = Content(len(each.was))
+        yield Read(LENGTH, found, None, length, whose, " (length)", self._names)
+        for index, value in enumerate(each.was):
+            yield Read(ITEM, found, index, self._form(value), whose, f"[{index}]", self._names)
+
     def _effects(self) -> Iterable[Effect]:
+        for identity, each in self._growing.items():
+            if (APPENDED, identity, None) in self._bound:
+                continue
+            now = contents(each.container)
+            if _same_members(each.was, now):
+                self._reads.update([(read.address, read) for read in self._as_it_was(each)])
+            else:
+                suffix, was, now = _changed(each.container, each.was, now)
+                name = self.name(each.container) + suffix
+                yield Effect(name, _text(was), _text(now), each.site, ("", identity, None))
         for each in self._written.values():
             if (each.kind, id(each.container), each.key) in self._bound:
                 continue
@@ -692,11 +795,6 @@ class Trace:
                 path = self._names.path(each.owner, suffix)
                 name = path if given is None else self.given.names[given] + suffix
                 yield Effect(name, _text(was), _text(now), each.site, address, given is not None)
-
-
-def _can_be_handed_out(parts: tuple[Any, ...]) -> bool:
-    """Whether values are tensors and plain ones."""
-    return all(type(part) in PLAIN_TYPES or type(part) is torch.Tensor for part in parts)
 
 
 def _makers_of_tuples() -> frozenset[int]:

@@ -15,6 +15,7 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..reads import Effect, Noted, Unseen
 from ..signature.ambient import explain_ambient, read_ambient
+from ..signature.bound import APPENDED, Bound
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call
 from ..signature.leaves import containers
@@ -229,6 +230,7 @@ def argument_reasons(outcome: Outcome, call: Call, effects: Iterable[Effect], si
         text = "the call stored something in one of its arguments"
         found.append(reason(rules.ARGUMENT_CHANGED, text, site))
     owned = {id(part) for branch in call.branches()[1:] for part in parts_of(branch)}
+    owned -= bound_containers(outcome)
     returned = containers(outcome.template.spec, outcome.value)
     if any(id(branch) in owned and not isinstance(branch, tuple) for branch in returned):
         text = "the result contains a container from the arguments"
@@ -253,11 +255,22 @@ def _container_reasons(outcome: Outcome, after: Snapshot, site: Site) -> list[Re
     branches = containers(outcome.template.spec, outcome.value)
     branches = [branch for branch in branches if not isinstance(branch, tuple)]
     kept = {container for _, container, _ in after.entries} if branches else set[int]()
+    kept -= bound_containers(outcome)
     for branch in branches:
         if id(getattr(branch, "__dict__", branch)) in kept:
             text = f"the result contains a {type(branch).__name__} that the callable keeps"
             return [reason(rules.CONTAINER_RETURNED, text, site)]
     return []
+
+
+def bound_containers(outcome: Outcome) -> set[int]:
+    """Identities of the containers that lie in slots which a replay binds, too."""
+    value, spec = outcome.value, outcome.template.spec
+    if type(value) is not Bound:
+        return set()
+    parts = zip(spec[3][1:], value.parts, strict=True)
+    grown = {id(target.container) for target in value.targets if target.kind == APPENDED}
+    return grown | {id(each) for inner, part in parts for each in containers(inner, part)}
 
 
 def _process_reasons(after: Snapshot, codes: Iterable[CodeType], site: Site) -> list[Reason]:

@@ -6,6 +6,7 @@ the result, as further parts of it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ from .snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE
 
 CONTENTS = "contents"
 """All that a list or a dict holds."""
+APPENDED = "appended"
+"""The last members of a list or a deque, by their number."""
 DELETED = "deleted"
 """What lay under a key, or in an attribute, is gone."""
 
@@ -30,6 +33,8 @@ def assign(kind: str, container: Any, key: Any, value: Any) -> None:
         container.cell_contents = value
     elif kind == VARIABLE:
         container.set(value)
+    elif kind == APPENDED:
+        container.extend(value)
     elif kind == CONTENTS and key is None:
         container[:] = value
     elif kind == CONTENTS:
@@ -47,6 +52,8 @@ def read_from(kind: str, container: Any, key: Any) -> Any:
         return member(container, key)
     if kind == CONTENTS:
         return tuple(container) if key is None else tuple(container.values())
+    if kind == APPENDED:
+        return tuple(container)[-key:]
     if kind == CELL:
         return container.cell_contents
     return container.get() if kind == VARIABLE else getattr(container, key)
@@ -140,7 +147,8 @@ class Held:
     """
 
     def __init__(self, branches: Sequence[Any]) -> None:
-        mutable = [part for branch in branches for part in parts_of(branch) if type(part) in (list, dict)]
+        kinds = (list, dict, deque)
+        mutable = [part for branch in branches for part in parts_of(branch) if type(part) in kinds]
         self._held = [(part, part.copy()) for part in mutable]
         objects = [(branch, slots_of(type(branch))) for branch in branches]
         self._slots = [(branch, slot, _held_in(slot, branch)) for branch, slots in objects
@@ -150,7 +158,7 @@ class Held:
         """Put back what they held."""
         for part, held in self._held:
             part.clear()
-            part.extend(held) if type(part) is list else part.update(held)
+            part.update(held) if type(part) is dict else part.extend(held)
         for branch, slot, held in self._slots:
             if held:
                 slot.__set__(branch, held[0])
@@ -178,15 +186,19 @@ class Bound(NamedTuple):
     targets: tuple[Target, ...]
     parts: tuple[Any, ...]
 
-    def put(self, branches: Sequence[Any] = ()) -> Any:
+    def put(self, branches: Sequence[Any] = (), *, ran: bool = False) -> Any:
         """Bind all; returns what the callable returned.
 
         Args:
             branches: The containers and objects among the arguments.
+            ran: The callable has bound it already, to what lies in the recording's memory.
         """
         for target, part in zip(self.targets, self.parts, strict=True):
             if isinstance(target, GivenTarget):
                 target.put(part, branches)
+            elif ran and target.kind == APPENDED:
+                for place, each in enumerate(part, -len(part)):
+                    target.container[place] = each
             else:
                 assign(target.kind, target.container, target.key, part)
         return self.value

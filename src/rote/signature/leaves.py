@@ -139,7 +139,7 @@ _WITHOUT_TABLE = frozenset({list, dict, OrderedDict, defaultdict})
 
 def is_mutable(kind: type) -> bool:
     """Whether branches of a type can be changed."""
-    return not (issubclass(kind, tuple) or kind in VIEWS)
+    return kind is Made or not (issubclass(kind, tuple) or kind in VIEWS)
 
 
 def has_branches(spec: Spec) -> bool:
