@@ -18,7 +18,7 @@ from ..signature.wrappers import is_graphed
 from . import lookup
 from .attributes import attribute, delete_attribute, of_namespace, store_attribute
 from .containers import asked_by_c, change, content, merged, special, spread, text, whole
-from .kinds import CLASS, FUNCTION, IN_C, METHOD, OTHER, PLAIN, is_in_c
+from .kinds import CLASS, CONTAINERS, FUNCTION, IN_C, METHOD, OTHER, PLAIN, is_in_c
 from .output import SAID_OF_OUTPUT, is_for_output, writes_by_method
 from .table import REFUSED, UNKNOWN, is_nobody, name_of
 from .trace import Trace
@@ -204,7 +204,10 @@ def handed_on(trace: Trace, value: Any) -> None:
         row = trace.rows.of_instances(type(value))
     else:
         return
-    content(trace, getattr(value, "__self__", None))
+    owner = getattr(value, "__self__", None)
+    content(trace, owner)
+    if type(owner) in CONTAINERS and not trace.has(owner) and trace.given.branch(owner) is None:
+        return  # the call's own
     if row.name not in _HARMLESS and (row.handler is not None or row.row not in ("pure", "none", "fixed")):
         trace.refuse(row.name, f"has {row.name} called by a function in C, with what it does not say")
 

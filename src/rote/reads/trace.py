@@ -672,15 +672,18 @@ class Trace:
     ) -> None:
         """A list or dict among the arguments was changed: all that it holds is a part."""
         found = each.container
-        if type(found) not in (list, dict) or _same_members(each.was, contents(found)):
-            return
         table = found is not self.given.of(number)
-        held = tuple(found) if type(found) is list else tuple(found.values())
+        own = not table and isinstance(found, (list, dict))
+        if not (own or type(found) is dict) or _same_members(each.was, contents(found)):
+            return
+        held = members.values(found)
         can = not table and self._can_be_made(held, marking)
-        can = can and (type(found) is list or all([type(key) in PLAIN_TYPES for key in found]))
+        can = can and (
+            isinstance(found, list) or all([type(key) in PLAIN_TYPES for key in members.keys(found)])
+        )
         if not (can or self.given.rebuilt):
             return
-        keys = tuple(found) if type(found) is dict else None
+        keys = members.keys(found) if isinstance(found, dict) else None
         targets.append(GivenTarget(CONTENTS, number, keys, self.given.names[number], table=table))
         parts.append(marking.mark(held))
         if can:

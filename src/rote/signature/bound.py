@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .members import member, put
+from .members import keys, member, put, refill, values
 from .opened import parts_of, slots_of, table_of
 from .snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE
 
@@ -35,11 +35,8 @@ def assign(kind: str, container: Any, key: Any, value: Any) -> None:
         container.set(value)
     elif kind == APPENDED:
         container.extend(value)
-    elif kind == CONTENTS and key is None:
-        container[:] = value
     elif kind == CONTENTS:
-        container.clear()
-        container.update(zip(key, value, strict=True))
+        refill(container, key, value)
 
 
 def read_from(kind: str, container: Any, key: Any) -> Any:
@@ -51,7 +48,7 @@ def read_from(kind: str, container: Any, key: Any) -> Any:
     if kind == ITEM:
         return member(container, key)
     if kind == CONTENTS:
-        return tuple(container) if key is None else tuple(container.values())
+        return values(container)
     if kind == APPENDED:
         return tuple(container)[-key:]
     if kind == CELL:
@@ -147,18 +144,19 @@ class Held:
     """
 
     def __init__(self, branches: Sequence[Any]) -> None:
-        kinds = (list, dict, deque)
-        mutable = [part for branch in branches for part in parts_of(branch) if type(part) in kinds]
-        self._held = [(part, part.copy()) for part in mutable]
+        parts = [part for branch in branches for part in parts_of(branch)]
+        mutable = [part for part in parts if isinstance(part, (list, dict, deque))]
+        self._held = [
+            (part, keys(part) if isinstance(part, dict) else None, values(part)) for part in mutable
+        ]
         objects = [(branch, slots_of(type(branch))) for branch in branches]
         self._slots = [(branch, slot, _held_in(slot, branch)) for branch, slots in objects
                        for slot in slots.values()]  # fmt: skip
 
     def refill(self) -> None:
         """Put back what they held."""
-        for part, held in self._held:
-            part.clear()
-            part.update(held) if type(part) is dict else part.extend(held)
+        for part, names, held in self._held:
+            refill(part, names, held)
         for branch, slot, held in self._slots:
             if held:
                 slot.__set__(branch, held[0])

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
-from .opened import Opening, is_openable
+from . import members
+from .opened import Name, Opening, is_openable
 
 _WHOLE = None
 
@@ -41,12 +43,12 @@ class Made(NamedTuple):
 
     Attributes:
         kind: Its class.
-        names: Its attributes.
+        names: Its attributes, and its members.
         values: What lies in them.
     """
 
     kind: type
-    names: tuple[str, ...]
+    names: tuple[Name, ...]
     values: tuple[Any, ...]
 
 
@@ -79,7 +81,7 @@ class Marking:
         if isinstance(value, tuple) and is_named(kind):
             return self._replaced(value, [*value], kind._make)  # pyright: ignore[reportAttributeAccessIssue]
         opening = self._opening(kind)
-        if opening is None or self._is_outside(value):
+        if opening is None or self._is_outside(value) or is_output(value):
             return value
         if id(value) not in self._marked:
             self._marked[id(value)] = value  # as long as it is looked into, for it may contain itself
@@ -115,3 +117,11 @@ class Marking:
 def is_named(kind: type) -> bool:
     """Whether a class of tuples names its members."""
     return hasattr(kind, "_make")
+
+
+def is_output(value: Any) -> bool:
+    """Whether something is a dict of its fields and no other members, as outputs in transformers are."""
+    kind = type(value)
+    if not (issubclass(kind, dict) and is_dataclass(kind)):
+        return False
+    return {each.name for each in fields(kind)} >= {*members.keys(value)}

@@ -17,7 +17,7 @@ from typing import Any
 
 from .bound import Bound
 from .handed import Made
-from .opened import Opening, another, made_of, member_of, put_member, table_of
+from .opened import Opening, another, made_of, member_of, name_of, put_member, table_of
 
 Spec = Any
 """``None`` for a leaf, else ``(kind, type, names, children)``."""
@@ -329,4 +329,4 @@ def _labels(spec: Spec, prefix: str) -> list[str]:
         return [f"{prefix}[{index}]" for index in range(len(children))]
     if kind == "bound":
         return [prefix, *[target.name for target in names]]
-    return [f"{prefix}.{name}" for name in names]
+    return [name_of(name, prefix) for name in names]
