@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..base.location import is_own
+from ..signature.compat import SCRIPTS
 from ..signature.iterators import is_standard
 from ..signature.made_in_c import is_python, made_by
 from ..signature.marks import Content
@@ -152,6 +153,8 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
 def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any, ...]) -> None:
     """An object that is neither a function nor a class is about to be called."""
     row = trace.rows.of_instances(type(function))
+    if issubclass(type(function), SCRIPTS):
+        trace.runs_script(function)
     if row.handler is not None:
         row.handler(trace, function, *_split(names, args))
     elif type(function).__name__ == "instancemethod":  # as pybind11 has them in classes

@@ -163,6 +163,7 @@ class Trace:
         self._written: dict[tuple[str, int, Any], _Written] = {}
         self._changed: dict[int, _Written] = {}
         self._growing: dict[int, _Growing] = {}
+        self._scripts: dict[int, Any] = {}
         self._looked: set[int] = set()  # what grew and was read afterwards
         self._bound: set[tuple[str, int, Any]] = set()
         self._held: list[Any] = []  # whose identity is in a key
@@ -477,6 +478,10 @@ class Trace:
         """The call writes something for somebody to read, once in a line that is enough to tell."""
         self._output[output] = None
 
+    def runs_script(self, script: Any) -> None:
+        """Code of TorchScript is about to run."""
+        self._scripts[id(script)] = script
+
     def draws(self) -> None:
         """The call draws a number from a generator of the process."""
         self._draws = self._draws or self._site()
@@ -506,7 +511,8 @@ class Trace:
 
     def runs(self, function: Any) -> None:
         """Something is about to be called: if it is Python code, it is followed."""
-        target = getattr(function, "__func__", function) if type(function) is not FunctionType else function
+        bound = issubclass(type(function), (MethodType, staticmethod, classmethod))
+        target = function.__func__ if bound else function
         if type(target) is FunctionType:
             if target is not function and id(function) in self.outside:  # of a static or class method
                 self.find(target, function, "")
@@ -556,13 +562,15 @@ class Trace:
         reads = Reads({address: self._kept(read) for address, read in self._reads.items()})
         unseen, late = tuple(self._unseen.values()), tuple(self._late.values())
         output, missing = tuple(self._output), tuple(self.given.missing)
-        noted = Noted(reads, effects, unseen, late, output, self._draws, missing)
+        scripts = tuple(self._scripts.values())
+        noted = Noted(reads, effects, unseen, late, output, self._draws, missing, scripts)
         for held in (
             self.outside,
             self._reads,
             self._written,
             self._changed,
             self._growing,
+            self._scripts,
             self._namespaces,
             self._slots,
             self._found,

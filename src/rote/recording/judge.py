@@ -16,6 +16,7 @@ from ..hazards.rules import Reason, reason
 from ..reads import Effect, Noted, Unseen
 from ..signature.ambient import explain_ambient, read_ambient
 from ..signature.bound import APPENDED, Bound
+from ..signature.compat import constants_of
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call
 from ..signature.leaves import containers
@@ -336,6 +337,13 @@ def unknown_externals(outcome: Outcome, known: set[int], watch: GradientWatch, c
         and not tensor.is_meta
         and tensor.untyped_storage()._cdata not in known
     ]
+
+
+def scripted_constants(outcome: Outcome, scripts: Iterable[Any]) -> set[int]:
+    """Storages of the constants of TorchScript, which are there as long as its code is."""
+    externals, written = outcome.ledger.externals, outcome.tracer.written_externals
+    changed = {externals[number].untyped_storage()._cdata for number in written}
+    return {handle for script in scripts for handle in constants_of(script)} - changed
 
 
 def external_reasons(outcome: Outcome, unknown: list[int]) -> list[Reason]:

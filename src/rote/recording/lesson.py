@@ -154,6 +154,9 @@ class Lesson:
             after = self._walk()
             known = set(after.tensors) | self._pupil.trusted
             unknown = judge.unknown_externals(outcome, known, watch, self._call)
+        if unknown and self._noted.scripts:
+            known = known | judge.scripted_constants(outcome, self._noted.scripts)
+            unknown = judge.unknown_externals(outcome, known, watch, self._call)
         found = judge.external_reasons(outcome, unknown)
         pointers = set(outcome.tracer.arrays)
         if pointers and not (self._variant is not None and pointers <= self._variant.arrays):
