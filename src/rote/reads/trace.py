@@ -46,12 +46,22 @@ from torch.utils.hooks import RemovableHandle
 
 from ..base.location import Site, is_internal, is_own, user_site
 from ..signature import members
-from ..signature.bound import APPENDED, CONTENTS, DELETED, Bound, GivenTarget, Target, read_from
+from ..signature.bound import (
+    APPENDED,
+    CONTENTS,
+    DELETED,
+    Bound,
+    GivenTarget,
+    Tag,
+    Target,
+    read_from,
+)
 from ..signature.classes import UNSET
 from ..signature.executed import TORCHS_OWN
 from ..signature.handed import Marking
 from ..signature.iterators import Position
 from ..signature.key import Call
+from ..signature.leaves import flatten
 from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
 from ..signature.origin import module_of, said_module, said_name
 from ..signature.reads import Argument, Names, Read, Reads
@@ -597,6 +607,9 @@ class Trace:
         for each in self._written.values():
             now = _look(each.kind, each.container, each.key)
             address = (each.kind, id(each.container), each.key)
+            if id(each.container) in self._carriers:
+                self._tag(each, value, now, targets, parts, marking)
+                continue
             number = self.given.branch(each.container)
             if number is not None:
                 self._bind_given(each, number, now, targets, parts, marking)
@@ -625,6 +638,26 @@ class Trace:
         for each in self._growing.values():
             self._grow(each, targets, parts, marking, often if not others else None)
         return Bound(value, tuple(targets), tuple(parts)) if targets else value
+
+    def _tag(
+        self,
+        each: _Written,
+        value: Any,
+        now: Any,
+        targets: list[Target],
+        parts: list[Any],
+        marking: Marking,
+    ) -> None:
+        """An attribute of a tensor was set: if that is part of the result, what is set is a part, too."""
+        tensor, leaves = self._carriers[id(each.container)](), list[Any]()
+        flatten(value, leaves)
+        position = next((place for place, leaf in enumerate(leaves) if leaf is tensor), None)
+        known = tensor is None or id(tensor) in self.arguments or each.was is not MISSING
+        if known or position is None or not self._can_be_made(now, marking):
+            return
+        targets.append(Tag(position, each.key, f"result.{each.key}"))
+        parts.append((tensor, marking.mark(now)))
+        self._bound.add((each.kind, id(each.container), each.key))
 
     def _grow(
         self,
@@ -709,8 +742,6 @@ class Trace:
         asked = ((kind, id(each.container), None) in self._reads for kind in (LENGTH, ORDER))
         if each.was is MISSING and any(asked):
             return False  # it grows, and the call reads how far
-        if id(each.container) in self._carriers:
-            return False  # the attributes of a tensor, which is another one in each call
         if id(each.container) in self._changed or issubclass(type(self.outside.get(each.owner)), type):
             return False  # a namespace is more than a dict
         return self._can_be_made(now, marking)

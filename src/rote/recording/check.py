@@ -15,10 +15,11 @@ from ..hazards.findings import findings_of
 from ..hazards.rules import reason
 from ..reads import WATCH, Effect
 from ..signature.ambient import explain_ambient, read_ambient
-from ..signature.bound import APPENDED, Bound, GivenTarget, Held, Target, returned
+from ..signature.bound import APPENDED, Bound, GivenTarget, Held, Tag, Target, returned
 from ..signature.compat import has_memory
 from ..signature.handed import Marking
 from ..signature.key import Call
+from ..signature.leaves import flatten
 from .compat import versions_kept
 from .entry import Entry
 from .locate import Located, Locator, Tensors
@@ -84,7 +85,7 @@ class Check:
         grown = Held(self._growing)
         left, raw = list[Any](), dict[int, Any]()
         for targets in self._bound():
-            parts = self._parts(targets)
+            parts = self._parts(targets, replayed)
             left.append(self._with(replayed, targets, parts))
             raw[id(left[-1])] = Bound(replayed, targets, parts)
         kept_of, ours = {id(each): surface.keep(each) for each in left}, left[0]
@@ -120,11 +121,20 @@ class Check:
         templates = [node.template for node in self._variant.root.walk() if node.template is not None]
         return list(dict.fromkeys(template.targets for template in templates))
 
-    def _parts(self, targets: tuple[Target, ...]) -> tuple[Any, ...]:
-        """What lies in some slots now."""
-        branches = self._call.branches()
-        found = [each.look(branches) if isinstance(each, GivenTarget) else each.read() for each in targets]
-        return tuple(found)
+    def _parts(self, targets: tuple[Target, ...], value: Any) -> tuple[Any, ...]:
+        """What lies in some slots now, those of a result among them."""
+        branches, leaves = self._call.branches(), list[Any]()
+        flatten(self._with(value, (), ()), leaves)
+        return tuple(
+            [
+                each.look(branches)
+                if isinstance(each, GivenTarget)
+                else each.look(leaves)
+                if isinstance(each, Tag)
+                else each.read()
+                for each in targets
+            ]
+        )
 
     def _with(self, value: Any, targets: tuple[Target, ...], parts: tuple[Any, ...]) -> Any:
         """A result in the form in which it is taken apart, with what lies in slots."""

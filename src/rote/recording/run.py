@@ -299,7 +299,7 @@ class TracedCall:
         found = gradient_blockers(
             value, template, self._call, self._leaves, tracer.ledger, written, use, self._site
         )
-        blockers += found or use.changes(tracer.ledger, tensors, self._site)
+        blockers += found or use.changes(tracer.ledger, tensors, value, self._site)
         for blocker in blockers:
             tracer.block(blocker)
         node = tracer.node

@@ -18,6 +18,8 @@ CONTENTS = "contents"
 """All that a list or a dict holds."""
 APPENDED = "appended"
 """The last members of a list or a deque, by their number."""
+TAGGED = "tagged"
+"""An attribute of a tensor of the result."""
 DELETED = "deleted"
 """What lay under a key, or in an attribute, is gone."""
 
@@ -91,6 +93,31 @@ class Target:
 
     def __hash__(self) -> int:
         return hash(self.address)
+
+
+class Tag(Target):
+    """An attribute that a call sets on a tensor of its result; its part is the tensor, and what is set.
+
+    Args:
+        position: Which leaf of the result the tensor is.
+        key: The attribute.
+        name: What the user would write.
+    """
+
+    __slots__ = ("position",)
+
+    def __init__(self, position: int, key: str, name: str) -> None:
+        super().__init__(TAGGED, None, key, name)
+        self.position = position
+
+    @property
+    def address(self) -> tuple[str, int, Any]:
+        """Which slot it is."""
+        return self.kind, self.position, self.key
+
+    def look(self, leaves: Sequence[Any]) -> tuple[Any, Any]:
+        """The tensor among the leaves of a result, and what is set."""
+        return leaves[self.position], vars(leaves[self.position]).get(self.key)
 
 
 class GivenTarget(Target):
@@ -194,6 +221,8 @@ class Bound(NamedTuple):
         for target, part in zip(self.targets, self.parts, strict=True):
             if isinstance(target, GivenTarget):
                 target.put(part, branches)
+            elif isinstance(target, Tag):
+                vars(part[0])[target.key] = part[1]
             elif ran and target.kind == APPENDED:
                 for place, each in enumerate(part, -len(part)):
                     target.container[place] = each
