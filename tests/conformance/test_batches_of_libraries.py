@@ -106,9 +106,7 @@ class Tensors(MutableMapping[str, Any]):
         if function is not torch.stack:
             return NotImplemented
         first = args[0][0]
-        return cls(
-            {key: torch.stack([each[key] for each in args[0]]) for key in first}, [len(args[0])]
-        )
+        return cls({key: torch.stack([each[key] for each in args[0]]) for key in first}, [len(args[0])])
 
     @property
     def batch_size(self):

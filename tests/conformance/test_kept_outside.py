@@ -218,7 +218,7 @@ def test_with_gradients(device, program):
             for kept in (model.growing, model.short):
                 kept.clear()
         assert all(map(torch.equal, *found))
-    assert g.report().replayed >= CALLS - WARM, g.explain()
+    assert program in GROWING or g.report().replayed >= CALLS - WARM, g.explain()
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -20,7 +20,7 @@ from . import lookup
 from .attributes import attribute, delete_attribute, of_namespace, store_attribute
 from .containers import asked_by_c, change, content, merged, special, spread, text, whole
 from .kinds import CLASS, CONTAINERS, FUNCTION, IN_C, METHOD, OTHER, PLAIN, is_in_c
-from .output import SAID_OF_OUTPUT, is_for_output, writes_by_method
+from .output import SAID_OF_OUTPUT, is_called_by_output, is_for_output, writes_by_method
 from .table import REFUSED, UNKNOWN, is_nobody, name_of
 from .trace import Trace
 
@@ -230,7 +230,8 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row == "writes":
         if trace.has(owner) and not trace.can_compare(owner):
             trace.refuse(name, f"calls {name}, which changes something made outside that cannot be compared")
-        if not (name in _GROWING and trace.appends(owner, _GROWING[name](given))):
+        grows = name in _GROWING and not is_called_by_output(trace)
+        if not (grows and trace.appends(owner, _GROWING[name](given))):
             change(trace, owner)
         for each in given:
             if name not in _KEEPING or id(each) not in trace.given.objects:

@@ -649,9 +649,8 @@ class Trace:
         marking: Marking,
     ) -> None:
         """An attribute of a tensor was set: if that is part of the result, what is set is a part, too."""
-        tensor, leaves = self._carriers[id(each.container)](), list[Any]()
-        flatten(value, leaves)
-        position = next((place for place, leaf in enumerate(leaves) if leaf is tensor), None)
+        tensor = self._carriers[id(each.container)]()
+        position = next((place for place, leaf in enumerate(_leaves_of(value)) if leaf is tensor), None)
         known = tensor is None or id(tensor) in self.arguments or each.was is not MISSING
         if known or position is None or not self._can_be_made(now, marking):
             return
@@ -678,6 +677,13 @@ class Trace:
         as_added = len(now) == len(expected) and all(map(is_, now, expected))
         if identity in self._looked or identity in self._changed or not as_added or not count:
             return
+        if any(
+            [
+                isinstance(leaf, torch.Tensor) and leaf.requires_grad
+                for leaf in _leaves_of(marking.mark(added))
+            ]
+        ):
+            return  # what keeps the graphs of all calls alive
         target = Target(APPENDED, found, count, self.name(found))
         if self._can_be_made(added, marking) and (often is None or target.address in often):
             targets.append(target)
@@ -837,6 +843,13 @@ class Trace:
                 path = self._names.path(each.owner, suffix)
                 name = path if given is None else self.given.names[given] + suffix
                 yield Effect(name, _text(was), _text(now), each.site, address, given is not None)
+
+
+def _leaves_of(value: Any) -> list[Any]:
+    """The leaves of a value."""
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return leaves
 
 
 def _makers_of_tuples() -> frozenset[int]:

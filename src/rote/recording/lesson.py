@@ -214,7 +214,7 @@ class Lesson:
         found: list[Reason] = []
         for entry in after.entries.values():
             if isinstance(entry.value, TensorMark) and entry.value.identity in originals:
-                if self._has_put(entry):
+                if self._has_put(entry) and not lent:
                     continue  # bound anew with the result
                 assign(entry.kind, entry.container, entry.key, originals[entry.value.identity])
                 text = f"{after.name_of(entry)} keeps an argument of the call"
