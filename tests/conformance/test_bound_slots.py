@@ -301,7 +301,7 @@ def test_gradients_are_not_wanted(device):
     assert g.report().replayed >= CALLS - WARM
 
 
-def test_a_list_that_grows_is_none(device):
+def test_a_list_that_grows(device):
     def fn(x):
         FEATURES.append(x * 2)
         return x + 1
@@ -310,7 +310,7 @@ def test_a_list_that_grows_is_none(device):
     for n, x in enumerate(inputs(device)):
         g(x)
         assert len(FEATURES) == n + 1 and torch.equal(FEATURES[-1], x * 2)
-    assert g.report().replayed == 0
+    assert g.report().replayed >= CALLS - WARM
 
 
 def test_modes_in_turns(device):

@@ -13,7 +13,10 @@ from rote.testing import compare
 CALLS = 14
 
 
-def test_a_tensor_kept_from_inside(device, reason):
+PRIOR = torch.distributions.Normal(0.0, 1.0)
+
+
+def test_a_tensor_kept_from_inside(device):
     kept = [None]
 
     def fn(x):
@@ -25,8 +28,7 @@ def test_a_tensor_kept_from_inside(device, reason):
         x = torch.full((2,), float(n), device=device)
         g(x)
         assert kept[0].tolist() == [2.0 * n] * 2
-    assert g.report().replayed == 0
-    assert {found.code for found in g.report().reasons} <= {"RT201", "RT205"}
+    assert g.report().replayed >= CALLS - 3
 
 
 def test_an_argument_kept_from_the_call(device):
@@ -76,7 +78,7 @@ def test_an_opaque_result(device, reason):
     ("result", "said", "remedy"),
     [
         (
-            lambda x: [torch.distributions.Normal(x, 1.0)] * 2,
+            lambda x: [x * 1, PRIOR],
             "result[1] is a Normal",
             "(loc, scale), and make",
         ),

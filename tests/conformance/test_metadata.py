@@ -161,15 +161,99 @@ def test_a_container_on_an_argument_that_grows(device, reason):
     assert "in an attribute of args[0]" in reason(graphed, "RT207").message
 
 
-def test_an_attribute_of_a_result(device, reason):
+def constant_tag(x):
+    y = x * 2
+    y.tag = 5
+    return y
+
+
+def tensor_tag(x):
+    y = x * 2
+    y.mask, y.kind = x > 1, ("logits", [x, y])
+    return {"y": y, "view": y[1:]}
+
+
+def tag_of_a_view(x):
+    y = x * 2
+    z = y[1:]
+    z.tag = "part"
+    return y, z, z
+
+
+TAGS = [constant_tag, tensor_tag, tag_of_a_view]
+
+
+def tags_of(result):
+    found = []
+    for each in (
+        result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else [result]
+    ):
+        tags = vars(each)
+        mask, kind = tags.get("mask"), tags.get("kind")
+        found += [sorted(tags), tags.get("tag"), mask.tolist() if mask is not None else None]
+        found += [kind[0], kind[1][0].tolist(), kind[1][1] is each] if kind is not None else []
+    return found
+
+
+@pytest.mark.parametrize("verify", [None, 2])
+@pytest.mark.parametrize("call", TAGS)
+def test_an_attribute_of_a_result(device, call, verify):
+    graphed, held = rote.graph(call, **({} if verify is None else {"verify": verify})), []
+    for n in range(CALLS):
+        x = torch.arange(3.0, device=device) + n
+        result = graphed(x)
+        assert tags_of(result) == tags_of(call(x))
+        held.append((result, tags_of(result)))
+    assert all(tags_of(result) == then for result, then in held)
+    assert graphed.report().replayed >= CALLS - 3, graphed.explain()
+
+
+def test_an_attribute_of_a_result_with_a_graph(device):
+    layer = nn.Linear(3, 3).to(device)
+
     def call(x):
-        y = x * 2
-        y.tag = 5
+        y = layer(x)
+        y.tag, y.hidden = "out", y.tanh()
         return y
 
     graphed = rote.graph(call)
-    assert [graphed(torch.ones(3, device=device)).tag for _ in range(CALLS)] == [5] * CALLS
-    assert "the attribute 'tag' is set on a tensor of the result" in reason(graphed, "RT501").message
+    for n in range(CALLS):
+        x = torch.arange(3.0, device=device) + n
+        found = []
+        for result in (graphed(x), call(x)):
+            assert result.tag == "out"
+            found.append(torch.autograd.grad((result + result.hidden).sum(), list(layer.parameters())))
+        assert all(map(torch.equal, *found))
+    assert graphed.report().replayed >= CALLS - 3, graphed.explain()
+
+
+def test_an_attribute_of_a_result_that_was_there_before(device):
+    """An argument, a parameter, what an object of nobody's kind is."""
+    weight = nn.Parameter(torch.ones(3, device=device))
+
+    def argument(x):
+        x.tag = 5
+        return x
+
+    def parameter(x):
+        weight.tag = 5
+        return weight
+
+    def opaque(x):
+        y = x * 2
+        y.tag = object
+        y.other = {1, 2}
+        return y
+
+    for call in (argument, parameter, opaque):
+        graphed = rote.graph(call)
+        for n in range(CALLS):
+            x = torch.arange(3.0, device=device) + n
+            vars(weight).clear()
+            result = graphed(x)
+            assert result.tag in (5, object) and getattr(result, "other", {1, 2}) == {1, 2}
+            assert call is not argument or x.tag == 5
+            assert call is not parameter or weight.tag == 5
 
 
 class Layer(nn.Module):

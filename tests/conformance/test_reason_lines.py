@@ -58,7 +58,7 @@ class Sink:
         self.items = []
 
     def __call__(self, item):
-        self.items.append(item)  # here
+        self.items.insert(0, item)  # here
 
 
 def attribute(net):
@@ -107,7 +107,7 @@ def variable(net):
 
 def helper(net):
     def note(value):
-        net.hist.append(value)  # here
+        net.hist.insert(0, value)  # here
 
     def fn(x):
         for n in range(2):
@@ -120,7 +120,7 @@ def helper(net):
 def tensor_in_a_list(net):
     def fn(x):
         y = x * 2
-        net.hist.append(y)  # here
+        net.hist.insert(0, y)  # here
         return y
 
     return fn
@@ -231,7 +231,7 @@ def a_mock(net):
 
 def a_default(net):
     def fn(x, seen=[]):  # noqa: B006
-        seen.append(1)  # here
+        seen.insert(0, 1)  # here
         return x * 2
 
     return fn
@@ -350,7 +350,7 @@ PROGRAMS = [
     (a_global, "RT201", ".TOTAL was "),
     (variable, "RT201", ".times was "),
     (helper, "RT201", "net.hist["),
-    (tensor_in_a_list, "RT201", "net.hist["),
+    (tensor_in_a_list, "RT201", "net.hist"),
     (item, "RT201", "net.table['k'] was "),
     (a_set, "RT201", ".SEEN was {0, 1"),
     (a_queue, "RT201", "net.waiting (length) was "),
@@ -360,7 +360,7 @@ PROGRAMS = [
     (hook_that_counts, "RT201", "net.inner.calls was "),
     (a_class, "RT201", "Net.made was "),
     (a_property, "RT201", ".setting._value was "),
-    (sink, "RT201", ".found.items["),
+    (sink, "RT201", ".found.items"),
     (context_variable, "RT201", ".VAR.get() was "),
     (a_mock, "RT201", ".called._mock_call"),
     (a_default, "RT201", ".__defaults__[0]["),

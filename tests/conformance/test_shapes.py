@@ -206,6 +206,25 @@ def test_python_state_that_calls_change(device, reason):
     assert "its calls are not steady" in reason(g, "RT318").message
 
 
+def test_what_calls_keep_outside_is_not_padded(device):
+    """A slot that is bound to a result, a list that grows: each has the rows of the caller."""
+    kept = [{}, {}], [[], []]
+
+    def work(which):
+        def run(x):
+            kept[0][which]["last"] = y = x * 2
+            kept[1][which].append([y])
+            return y + 1
+
+        return run
+
+    g = check(work(0), device, plain=work(1))
+    same(kept[0][0], kept[0][1])
+    same(kept[1][0], kept[1][1])
+    assert g.report().padded == 0
+    assert "RT201" in {each.code for each in g.report().reasons}
+
+
 def test_batch_norm_while_training_and_after(device):
     norms = [nn.BatchNorm1d(5).to(device), nn.BatchNorm1d(5).to(device)]
     g = rote.graph(norms[0], shapes="buckets", buckets={"input": {0: [2, 4, 8]}})

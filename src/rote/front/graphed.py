@@ -99,6 +99,7 @@ class Graphed:
             chain=options.chain,
             guess=not self._strict,
             keep=options.keep or self._strict or bool(options.verify or options.buckets),
+            pads=bool(options.buckets),
             split=frozenset(options.split_ops),
             silent=options.strict_output,
         )

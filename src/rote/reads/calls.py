@@ -6,7 +6,10 @@ from collections.abc import Callable
 from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
+import torch
+
 from ..base.location import is_own
+from ..signature.compat import SCRIPTS
 from ..signature.iterators import is_standard
 from ..signature.made_in_c import is_python, made_by
 from ..signature.marks import Content
@@ -16,8 +19,8 @@ from ..signature.wrappers import is_graphed
 from . import lookup
 from .attributes import attribute, delete_attribute, of_namespace, store_attribute
 from .containers import change, content, merged, special, spread, text, whole
-from .kinds import CLASS, FUNCTION, IN_C, METHOD, OTHER, PLAIN, is_in_c
-from .output import SAID_OF_OUTPUT, is_for_output, writes_by_method
+from .kinds import CLASS, CONTAINERS, FUNCTION, IN_C, METHOD, OTHER, PLAIN, is_in_c
+from .output import SAID_OF_OUTPUT, is_called_by_output, is_for_output, writes_by_method
 from .table import REFUSED, UNKNOWN, is_nobody, name_of
 from .trace import Trace
 
@@ -37,6 +40,13 @@ _HARMLESS = frozenset({
 _OF_CYTHON = frozenset({"cython_function_or_method", "fused_cython_function"})
 _KEEPING = frozenset({"builtins.list.append", "builtins.list.insert", "collections.deque.append"})
 """Callables that put what they are given into a container, and ask nothing of it."""
+_GROWING: dict[str, Callable[[tuple[Any, ...]], int]] = {
+    "builtins.list.append": lambda given: 1,
+    "collections.deque.append": lambda given: 1,
+    "builtins.list.extend": lambda given: _number_of(given),
+    "collections.deque.extend": lambda given: _number_of(given),
+}
+"""Callables that add members at the end of a container, and by how many it grows."""
 _TELL_MODES = frozenset({"torch.overrides", "torch.utils._python_dispatch"})
 """Modules of PyTorch's that tell others which modes are in force."""
 _OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
@@ -143,6 +153,8 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
 def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any, ...]) -> None:
     """An object that is neither a function nor a class is about to be called."""
     row = trace.rows.of_instances(type(function))
+    if issubclass(type(function), SCRIPTS):
+        trace.runs_script(function)
     if row.handler is not None:
         row.handler(trace, function, *_split(names, args))
     elif type(function).__name__ == "instancemethod":  # as pybind11 has them in classes
@@ -195,7 +207,10 @@ def handed_on(trace: Trace, value: Any) -> None:
         row = trace.rows.of_instances(type(value))
     else:
         return
-    content(trace, getattr(value, "__self__", None))
+    owner = getattr(value, "__self__", None)
+    content(trace, owner)
+    if type(owner) in CONTAINERS and not trace.has(owner) and trace.given.branch(owner) is None:
+        return  # the call's own
     if row.name not in _HARMLESS and (row.handler is not None or row.row not in ("pure", "none", "fixed")):
         trace.refuse(row.name, f"has {row.name} called by a function in C, with what it does not say")
 
@@ -216,7 +231,9 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row == "writes":
         if trace.has(owner) and not trace.can_compare(owner):
             trace.refuse(name, f"calls {name}, which changes something made outside that cannot be compared")
-        change(trace, owner)
+        grows = name in _GROWING and not is_called_by_output(trace)
+        if not (grows and trace.appends(owner, _GROWING[name](given))):
+            change(trace, owner)
         for each in given:
             if name not in _KEEPING or id(each) not in trace.given.objects:
                 content(trace, each, inside=False)
@@ -238,6 +255,12 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
         trace.refuse(name, f"calls {name}, which {REFUSED[row]}")
     elif row == UNKNOWN:
         trace.refuse(name, f"calls {name}, of which nothing is known", unknown=True)
+
+
+def _number_of(given: tuple[Any, ...]) -> int:
+    """How many members something has that is given to C; -1 if that is not known."""
+    known = given and (type(given[0]) in (list, tuple) or (type(given[0]) is torch.Tensor and given[0].dim()))
+    return len(given[0]) if known else -1
 
 
 def _asks_for_itself(trace: Trace) -> bool:

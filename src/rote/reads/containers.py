@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from datetime import datetime, time
 from functools import partial
@@ -373,8 +373,19 @@ def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
         special(trace, value, "__setitem__", writes=True)
     elif type(value) is dict and trace.kinds[type(key)] == PLAIN:
         trace.write(ITEM, value, key, value)
+    elif type(value) is list and type(key) is int and -len(value) <= key < len(value):
+        _store_member(trace, value, key)
     else:
         change(trace, value)
+
+
+def _store_member(trace: Trace, value: list[Any], key: int) -> None:
+    """Which member it is depends on how many there are."""
+    if trace.given.branch(value) is not None:
+        change(trace, value)
+    elif trace.has(value):
+        trace.read(LENGTH, value, None, Content(len(value)), " (length)")
+        trace.write(ITEM, value, key % len(value), value)
 
 
 def store_slice(trace: Trace, new: Any, value: Any, start: Any, end: Any) -> None:
@@ -477,7 +488,7 @@ def length(trace: Trace, value: Any) -> None:
     """``len(value)`` is about to be asked."""
     value = trace.behind(value)
     what = trace.kinds[type(value)]
-    if what == CONTAINER:
+    if what == CONTAINER or type(value) is deque:
         if trace.has(value):
             trace.read(LENGTH, value, None, Content(len(value)), " (length)")
     elif what == DERIVED and is_in_c(trace.in_class(type(value), "__len__")):

@@ -29,6 +29,7 @@ class Given:
         missing: Attributes that the call read and its key does not have.
         watched: Objects that are known by their identity, and whose class may be opened: the class.
         shared: Objects that have their attributes in the dict of another one.
+        leaves: Arguments that are known by their identity.
     """
 
     def __init__(self) -> None:
@@ -38,6 +39,8 @@ class Given:
         self.rebuilt = False
         self.missing: list[str] = []
         self.shared: list[Any] = []
+        self.leaves: set[int] = set()
+        self._containers: set[int] = set()
         self.names: list[str] = []
         self._values: list[Any] = []
         self.watched: dict[int, type] = {}
@@ -70,8 +73,10 @@ class Given:
                     self._values.append(whole)
                 if type(value) in opened:
                     self.objects[id(part)] = type(value)
+                    self._note_container(value)
         for leaf, kind in zip(call.leaves, call.kinds, strict=True):
             if kind == OPAQUE:
+                self.leaves.add(id(leaf))
                 self.watch(leaf, inner=False)
         objects = {id(value): value for value in mine if id(value) in self.objects}
         return [(self.names[self.numbers[identity]], value) for identity, value in objects.items()]
@@ -100,12 +105,22 @@ class Given:
         kind = type(value)
         if id(value) not in self.watched and self._openings.may_open(kind):
             self.watched.update([(id(part), kind) for part in parts_of(value)])
+            self._note_container(value)
             self._values.append(value)
             if inner:
                 self._openings.find_inside(kind)
 
+    def _note_container(self, value: Any) -> None:
+        """All members of an object that is a container are in the key, where its class is opened."""
+        if isinstance(value, (dict, list)):
+            self._containers.add(id(value))
+
     def read(self, kind: str, container: Any, key: Any, value: Any, name: str) -> bool:
         """Something is read; returns whether the key tells of it."""
+        if id(container) in self._containers and kind in (ITEM, DEFINED, *_OF_ALL):
+            if id(container) in self.watched and kind == ITEM:
+                self.watch(value, inner=True)
+            return id(container) in self.objects
         watched = self.watched.get(id(container))
         if watched is not None:
             self._note(watched, kind, key)

@@ -16,7 +16,7 @@ import torch
 import torch.autograd.function
 
 from ..base.location import is_internal
-from ..signature.cached import cached_in, remembered
+from ..signature.cached import asked_key, cached_in, remembered
 from ..signature.classes import UNSET
 from ..signature.iterators import is_standard
 from ..signature.marks import Content
@@ -271,6 +271,8 @@ def _referred(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
 
 def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     target = function()
+    if trace.given.number_of(target) is not None and trace.given.is_one(target):
+        return  # an argument that another argument refers to
     if trace.has(function):
         trace.read(REFERENT, function, None, Content(target is not None), " (whether it lives)")
         owner = target.__self__ if type(target) is MethodType else target
@@ -290,11 +292,13 @@ def _variable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
 def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     attribute(trace, "__wrapped__", function)
     if trace.has(function):
-        found = cached_in(function)
+        asked = asked_key(function, args, kwargs)
+        found = cached_in(function, asked)
         if len(found) > _MOST_CACHED:
             trace.refuse(trace.name(function), f"answers from a cache of more than {_MOST_CACHED} results")
         elif not _is_of_library(function.__wrapped__):  # whose caches give what their functions would
-            trace.read(CACHED, function, None, Content(remembered(function)), " (what its cache holds)")
+            held = Content(remembered(function, asked))
+            trace.read(CACHED, function, asked, held, " (what its cache holds)")
         for each in found:
             trace.find(each, function, " (its cache)")
             if type(each) is tuple:  # the arguments of a call, which others are compared with

@@ -73,6 +73,7 @@ class Noted:
         output: What it wrote to the standard streams.
         draws: The line that drew first from Python's or numpy's global generator.
         missing: Attributes of arguments that it read and its key does not have; that of the next call has.
+        scripts: Functions and methods of TorchScript that it called.
     """
 
     reads: Reads
@@ -82,3 +83,4 @@ class Noted:
     output: tuple[Output, ...] = ()
     draws: Site | None = None
     missing: tuple[str, ...] = ()
+    scripts: tuple[Any, ...] = ()

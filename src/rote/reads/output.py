@@ -110,6 +110,14 @@ def _drops_result(caller: FrameType | None) -> bool:
     return next((each == _POP for each in behind if each != _CACHE), False)
 
 
+def is_called_by_output(trace: Trace) -> bool:
+    """Whether a library that writes output has called what runs now: what it gives may say when that is."""
+    frame = trace.frame()
+    while frame is not None and not _is_of_library(frame):
+        frame = frame.f_back
+    return frame is not None
+
+
 def tells_when(trace: Trace, kind: type, name: str) -> bool:
     """Whether an attribute may say when something was written: to read it is for output only, or a use."""
     if name == "write":

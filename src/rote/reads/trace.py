@@ -21,9 +21,11 @@ import random
 import sys
 import weakref
 from array import array
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from mmap import mmap
+from operator import is_
 from pathlib import Path
 from types import (
     BuiltinMethodType,
@@ -45,12 +47,22 @@ from torch.utils.hooks import RemovableHandle
 
 from ..base.location import Site, is_internal, is_own, user_site
 from ..signature import members
-from ..signature.bound import CONTENTS, DELETED, Bound, GivenTarget, Target, read_from
+from ..signature.bound import (
+    APPENDED,
+    CONTENTS,
+    DELETED,
+    Bound,
+    GivenTarget,
+    Tag,
+    Target,
+    read_from,
+)
 from ..signature.classes import UNSET
 from ..signature.executed import TORCHS_OWN
 from ..signature.handed import Marking
 from ..signature.iterators import Position
 from ..signature.key import Call
+from ..signature.leaves import flatten
 from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
 from ..signature.origin import module_of, said_module, said_name
 from ..signature.reads import Argument, Names, Read, Reads
@@ -118,6 +130,16 @@ class _Written(NamedTuple):
     site: Site
 
 
+@dataclass
+class _Growing:
+    """A list or a deque outside to which members are added."""
+
+    container: Any
+    was: tuple[Any, ...]
+    site: Site
+    count: int = 0
+
+
 class Trace:
     """What one call reads and writes.
 
@@ -151,6 +173,9 @@ class Trace:
         self._reads: dict[tuple[str, int, Any], Read] = {}
         self._written: dict[tuple[str, int, Any], _Written] = {}
         self._changed: dict[int, _Written] = {}
+        self._growing: dict[int, _Growing] = {}
+        self._scripts: dict[int, Any] = {}
+        self._looked: set[int] = set()  # what grew and was read afterwards
         self._bound: set[tuple[str, int, Any]] = set()
         self._held: list[Any] = []  # whose identity is in a key
         self._carriers: dict[int, weakref.ref[Any]] = {}  # tensors by the identity of their attributes
@@ -212,6 +237,10 @@ class Trace:
     def take(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The callable is about to be called with these arguments, perhaps once more."""
         before, self.given = self.given, Given()
+        for each in self._growing.values():  # an attempt that is made again
+            each.container.clear()
+            each.container.extend(each.was)
+        self._growing.clear()
         for written in (self._written, self._changed):
             for address, each in list(written.items()):
                 if before.branch(each.container) is not None:
@@ -286,6 +315,9 @@ class Trace:
             and address not in self._written
             and self.given.read(kind, container, key, stood_for(value), self.name(whose, suffix))
         ):
+            return
+        if identity in self._growing:
+            self._looked.add(identity)  # what is read may be the call's own
             return
         if address in self._reads or address in self._written or identity in self._changed:
             return
@@ -433,6 +465,22 @@ class Trace:
             was = contents(container)
             self._changed[id(container)] = _Written("", container, None, was, id(container), self._site())
 
+    def appends(self, container: Any, count: int) -> bool:
+        """Members are about to be added to a list or a deque; whether a replay can add its own.
+
+        Args:
+            container: The list or deque.
+            count: How many.
+        """
+        identity = id(container)
+        known = type(container) in (list, deque) and self.has(container) and count >= 0
+        if not known or identity in self._changed or self.given.branch(container) is not None:
+            return False
+        if identity not in self._growing:
+            self._growing[identity] = _Growing(container, members.keys(container), self._site())
+        self._growing[identity].count += count
+        return True
+
     # ------------------------------------------------------------------ what is not known
 
     def refuse(self, name: str, text: str, *, unknown: bool = False) -> None:
@@ -451,6 +499,10 @@ class Trace:
     def writes_output(self, output: Output) -> None:
         """The call writes something for somebody to read, once in a line that is enough to tell."""
         self._output[output] = None
+
+    def runs_script(self, script: Any) -> None:
+        """Code of TorchScript is about to run."""
+        self._scripts[id(script)] = script
 
     def draws(self) -> None:
         """The call draws a number from a generator of the process."""
@@ -494,7 +546,8 @@ class Trace:
 
     def runs(self, function: Any) -> None:
         """Something is about to be called: if it is Python code, it is followed."""
-        target = getattr(function, "__func__", function) if type(function) is not FunctionType else function
+        bound = issubclass(type(function), (MethodType, staticmethod, classmethod))
+        target = function.__func__ if bound else function
         if type(target) is FunctionType:
             if target is not function and id(function) in self.outside:  # of a static or class method
                 self.find(target, function, "")
@@ -544,12 +597,15 @@ class Trace:
         reads = Reads({address: self._kept(read) for address, read in self._reads.items()})
         unseen, late = tuple(self._unseen.values()), tuple(self._late.values())
         output, missing = tuple(self._output), tuple(self.given.missing)
-        noted = Noted(reads, effects, unseen, late, output, self._draws, missing)
+        scripts = tuple(self._scripts.values())
+        noted = Noted(reads, effects, unseen, late, output, self._draws, missing, scripts)
         for held in (
             self.outside,
             self._reads,
             self._written,
             self._changed,
+            self._growing,
+            self._scripts,
             self._namespaces,
             self._slots,
             self._found,
@@ -576,11 +632,14 @@ class Trace:
         for each in self._written.values():
             now = _look(each.kind, each.container, each.key)
             address = (each.kind, id(each.container), each.key)
+            if id(each.container) in self._carriers:
+                self._tag(each, value, now, targets, parts, marking)
+                continue
             number = self.given.branch(each.container)
             if number is not None:
-                self._bind_given(each, number, now, targets, parts)
+                self._bind_given(each, number, now, targets, parts, marking)
                 continue
-            can = address not in self._reads and self._can_bind(each, now)
+            can = address not in self._reads and self._can_bind(each, now, marking)
             if not can and not (self.given.rebuilt and self.given.number_of(now) is not None):
                 continue
             if address in often or (others and not _same(each.was, self._form(now))):
@@ -592,24 +651,83 @@ class Trace:
         for each in self._changed.values():
             number = self.given.branch(each.container)
             if number is not None:
-                self._fill_given(each, number, targets, parts)
-            elif self._can_fill(each):
+                self._fill_given(each, number, targets, parts, marking)
+            elif self._can_fill(each, marking):
                 found = each.container
                 keys = tuple(found) if type(found) is dict else None
                 target = Target(CONTENTS, found, keys, self._names.path(each.owner, ""))
                 if others or target.address in often:
                     targets.append(target)
-                    parts.append(tuple(found) if keys is None else tuple(found.values()))
+                    parts.append(marking.mark(tuple(found) if keys is None else tuple(found.values())))
                     self._bound.add(("", id(found), None))
+        for each in self._growing.values():
+            self._grow(each, targets, parts, marking, often if not others else None)
         return Bound(value, tuple(targets), tuple(parts)) if targets else value
 
+    def _tag(
+        self,
+        each: _Written,
+        value: Any,
+        now: Any,
+        targets: list[Target],
+        parts: list[Any],
+        marking: Marking,
+    ) -> None:
+        """An attribute of a tensor was set: if that is part of the result, what is set is a part, too."""
+        tensor = self._carriers[id(each.container)]()
+        position = next((place for place, leaf in enumerate(_leaves_of(value)) if leaf is tensor), None)
+        known = tensor is None or id(tensor) in self.arguments or each.was is not MISSING
+        if known or position is None or not self._can_be_made(now, marking):
+            return
+        targets.append(Tag(position, each.key, f"result.{each.key}"))
+        parts.append((tensor, marking.mark(now)))
+        self._bound.add((each.kind, id(each.container), each.key))
+
+    def _grow(
+        self,
+        each: _Growing,
+        targets: list[Target],
+        parts: list[Any],
+        marking: Marking,
+        often: Collection[tuple[str, int, Any]] | None,
+    ) -> None:
+        """Members were added to a list or a deque, and it was not read afterwards: they are parts."""
+        found, identity = each.container, id(each.container)
+        now = members.keys(found)
+        size = found.maxlen if type(found) is deque else None
+        count = each.count if size is None else min(each.count, size)
+        added = now[len(now) - count :]
+        kept = (*each.was, *added)
+        expected = kept if size is None else kept[len(kept) - min(size, len(kept)) :]
+        as_added = len(now) == len(expected) and all(map(is_, now, expected))
+        if identity in self._looked or identity in self._changed or not as_added or not count:
+            return
+        if any(
+            [
+                isinstance(leaf, torch.Tensor) and leaf.requires_grad
+                for leaf in _leaves_of(marking.mark(added))
+            ]
+        ):
+            return  # what keeps the graphs of all calls alive
+        target = Target(APPENDED, found, count, self.name(found))
+        if self._can_be_made(added, marking) and (often is None or target.address in often):
+            targets.append(target)
+            parts.append(marking.mark(added))
+            self._bound.add((APPENDED, identity, None))
+
     def _bind_given(
-        self, each: _Written, number: int, now: Any, targets: list[Target], parts: list[Any]
+        self,
+        each: _Written,
+        number: int,
+        now: Any,
+        targets: list[Target],
+        parts: list[Any],
+        marking: Marking,
     ) -> None:
         """A slot of an argument was written: what lies in it now, or that nothing does, is a part."""
         if id(each.container) in self._changed or each.kind not in (ITEM, ATTRIBUTE):
             return
-        can = now in (MISSING, UNSET) if type(now) is object else self._can_be_given(now)
+        can = now in (MISSING, UNSET) if type(now) is object else self._can_be_made(now, marking)
         if not (can or self.given.rebuilt):
             return
         gone = now is MISSING or now is UNSET
@@ -617,30 +735,31 @@ class Trace:
         name = self.given.names[number] + _suffix(each)
         kind = DELETED if gone else each.kind
         targets.append(GivenTarget(kind, number, each.key, name, table=table))
-        parts.append(None if gone else now)
+        parts.append(None if gone else marking.mark(now))
         if can:
             self._bound.add((each.kind, id(each.container), each.key))
 
-    def _fill_given(self, each: _Written, number: int, targets: list[Target], parts: list[Any]) -> None:
+    def _fill_given(
+        self, each: _Written, number: int, targets: list[Target], parts: list[Any], marking: Marking
+    ) -> None:
         """A list or dict among the arguments was changed: all that it holds is a part."""
         found = each.container
-        if type(found) not in (list, dict) or _same_members(each.was, contents(found)):
-            return
         table = found is not self.given.of(number)
-        held = tuple(found) if type(found) is list else tuple(found.values())
-        can = not table and all([self._can_be_given(value) for value in held])
-        can = can and (type(found) is list or all([type(key) in PLAIN_TYPES for key in found]))
+        own = not table and isinstance(found, (list, dict))
+        if not (own or type(found) is dict) or _same_members(each.was, contents(found)):
+            return
+        held = members.values(found)
+        can = not table and self._can_be_made(held, marking)
+        can = can and (
+            isinstance(found, list) or all([type(key) in PLAIN_TYPES for key in members.keys(found)])
+        )
         if not (can or self.given.rebuilt):
             return
-        keys = tuple(found) if type(found) is dict else None
+        keys = members.keys(found) if isinstance(found, dict) else None
         targets.append(GivenTarget(CONTENTS, number, keys, self.given.names[number], table=table))
-        parts.append(held)
+        parts.append(marking.mark(held))
         if can:
             self._bound.add(("", id(found), None))
-
-    def _can_be_given(self, value: Any) -> bool:
-        """Whether a replay can lay a value into an argument: tensors and plain values."""
-        return _can_be_handed_out(value if type(value) is tuple else (value,))
 
     def unbound(self, value: Any) -> Any:
         """The result alone, with what the call has left in arguments that are not the caller's own."""
@@ -648,25 +767,39 @@ class Trace:
         self._bound.clear()
         return bound if self.given.rebuilt or type(bound) is not Bound else bound.value
 
-    def _can_bind(self, each: _Written, now: Any) -> bool:
-        if each.kind == ITEM and type(each.container) is not dict:
+    def _can_bind(self, each: _Written, now: Any, marking: Marking) -> bool:
+        if each.kind == ITEM and type(each.container) not in (dict, list):
             return False
         asked = ((kind, id(each.container), None) in self._reads for kind in (LENGTH, ORDER))
         if each.was is MISSING and any(asked):
             return False  # it grows, and the call reads how far
-        if id(each.container) in self._carriers:
-            return False  # the attributes of a tensor, which is another one in each call
         if id(each.container) in self._changed or issubclass(type(self.outside.get(each.owner)), type):
             return False  # a namespace is more than a dict
-        return _can_be_handed_out(now if type(now) is tuple else (now,))
+        return self._can_be_made(now, marking)
 
-    def _can_fill(self, each: _Written) -> bool:
+    def _can_be_made(self, value: Any, marking: Marking, inside: tuple[int, ...] = ()) -> bool:
+        """Whether a replay can lay the same into a slot: tensors, plain values, arguments, their like."""
+        kind = type(value)
+        if kind in PLAIN_TYPES or kind is torch.Tensor or id(value) in self.given.leaves:
+            return True
+        if self.given.number_of(value) is not None:
+            return True
+        parts = marking.parts_of(value)
+        if parts is None or id(value) in inside or (self.has(value) and kind is not tuple):
+            return False
+        if issubclass(kind, dict) and not all([type(key) in PLAIN_TYPES for key in value]):
+            return False
+        return all([self._can_be_made(part, marking, (*inside, id(value))) for part in parts])
+
+    def _can_fill(self, each: _Written, marking: Marking) -> bool:
         """Whether a list or dict was emptied before anything in it was read, and holds what can be bound."""
         found = each.container
         if type(found) not in (list, dict) or any(address[1] == id(found) for address in self._reads):
             return False
         keys = all(type(key) in PLAIN_TYPES for key in found) if type(found) is dict else True
-        return keys and _can_be_handed_out(contents(found) if type(found) is list else tuple(found.values()))
+        return keys and self._can_be_made(
+            tuple(found) if type(found) is list else tuple(found.values()), marking
+        )
 
     def _kept(self, read: Read) -> Read:
         """What was read, with the object in the form in which it is kept."""
@@ -681,7 +814,25 @@ class Trace:
             kind, value = DEFINED, Content(False)
         return Read(kind, each.container, each.key, value, each.owner, _suffix(each), self._names)
 
+    def _as_it_was(self, each: _Growing) -> Iterable[Read]:
+        """What has to be so before a replay, where the call has taken its members away again."""
+        found, whose = each.container, id(each.container)
+        length = Content(len(each.was))
+        yield Read(LENGTH, found, None, length, whose, " (length)", self._names)
+        for index, value in enumerate(each.was):
+            yield Read(ITEM, found, index, self._form(value), whose, f"[{index}]", self._names)
+
     def _effects(self) -> Iterable[Effect]:
+        for identity, each in self._growing.items():
+            if (APPENDED, identity, None) in self._bound:
+                continue
+            now = contents(each.container)
+            if _same_members(each.was, now):
+                self._reads.update([(read.address, read) for read in self._as_it_was(each)])
+            else:
+                suffix, was, now = _changed(each.container, each.was, now)
+                name = self.name(each.container) + suffix
+                yield Effect(name, _text(was), _text(now), each.site, ("", identity, None))
         for each in self._written.values():
             if (each.kind, id(each.container), each.key) in self._bound:
                 continue
@@ -719,9 +870,11 @@ class Trace:
                 yield Effect(name, _text(was), _text(now), each.site, address, given is not None)
 
 
-def _can_be_handed_out(parts: tuple[Any, ...]) -> bool:
-    """Whether values are tensors and plain ones."""
-    return all(type(part) in PLAIN_TYPES or type(part) is torch.Tensor for part in parts)
+def _leaves_of(value: Any) -> list[Any]:
+    """The leaves of a value."""
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return leaves
 
 
 def _names_of(kind: type, code: CodeType, original: Callable[[CodeType], CodeType]) -> list[str]:

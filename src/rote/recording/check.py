@@ -15,10 +15,11 @@ from ..hazards.findings import findings_of
 from ..hazards.rules import reason
 from ..reads import WATCH, Effect
 from ..signature.ambient import explain_ambient, read_ambient
-from ..signature.bound import Bound, GivenTarget, Held, Target, returned
+from ..signature.bound import APPENDED, Bound, GivenTarget, Held, Tag, Target, returned
 from ..signature.compat import has_memory
 from ..signature.handed import Marking
 from ..signature.key import Call
+from ..signature.leaves import flatten
 from .compat import versions_kept
 from .entry import Entry
 from .locate import Located, Locator, Tensors
@@ -66,7 +67,8 @@ class Check:
         backend.enter_call()
         self._surface = Surface(variant, call, backend)
         self._before = self._surface.first()
-        self._held = Held(call.branches())
+        self._growing = [target.container for target in variant.binds if target.kind == APPENDED]
+        self._held = Held([*call.branches(), *self._growing])
 
     def compare(self, replayed: Any, site: Site) -> None:
         """Run the callable plainly and compare; afterwards the state is that of one call.
@@ -80,7 +82,12 @@ class Check:
             MemoryError: There is no memory for the comparison (or PyTorch's own error of that kind).
         """
         surface, before = self._surface, self._before
-        left = [self._with(replayed, targets) for targets in self._bound()]
+        grown = Held(self._growing)
+        left, raw = list[Any](), dict[int, Any]()
+        for targets in self._bound():
+            parts = self._parts(targets, replayed)
+            left.append(self._with(replayed, targets, parts))
+            raw[id(left[-1])] = Bound(replayed, targets, parts)
         kept_of, ours = {id(each): surface.keep(each) for each in left}, left[0]
         after = surface.read()
         surface.complete(before, after)
@@ -98,11 +105,13 @@ class Check:
                 found = self._mismatches(ours, plain, kept_of[id(ours)], after, now, counted)
         except OUT_OF_MEMORY:  # twice the memory is needed; the replay stands
             surface.write(after)
+            grown.refill()
             raise
         if not found:
             surface.write(after)  # the same within the tolerance
             if type(ours) is Bound:
-                ours.put(self._call.branches())
+                raw[id(ours)].put(self._call.branches())
+            grown.refill()
             self._backend.leave_call()
             return
         self._fail(found, returned(plain), error, counted, site)
@@ -112,13 +121,27 @@ class Check:
         templates = [node.template for node in self._variant.root.walk() if node.template is not None]
         return list(dict.fromkeys(template.targets for template in templates))
 
-    def _with(self, value: Any, targets: tuple[Target, ...]) -> Any:
-        """A result in the form in which it is taken apart, with what lies in some slots now."""
+    def _parts(self, targets: tuple[Target, ...], value: Any) -> tuple[Any, ...]:
+        """What lies in some slots now, those of a result among them."""
+        branches, leaves = self._call.branches(), list[Any]()
+        flatten(self._with(value, (), ()), leaves)
+        return tuple(
+            [
+                each.look(branches)
+                if isinstance(each, GivenTarget)
+                else each.look(leaves)
+                if isinstance(each, Tag)
+                else each.read()
+                for each in targets
+            ]
+        )
+
+    def _with(self, value: Any, targets: tuple[Target, ...], parts: tuple[Any, ...]) -> Any:
+        """A result in the form in which it is taken apart, with what lies in slots."""
         branches = self._call.branches()
         numbers = {id(branch): number for number, branch in reversed([*enumerate(branches)])}
         marking = Marking(lambda each: numbers.get(id(each)), lambda each: False)
         value = marking.mark(value)
-        parts = [each.look(branches) if isinstance(each, GivenTarget) else each.read() for each in targets]
         return Bound(value, targets, tuple([marking.mark(part) for part in parts])) if targets else value
 
     def _count(self) -> Counted:

@@ -219,7 +219,7 @@ def shares_state(variant: Variant, call: Call, snapshot: Snapshot) -> bool:
     touch may have been rebound to other memory since (``.data = ...``), which no guard watches; that matters
     where Python is about to run on copies of the arguments.
     """
-    state = variant.reach(snapshot, parameters_of(call), variant.watch())
+    state = variant.reach(snapshot.tensors, parameters_of(call), variant.watch())
     in_place = {spot.members[0] for spot in variant.spots}
     return any(members[0] not in in_place for members in shared_groups(call, state))
 

@@ -333,7 +333,8 @@ class Entry:
     def _run_traced(self, traced: TracedCall, variant: Variant | None, plan: Plan, trace: Trace) -> Outcome:
         """Run the callable; what is recorded has leaves of its own instead of the parameters."""
         often = {address for address, times in self._bound.items() if times >= OFTEN}
-        bound = partial(trace.bound, often=often) if not self.limits.borrow else trace.unbound
+        binds = not (self.limits.borrow or self.limits.pads)
+        bound = partial(trace.bound, often=often) if binds else trace.unbound
         grad = torch.is_grad_enabled() or (variant is not None and may_track(variant))
         if plan.session is None or variant is None or not grad:
             return traced.run(bound, trace.take)

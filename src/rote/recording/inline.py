@@ -50,6 +50,7 @@ def _can_be_written(template: Template, variant: Variant, *, apart: bool) -> boo
         and not any(leaf.spent for leaf in own)
         and not any(leaf.value.is_inference() != torch.is_inference_mode_enabled() for leaf in own)
         and _is_simple(template.spec)
+        and not template.again
     )
 
 

@@ -15,6 +15,8 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..reads import Effect, Noted, Unseen
 from ..signature.ambient import explain_ambient, read_ambient
+from ..signature.bound import APPENDED, Bound
+from ..signature.compat import constants_of
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call
 from ..signature.leaves import containers
@@ -229,6 +231,7 @@ def argument_reasons(outcome: Outcome, call: Call, effects: Iterable[Effect], si
         text = "the call stored something in one of its arguments"
         found.append(reason(rules.ARGUMENT_CHANGED, text, site))
     owned = {id(part) for branch in call.branches()[1:] for part in parts_of(branch)}
+    owned -= bound_containers(outcome)
     returned = containers(outcome.template.spec, outcome.value)
     if any(id(branch) in owned and not isinstance(branch, tuple) for branch in returned):
         text = "the result contains a container from the arguments"
@@ -253,11 +256,22 @@ def _container_reasons(outcome: Outcome, after: Snapshot, site: Site) -> list[Re
     branches = containers(outcome.template.spec, outcome.value)
     branches = [branch for branch in branches if not isinstance(branch, tuple)]
     kept = {container for _, container, _ in after.entries} if branches else set[int]()
+    kept -= bound_containers(outcome)
     for branch in branches:
         if id(getattr(branch, "__dict__", branch)) in kept:
             text = f"the result contains a {type(branch).__name__} that the callable keeps"
             return [reason(rules.CONTAINER_RETURNED, text, site)]
     return []
+
+
+def bound_containers(outcome: Outcome) -> set[int]:
+    """Identities of the containers that lie in slots which a replay binds, too."""
+    value, spec = outcome.value, outcome.template.spec
+    if type(value) is not Bound:
+        return set()
+    parts = zip(spec[3][1:], value.parts, strict=True)
+    grown = {id(target.container) for target in value.targets if target.kind == APPENDED}
+    return grown | {id(each) for inner, part in parts for each in containers(inner, part)}
 
 
 def _process_reasons(after: Snapshot, codes: Iterable[CodeType], site: Site) -> list[Reason]:
@@ -323,6 +337,13 @@ def unknown_externals(outcome: Outcome, known: set[int], watch: GradientWatch, c
         and not tensor.is_meta
         and tensor.untyped_storage()._cdata not in known
     ]
+
+
+def scripted_constants(outcome: Outcome, scripts: Iterable[Any]) -> set[int]:
+    """Storages of the constants of TorchScript, which are there as long as its code is."""
+    externals, written = outcome.ledger.externals, outcome.tracer.written_externals
+    changed = {externals[number].untyped_storage()._cdata for number in written}
+    return {handle for script in scripts for handle in constants_of(script)} - changed
 
 
 def external_reasons(outcome: Outcome, unknown: list[int]) -> list[Reason]:

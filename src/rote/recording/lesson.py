@@ -14,13 +14,13 @@ from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..reads import Noted
-from ..signature.bound import Bound, assign, returned
+from ..signature.bound import Bound, assign
 from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
 from ..signature.marks import TensorMark
 from ..signature.reads import Reads
 from ..signature.slots import Difference, add_reads, differences
-from ..signature.snapshot import Snapshot
+from ..signature.snapshot import Entry, Snapshot
 from . import judge
 from .backward import Backward
 from .borrow import Lease
@@ -78,6 +78,8 @@ class Lesson:
         self._first = False  # the first observation of a state
         self._strange = False  # one state more that was seen only once
         self._noted = noted
+        self._slots = {target.address for target in outcome.template.targets}
+        self._made = judge.bound_containers(outcome)
         self._read = noted.reads
         self._reads: Reads | None = None  # by this call and those before it, if the state was looked at
         self._moved: list[Difference] = []  # what is not as it was when the call read it
@@ -152,6 +154,9 @@ class Lesson:
             after = self._walk()
             known = set(after.tensors) | self._pupil.trusted
             unknown = judge.unknown_externals(outcome, known, watch, self._call)
+        if unknown and self._noted.scripts:
+            known = known | judge.scripted_constants(outcome, self._noted.scripts)
+            unknown = judge.unknown_externals(outcome, known, watch, self._call)
         found = judge.external_reasons(outcome, unknown)
         pointers = set(outcome.tracer.arrays)
         if pointers and not (self._variant is not None and pointers <= self._variant.arrays):
@@ -209,6 +214,8 @@ class Lesson:
         found: list[Reason] = []
         for entry in after.entries.values():
             if isinstance(entry.value, TensorMark) and entry.value.identity in originals:
+                if self._has_put(entry) and not lent:
+                    continue  # bound anew with the result
                 assign(entry.kind, entry.container, entry.key, originals[entry.value.identity])
                 text = f"{after.name_of(entry)} keeps an argument of the call"
                 found.append(reason(rules.STATE_CHANGES, text, self._site))
@@ -227,7 +234,8 @@ class Lesson:
             if self._pupil.limits.borrow and variant is not None and self._node.recorded:
                 lease = variant.lease = Lease(self._pupil.name, self._site)
             back = self._backward = self._take_over(variant, plan.inputs)
-            value = result_of(outcome.template, plan.inputs, self._call, lease, back, self._node.counted)
+            counted = self._node.counted
+            value = result_of(outcome.template, plan.inputs, self._call, lease, back, counted, ran=True)
             if variant is not None:
                 variant.written |= plan.inputs.written
                 plan.inputs.written = variant.written
@@ -250,8 +258,8 @@ class Lesson:
                 fresh.append(branches[leaf.index])
             else:
                 fresh.append(fresh[leaf.index] if leaf.kind == AGAIN else spend(part) if leaf.spent else part)
-        value = unflatten(spec, iter(fresh))
-        return value.put(branches) if type(value) is Bound and lent else returned(value)
+        value = unflatten(spec, iter(fresh), outcome.template.again)
+        return value.put(branches, ran=True) if type(value) is Bound else value
 
     def _take_over(self, variant: Variant | None, inputs: StaticInputs) -> Backward | None:
         """The call ran on static inputs: keep its graph for the backward of this call and of replays."""
@@ -262,7 +270,7 @@ class Lesson:
         return take_over(
             outcome.value, outcome.template, inputs, outcome.ledger, outcome.use,
             self._call, variant.occupancy, variant.stand_ins, pupil, pupil.log,
-            repeats=not (tracer.written_inputs or outcome.template.gives)
+            repeats=not (tracer.written_inputs or outcome.template.gives or outcome.template.appends)
             and all(node.pure for node in tracer.nodes),
         )  # fmt: skip
 
@@ -276,7 +284,7 @@ class Lesson:
             self._variant = variant
             self._pupil.variants.insert(0, variant)
             if after is not None:
-                state = variant.reach(after, parameters_of(self._call), watch)
+                state = variant.reach(self._before_it_kept(after), parameters_of(self._call), watch)
                 bind(variant, self._call, outcome, state, self._pupil.choice.guesses, self._site)
             self._strange = self._pupil.choice.forget_old(MAX_OBSERVED)
         ledger = outcome.ledger
@@ -304,6 +312,21 @@ class Lesson:
         if after is not None:
             variant.reads = self._reads
             variant.protect(after, parameters_of(self._call), watch, concerned=concerned)
+
+    def _before_it_kept(self, after: Snapshot) -> dict[int, list[tuple[Entry, torch.Tensor]]]:
+        """The tensors of the state, but for those that the call itself has put there."""
+        if not self._slots:
+            return after.tensors
+        found = {
+            handle: [(entry, tensor) for entry, tensor in entries if not self._has_put(entry)]
+            for handle, entries in after.tensors.items()
+        }
+        return {handle: entries for handle, entries in found.items() if entries}
+
+    def _has_put(self, entry: Entry) -> bool:
+        """Whether a slot is one that the call binds, or in a container that it binds."""
+        slot = (entry.kind, id(entry.container), entry.key)
+        return slot in self._slots or id(entry.container) in self._made
 
     def _unsteady(self, value: Any, found: list[Reason]) -> Result:
         self._discard()

@@ -92,10 +92,16 @@ class Metadata:
         return reason(rules.ARGUMENT_CHANGED, text, site, OUTSIDE)
 
 
-def tagged(results: list[torch.Tensor], site: Site) -> Reason | None:
-    """Why results that the call has made cannot be handed out by a replay: they have attributes."""
+def tagged(results: list[torch.Tensor], tags: set[tuple[int, Any]], site: Site) -> Reason | None:
+    """Why results that the call has made cannot be handed out by a replay: they have attributes.
+
+    Args:
+        results: They.
+        tags: Those attributes, with the identity of the tensor, that a replay sets, too.
+        site: The user's line.
+    """
     for result in results:
-        for name in vars(result):
+        for name in [name for name in vars(result) if (id(result), name) not in tags]:
             text = f"the attribute {name!r} is set on a tensor of the result"
             return reason(rules.OPAQUE_OUTPUT, text, site, "Return the value beside the tensor.")
     return None

@@ -22,7 +22,7 @@ from ..hazards.rules import Reason
 from ..signature.bound import Bound
 from ..signature.compat import is_lazy_zero, is_wrapped, negative_view
 from ..signature.handed import GivenBranch
-from ..signature.leaves import flatten, paths, unflatten
+from ..signature.leaves import flatten, paths, repeated, unflatten
 from .borrow import Lease, lend
 from .events import comparable
 from .ledger import EXTERNAL, INPUT, Ledger, Token
@@ -88,7 +88,7 @@ def make_template(
             if not isinstance(leaf, _VALUES) and not callable(leaf):
                 blockers.append(opaque_object(name, leaf, site))
             found.append(OutputLeaf(VALUE, _value_token(leaf, ledger), value=leaf))
-    return related(Template(spec, tuple(found)), value), blockers
+    return related(Template(spec, tuple(found), repeated(spec, value)), value), blockers
 
 
 def _value_token(leaf: Any, ledger: Ledger) -> Any:
@@ -128,6 +128,8 @@ def hand_out(
     lease: Lease | None = None,
     attach: Attach | None = None,
     branches: Callable[[], list[Any]] = list,
+    *,
+    ran: bool = False,
 ) -> Any:
     """Make the caller's result: copies of what lies in the recording's memory, everything else as it is.
 
@@ -138,6 +140,7 @@ def hand_out(
         lease: Lend the recording's memory under this lease instead of copying it.
         attach: Hangs the copies, by position, into the caller's autograd graph.
         branches: Gives the containers and objects among the arguments.
+        ran: The callable itself has just run.
     """
     if lease is not None:
         template = _lent(template, lease)
@@ -177,8 +180,8 @@ def hand_out(
             parts.append(parts[leaf.index])
         else:
             parts.append(leaf.value)
-    value = unflatten(template.spec, iter(parts))
-    return value.put(given) if type(value) is Bound else value
+    value = unflatten(template.spec, iter(parts), template.again)
+    return value.put(given, ran=ran) if type(value) is Bound else value
 
 
 def _lent(template: Template, lease: Lease) -> Template:
@@ -189,7 +192,7 @@ def _lent(template: Template, lease: Lease) -> Template:
         else leaf
         for leaf in template.leaves
     ]
-    return Template(template.spec, tuple(leaves))
+    return replace(template, leaves=tuple(leaves))
 
 
 def _is_tracked(leaf: OutputLeaf, template: Template) -> bool:

@@ -104,6 +104,8 @@ def result_of(
     lease: Lease | None = None,
     backward: Backward | None = None,
     counted: Counted = COUNTS_ALL,
+    *,
+    ran: bool = False,
 ) -> Any:
     """Copy mutated inputs back and hand the result of a finished call out.
 
@@ -114,6 +116,7 @@ def result_of(
         lease: Lend the recording's memory under this lease.
         backward: The recorded graph, if a part of the result requires grad.
         counted: Of which tensors the call changes the version.
+        ran: The callable itself has just run.
     """
     if inputs.written:
         inputs.copy_back(call.leaves, counted)
@@ -121,4 +124,4 @@ def result_of(
     if any(leaf.kind == INPUT_VIEW for leaf in template.leaves):
         starts = inputs.starts(call.leaves)
     attach = partial(backward.attach, call) if backward is not None else None
-    return hand_out(template, call.leaves, starts, lease, attach, call.branches)
+    return hand_out(template, call.leaves, starts, lease, attach, call.branches, ran=ran)

@@ -34,6 +34,7 @@ class Limits:
         guess: The place of an argument may be guessed (a wrong guess costs a recording).
         keep: Recordings are not measured against plain calls.
         split: Names of operations that run between segments.
+        pads: Calls are made in other shapes than the caller's: what they leave outside is not the caller's.
         silent: In strict mode, output that a replay does not repeat counts against it.
     """
 
@@ -46,6 +47,7 @@ class Limits:
     guess: bool = True
     keep: bool = False
     split: frozenset[str] = frozenset()
+    pads: bool = False
     silent: bool = False
 
 

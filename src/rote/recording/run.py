@@ -23,6 +23,7 @@ from ..backends.base import Backend, Session
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..signature.bound import Bound
 from ..signature.key import OPAQUE, PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
 from ..signature.snapshot import Snapshot
@@ -37,13 +38,13 @@ from .higher_order import as_python
 from .host_data import HostDataMode, consumed
 from .inputs import StaticInputs
 from .ledger import Ledger
-from .outputs import make_template
+from .outputs import hand_out, make_template
 from .placement import base_offset, group_members
 from .room import with_room
 from .saved import saving
 from .shortage import out_of_memory
 from .tape import RestartError, SegmentTape
-from .template import Template
+from .template import INPUT_VIEW, Template
 from .tracer import Tracer
 from .tracked import GradientUse, gradient_blockers
 from .tree import Node
@@ -210,15 +211,44 @@ class TracedCall:
         use = GradientUse(newest_age() if torch.is_grad_enabled() else 0)
         use.give(self._call.names(), self._leaves)
         host = HostDataMode(tracer, use, self._given)
-        with self._stream():  # outermost: a segment is closed or thrown away before the stream is left
-            try:
-                value = self._call_function(tracer, host, use)
-                if tape is not None:
-                    tape.close()
-            finally:
-                if tape is not None:
-                    tape.abort()
+        try:
+            with self._stream():  # outermost: a segment is closed or thrown away before the stream is left
+                try:
+                    value = self._call_function(tracer, host, use)
+                    if tape is not None:
+                        tape.close()
+                finally:
+                    if tape is not None:
+                        tape.abort()
+        except RestartError:
+            raise
+        except BaseException:
+            self._hand_out_kept(tracer)
+            raise
         return self._finish(tracer, host, use, self._bound(value), value)
+
+    def _hand_out_kept(self, tracer: Tracer) -> None:
+        """The callable raised: what it has left outside until then must not lie in the recording's memory."""
+        plan, kept = self._plan, self._bound(None)
+        if type(kept) is not Bound or not (
+            plan.follow or plan.session is not None or plan.inputs is not None
+        ):
+            return
+        template, _ = make_template(kept, tracer.ledger, self._positions(), set(), self._site)
+        if any(
+            [leaf.tracked or (leaf.kind == INPUT_VIEW and plan.inputs is None) for leaf in template.leaves]
+        ):
+            return
+        starts = plan.inputs.starts(self._call.leaves) if plan.inputs is not None else {}
+        hand_out(template, self._call.leaves, starts, branches=self._call.branches, ran=True)
+
+    def _positions(self) -> dict[int, int]:
+        """Which argument a leaf is, by identity, as far as a result may contain it."""
+        return {
+            id(leaf): position
+            for position, (leaf, kind) in enumerate(zip(self._leaves, self._call.kinds, strict=True))
+            if isinstance(leaf, torch.Tensor) or kind is OPAQUE
+        }
 
     def _call_function(self, tracer: Tracer, host: HostDataMode, use: GradientUse) -> Any:
         if self._plan.inputs is None and self._call.given is not None:
@@ -260,12 +290,7 @@ class TracedCall:
         tensors = _tensors(value)
         spent = consumed(host.roots, tensors)
         host.roots.clear()
-        inputs = {
-            id(leaf): position
-            for position, (leaf, kind) in enumerate(zip(self._leaves, self._call.kinds, strict=True))
-            if isinstance(leaf, torch.Tensor) or kind is OPAQUE
-        }
-        template, blockers = make_template(value, tracer.ledger, inputs, spent, self._site)
+        template, blockers = make_template(value, tracer.ledger, self._positions(), spent, self._site)
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
         blockers += tracer.generators.settle()
         tracer.ledger.note_readers("the result", self._site)
@@ -274,7 +299,7 @@ class TracedCall:
         found = gradient_blockers(
             value, template, self._call, self._leaves, tracer.ledger, written, use, self._site
         )
-        blockers += found or use.changes(tracer.ledger, tensors, self._site)
+        blockers += found or use.changes(tracer.ledger, tensors, value, self._site)
         for blocker in blockers:
             tracer.block(blocker)
         node = tracer.node

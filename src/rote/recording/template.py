@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..signature.bound import GivenTarget, Target
+from ..signature.bound import APPENDED, GivenTarget, Target
 from ..signature.leaves import Spec, paths
 
 PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VIEW, VALUE, META, AGAIN, GIVEN = (
@@ -55,10 +55,12 @@ class Template:
     Attributes:
         spec: Its structure.
         leaves: Its leaves, and behind them tensors that are no part of it, but that parts of it are views of.
+        again: Containers and objects in it that are one with an earlier one.
     """
 
     spec: Spec
     leaves: tuple[OutputLeaf, ...]
+    again: tuple[tuple[int, int], ...] = ()
 
     @property
     def tracked(self) -> bool:
@@ -76,6 +78,11 @@ class Template:
         return any([isinstance(target, GivenTarget) for target in self.targets])
 
     @property
+    def appends(self) -> bool:
+        """Whether a list or a deque outside grows."""
+        return any([target.kind == APPENDED for target in self.targets])
+
+    @property
     def needs_given(self) -> bool:
         """Whether containers or objects among the arguments are bound, or part of the result."""
         return self.gives or any([leaf.kind == GIVEN for leaf in self.leaves])
@@ -83,7 +90,7 @@ class Template:
     @property
     def key(self) -> Any:
         """What two observations of the result are compared by."""
-        return (self.spec, tuple((leaf.token, leaf.tracked) for leaf in self.leaves))
+        return (self.spec, tuple((leaf.token, leaf.tracked) for leaf in self.leaves), self.again)
 
     def prepared(self) -> Template:
         """For a recording: results with a consumed graph become tensors that carry its stand-in."""
@@ -91,14 +98,14 @@ class Template:
             replace(leaf, value=spend(leaf.value)) if leaf.kind == OWN and leaf.spent else leaf
             for leaf in self.leaves
         ]
-        return Template(self.spec, tuple(leaves))
+        return replace(self, leaves=tuple(leaves))
 
     def bare(self) -> Template:
         """A template that holds no memory of a recording: enough to compare by."""
         leaves = tuple(
             replace(leaf, value=None, made="") if leaf.kind in (OWN, VIEW) else leaf for leaf in self.leaves
         )
-        return Template(self.spec, leaves)
+        return replace(self, leaves=leaves)
 
     def difference(self, other: Template) -> str:
         """Say which part of the result differs from another observation of it."""

@@ -10,6 +10,7 @@ import torch
 from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..signature.bound import TAGGED, Bound
 from ..signature.compat import has_memory, plain_functions
 from ..signature.key import TENSOR, Call
 from ..signature.leaves import flatten
@@ -76,8 +77,15 @@ class GradientUse:
             before = Metadata(tensor, "a tensor made outside", given=False)
             self._touched[id(tensor)] = before, user_site()
 
-    def changes(self, ledger: Ledger, results: list[torch.Tensor], site: Site) -> list[Reason]:
-        """What the call did to tensors that the caller has, besides writing them."""
+    def changes(self, ledger: Ledger, results: list[torch.Tensor], value: Any, site: Site) -> list[Reason]:
+        """What the call did to tensors that the caller has, besides writing them.
+
+        Args:
+            ledger: The storages of the call.
+            results: The tensors of its result.
+            value: The result.
+            site: The user's line.
+        """
         line = next((line for _, line in self._touched.values()), site)
         found = [each.change(line) for each in self._given]
         for metadata, line in self._touched.values():
@@ -86,7 +94,12 @@ class GradientUse:
                 found.append(metadata.change(line))
         known = [(each, ledger.origin(each)) for each in results if vars(each) and has_memory(each)]
         made = [each for each, origin in known if origin is None or origin[0] == NEW]
-        return [why for why in (*found, tagged(made, site)) if why is not None]
+        pairs = zip(value.targets, value.parts, strict=True) if type(value) is Bound else ()
+        tags = {(id(part[0]), target.key): part[0] for target, part in pairs if target.kind == TAGGED}
+        own = {id(each) for each in made}
+        others = [tensor for (identity, _), tensor in tags.items() if identity not in own]
+        found += [tagged(others, set(), site), tagged(made, set(tags), site)]
+        return [why for why in found if why is not None]
 
     def look(self, tensor: torch.Tensor, ledger: Ledger) -> None:
         """Note that the gradient of a tensor is about to be asked for, or set."""

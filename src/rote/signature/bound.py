@@ -6,15 +6,20 @@ the result, as further parts of it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .members import member, put
+from .members import keys, member, put, refill, values
 from .opened import parts_of, slots_of, table_of
 from .snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE
 
 CONTENTS = "contents"
 """All that a list or a dict holds."""
+APPENDED = "appended"
+"""The last members of a list or a deque, by their number."""
+TAGGED = "tagged"
+"""An attribute of a tensor of the result."""
 DELETED = "deleted"
 """What lay under a key, or in an attribute, is gone."""
 
@@ -30,11 +35,10 @@ def assign(kind: str, container: Any, key: Any, value: Any) -> None:
         container.cell_contents = value
     elif kind == VARIABLE:
         container.set(value)
-    elif kind == CONTENTS and key is None:
-        container[:] = value
+    elif kind == APPENDED:
+        container.extend(value)
     elif kind == CONTENTS:
-        container.clear()
-        container.update(zip(key, value, strict=True))
+        refill(container, key, value)
 
 
 def read_from(kind: str, container: Any, key: Any) -> Any:
@@ -46,7 +50,9 @@ def read_from(kind: str, container: Any, key: Any) -> Any:
     if kind == ITEM:
         return member(container, key)
     if kind == CONTENTS:
-        return tuple(container) if key is None else tuple(container.values())
+        return values(container)
+    if kind == APPENDED:
+        return tuple(container)[-key:]
     if kind == CELL:
         return container.cell_contents
     return container.get() if kind == VARIABLE else getattr(container, key)
@@ -87,6 +93,31 @@ class Target:
 
     def __hash__(self) -> int:
         return hash(self.address)
+
+
+class Tag(Target):
+    """An attribute that a call sets on a tensor of its result; its part is the tensor, and what is set.
+
+    Args:
+        position: Which leaf of the result the tensor is.
+        key: The attribute.
+        name: What the user would write.
+    """
+
+    __slots__ = ("position",)
+
+    def __init__(self, position: int, key: str, name: str) -> None:
+        super().__init__(TAGGED, None, key, name)
+        self.position = position
+
+    @property
+    def address(self) -> tuple[str, int, Any]:
+        """Which slot it is."""
+        return self.kind, self.position, self.key
+
+    def look(self, leaves: Sequence[Any]) -> tuple[Any, Any]:
+        """The tensor among the leaves of a result, and what is set."""
+        return leaves[self.position], vars(leaves[self.position]).get(self.key)
 
 
 class GivenTarget(Target):
@@ -140,17 +171,19 @@ class Held:
     """
 
     def __init__(self, branches: Sequence[Any]) -> None:
-        mutable = [part for branch in branches for part in parts_of(branch) if type(part) in (list, dict)]
-        self._held = [(part, part.copy()) for part in mutable]
+        parts = [part for branch in branches for part in parts_of(branch)]
+        mutable = [part for part in parts if isinstance(part, (list, dict, deque))]
+        self._held = [
+            (part, keys(part) if isinstance(part, dict) else None, values(part)) for part in mutable
+        ]
         objects = [(branch, slots_of(type(branch))) for branch in branches]
         self._slots = [(branch, slot, _held_in(slot, branch)) for branch, slots in objects
                        for slot in slots.values()]  # fmt: skip
 
     def refill(self) -> None:
         """Put back what they held."""
-        for part, held in self._held:
-            part.clear()
-            part.extend(held) if type(part) is list else part.update(held)
+        for part, names, held in self._held:
+            refill(part, names, held)
         for branch, slot, held in self._slots:
             if held:
                 slot.__set__(branch, held[0])
@@ -178,15 +211,21 @@ class Bound(NamedTuple):
     targets: tuple[Target, ...]
     parts: tuple[Any, ...]
 
-    def put(self, branches: Sequence[Any] = ()) -> Any:
+    def put(self, branches: Sequence[Any] = (), *, ran: bool = False) -> Any:
         """Bind all; returns what the callable returned.
 
         Args:
             branches: The containers and objects among the arguments.
+            ran: The callable has bound it already, to what lies in the recording's memory.
         """
         for target, part in zip(self.targets, self.parts, strict=True):
             if isinstance(target, GivenTarget):
                 target.put(part, branches)
+            elif isinstance(target, Tag):
+                vars(part[0])[target.key] = part[1]
+            elif ran and target.kind == APPENDED:
+                for place, each in enumerate(part, -len(part)):
+                    target.container[place] = each
             else:
                 assign(target.kind, target.container, target.key, part)
         return self.value

@@ -6,11 +6,56 @@ import gc
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from .marks import mark
 
 
-def cached_in(function: Any) -> list[Any]:
-    """Keys and results of a cache; of one of limited size the links are left out, which tell nothing."""
+def asked_key(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Under what a cache keeps the result of a call; None if that cannot be told, or counts for others, too.
+
+    Of a cache that is full it counts what was asked for last: something else goes when a result comes.
+    """
+    info, known = function.cache_info(), function.cache_parameters()
+    full = info.maxsize is not None and info.currsize >= info.maxsize
+    if kwargs or known["typed"] or full or not all([_is_simple(each) for each in args]):
+        return None
+    return args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
+
+
+def _is_simple(value: Any) -> bool:
+    """Whether a value is found by what it is, or by which object it is."""
+    return _is_equal(value) or type(value).__hash__ is object.__hash__
+
+
+def _is_equal(value: Any) -> bool:
+    return _is_plain(value) or isinstance(value, (torch.dtype, torch.device))
+
+
+def _is_same(key: Any, asked: Any) -> bool:
+    if type(key) is tuple and type(asked) is tuple:
+        return len(key) == len(asked) and all(map(_is_same, key, asked))
+    return key is asked or (_is_equal(key) and _is_equal(asked) and key == asked)
+
+
+def _pairs_in(function: Any) -> list[tuple[Any, Any]]:
+    """Keys and results: of a cache of limited size in the links, which tell them one after the other."""
+    found, own = gc.get_referents(function), vars(function)
+    links = [place for place, each in enumerate(found) if isinstance(each, type) and _is_link(each)]
+    pairs = [(found[place - 2], found[place - 1]) for place in links if place >= 2]
+    tables = [each for each in found if type(each) is dict and each is not own]
+    return [*pairs, *[pair for table in tables for pair in table.items() if not _is_link(pair[1])]]
+
+
+def cached_in(function: Any, asked: Any = None) -> list[Any]:
+    """Keys and results of a cache; of one of limited size the links are left out, which tell nothing.
+
+    Args:
+        function: The function.
+        asked: Under what a result is asked for (:func:`asked_key`): there is nothing but that result then.
+    """
+    if asked is not None:
+        return [result for key, result in _pairs_in(function) if _is_same(key, asked)]
     own, found = vars(function), gc.get_referents(function)
     tables = [each for each in found if type(each) is dict and each is not own]
     held = [part for table in tables for pair in table.items() for part in pair]
@@ -44,10 +89,10 @@ class Remembered:
         return f"{self.count} result{'s' if self.count != 1 else ''}"
 
 
-def remembered(function: Any) -> Remembered:
-    """What a cache has in it now."""
-    held = [mark(each) if _is_plain(each) else id(each) for each in cached_in(function)]
-    return Remembered(function.cache_info().currsize, tuple(held))
+def remembered(function: Any, asked: Any = None) -> Remembered:
+    """What a cache has in it now, or under one key."""
+    held = [mark(each) if _is_plain(each) else id(each) for each in cached_in(function, asked)]
+    return Remembered(function.cache_info().currsize if asked is None else len(held), tuple(held))
 
 
 def _is_plain(value: Any) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -371,6 +372,23 @@ def scripted_names(module: Any) -> list[str]:
 def scripted_value(module: Any, name: str) -> Any:
     """What lies in one of :func:`scripted_names`; containers are copies."""
     return module._c.getattr(name)
+
+
+SCRIPTS: tuple[type, ...] = (torch.jit.ScriptFunction, torch._C.ScriptMethod)
+"""What runs code of TorchScript."""
+
+
+def constants_of(script: Any) -> set[int]:
+    """Storages of the constants in code of TorchScript, as written and as it runs (seen in torch 2.11)."""
+    graphs = [script.inlined_graph]
+    runs = script if hasattr(script, "get_debug_state") else script.owner
+    with suppress(AttributeError, RuntimeError):  # it did not run, or is run in another way
+        graphs += [plan.graph for plan in runs.get_debug_state().execution_plans.values()]
+    nodes = [node for graph in graphs for node in graph.findAllNodes("prim::Constant")]
+    tensors = [
+        node.t("value") for node in nodes if node.hasAttribute("value") and node.kindOf("value") == "t"
+    ]
+    return {each.untyped_storage()._cdata for each in tensors if has_memory(each)}
 
 
 _CLASS_SWITCHES = (("torch.distributions.distribution", "Distribution", "_validate_args"),)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
-from .opened import Opening, is_openable
+from . import members
+from .opened import Name, Opening, is_openable
 
 _WHOLE = None
 
@@ -41,12 +43,12 @@ class Made(NamedTuple):
 
     Attributes:
         kind: Its class.
-        names: Its attributes.
+        names: Its attributes, and its members.
         values: What lies in them.
     """
 
     kind: type
-    names: tuple[str, ...]
+    names: tuple[Name, ...]
     values: tuple[Any, ...]
 
 
@@ -61,7 +63,7 @@ class Marking:
     def __init__(self, number_of: Callable[[Any], int | None], is_outside: Callable[[Any], bool]) -> None:
         self._number_of = number_of
         self._is_outside = is_outside
-        self._seen: set[int] = set()
+        self._marked: dict[int, Any] = {}
         self._openings: dict[type, Opening | None] = {}
 
     def mark(self, value: Any) -> Any:
@@ -76,25 +78,50 @@ class Marking:
             return self._replaced(
                 value, [*value.values()], lambda parts: kind(zip(value, parts, strict=True))
             )
-        if isinstance(value, tuple) and hasattr(kind, "_make"):
+        if isinstance(value, tuple) and is_named(kind):
             return self._replaced(value, [*value], kind._make)  # pyright: ignore[reportAttributeAccessIssue]
         opening = self._opening(kind)
-        if opening is None or id(value) in self._seen or self._is_outside(value):
+        if opening is None or self._is_outside(value) or is_output(value):
             return value
-        self._seen.add(id(value))
-        names, held = opening.look(value)
-        return Made(kind, names, tuple([self.mark(each) for each in held]))
+        if id(value) not in self._marked:
+            self._marked[id(value)] = value  # as long as it is looked into, for it may contain itself
+            names, held = opening.look(value)
+            self._marked[id(value)] = Made(kind, names, tuple([self.mark(each) for each in held]))
+        return self._marked[id(value)]
+
+    def parts_of(self, value: Any) -> list[Any] | None:
+        """What lies in a container or an object that could be made again; None if it could not."""
+        kind = type(value)
+        if kind is dict or kind is OrderedDict:
+            return [*value.values()]
+        if kind in (list, tuple) or (isinstance(value, tuple) and is_named(kind)):
+            return [*value]
+        opening = self._opening(kind)
+        return opening.look(value)[1] if opening is not None else None
 
     def _replaced(self, value: Any, parts: list[Any], make: Callable[[list[Any]], Any]) -> Any:
-        if id(value) in self._seen:  # it contains itself, or is there twice
-            return value
-        self._seen.add(id(value))
-        marked = [self.mark(part) for part in parts]
-        changed = any([new is not old for new, old in zip(marked, parts, strict=True)])
-        return make(marked) if changed else value
+        if id(value) not in self._marked:
+            self._marked[id(value)] = value  # likewise
+            marked = [self.mark(part) for part in parts]
+            if any([new is not old for new, old in zip(marked, parts, strict=True)]):
+                self._marked[id(value)] = make(marked)
+        return self._marked[id(value)]
 
     def _opening(self, kind: type) -> Opening | None:
         if kind not in self._openings:
             plain = kind.__module__ == "builtins" or not is_openable(kind)
             self._openings[kind] = None if plain else Opening(kind, _WHOLE)
         return self._openings[kind]
+
+
+def is_named(kind: type) -> bool:
+    """Whether a class of tuples names its members."""
+    return hasattr(kind, "_make")
+
+
+def is_output(value: Any) -> bool:
+    """Whether something is a dict of its fields and no other members, as outputs in transformers are."""
+    kind = type(value)
+    if not (issubclass(kind, dict) and is_dataclass(kind)):
+        return False
+    return {each.name for each in fields(kind)} >= {*members.keys(value)}

@@ -17,7 +17,7 @@ from typing import Any
 
 from .bound import Bound
 from .handed import Made
-from .opened import Opening, another, made_of, member_of, put_member, table_of
+from .opened import Opening, another, made_of, member_of, name_of, put_member, table_of
 
 Spec = Any
 """``None`` for a leaf, else ``(kind, type, names, children)``."""
@@ -139,7 +139,7 @@ _WITHOUT_TABLE = frozenset({list, dict, OrderedDict, defaultdict})
 
 def is_mutable(kind: type) -> bool:
     """Whether branches of a type can be changed."""
-    return not (issubclass(kind, tuple) or kind in VIEWS)
+    return kind is Made or not (issubclass(kind, tuple) or kind in VIEWS)
 
 
 def has_branches(spec: Spec) -> bool:
@@ -329,4 +329,4 @@ def _labels(spec: Spec, prefix: str) -> list[str]:
         return [f"{prefix}[{index}]" for index in range(len(children))]
     if kind == "bound":
         return [prefix, *[target.name for target in names]]
-    return [f"{prefix}.{name}" for name in names]
+    return [name_of(name, prefix) for name in names]

@@ -62,6 +62,23 @@ def items(container: Any) -> tuple[tuple[Any, Any], ...]:
     return tuple(_builtin(type(container)).items(container))
 
 
+def values(container: Any) -> tuple[Any, ...]:
+    """The members, without their keys, in order."""
+    return (
+        tuple(_builtin(type(container)).values(container)) if isinstance(container, dict) else keys(container)
+    )
+
+
+def refill(container: Any, keys: tuple[Any, ...] | None, values: Any) -> None:
+    """Let a container hold certain members and no others; those of a list have no keys."""
+    builtin = _builtin(type(container))
+    builtin.clear(container)
+    if keys is None:
+        builtin.extend(container, values)
+    for key, value in zip(keys or (), values, strict=False):
+        builtin.__setitem__(container, key, value)
+
+
 def put(container: Any, key: Any, value: Any) -> None:
     """Lay something into a slot that is there."""
     _builtin(type(container)).__setitem__(container, key, value)

@@ -9,6 +9,7 @@ key. A class is closed again where a call does something for which it matters wh
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from enum import Enum
 from threading import local
@@ -17,25 +18,32 @@ from typing import Any
 
 import torch
 
+from . import members
 from .made_in_c import has_parts_in_c
 from .origin import module_of
 
 _CLOSED = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, type, Enum, BaseException, local)
-_RUN_CODE = ("__del__", "__next__", "__rote_plain__", "__torch_function__", "__torch_dispatch__")
+_CONTAINERS = (OrderedDict, dict, list, tuple)
+"""Builtin containers from which a class may be derived: its instances are their members and attributes."""
+_RUN_CODE = ("__del__", "__next__", "__rote_plain__", "__torch_dispatch__")
 """Methods of classes whose instances cannot be made again unnoticed, or have a meaning of their own."""
 _C_GETTER = FunctionType.__dict__["__code__"]
 
 
 def is_openable(kind: type) -> bool:
     """Whether instances of a class are their attributes and nothing else."""
-    if kind is object or issubclass(kind, _CLOSED) or module_of(kind).partition(".")[0] == "rote":
+    if (
+        kind in (object, *_CONTAINERS)
+        or issubclass(kind, _CLOSED)
+        or module_of(kind).partition(".")[0] == "rote"
+    ):
         return False
     bases = [each for each in kind.__mro__ if each is not SimpleNamespace]
     if any(name in vars(each) for name in _RUN_CODE for each in bases):
         return False
     if any(type(vars(each).get("__dict__", _C_GETTER)) is not GetSetDescriptorType for each in bases):
         return False
-    return all([not has_parts_in_c(each) for each in bases if each is not object])
+    return all([not has_parts_in_c(each) for each in bases if each not in (object, *_CONTAINERS)])
 
 
 def slots_of(kind: type) -> dict[str, Any]:
@@ -69,18 +77,26 @@ class Opening:
         names: The attributes that are leaves; None for all that an instance has, in order.
     """
 
-    __slots__ = ("_names", "_slots")
+    __slots__ = ("_holds", "_names", "_slots")
 
     def __init__(self, kind: type, names: Iterable[str] | None) -> None:
         self._slots = slots_of(kind)
+        self._holds = issubclass(kind, _CONTAINERS)
         self._names = None if names is None else tuple(sorted(names))
 
     def has(self, name: str | None) -> bool:
         """Whether an attribute is a leaf where there is one; None asks for all of them, in order."""
         return self._names is None or name in self._names
 
-    def look(self, value: Any) -> tuple[tuple[str, ...], list[Any]]:
-        """Names and values of an object's attributes, as far as it has them."""
+    def look(self, value: Any) -> tuple[tuple[Name, ...], list[Any]]:
+        """Names and values of an object's attributes, as far as it has them, and of all members."""
+        if not self._holds:
+            return self._attributes(value)
+        keys = members.keys(value) if isinstance(value, dict) else range(members.length(value))
+        names, held = self._attributes(value)
+        return (*[(type(key), key) for key in keys], *names), [*members.values(value), *held]
+
+    def _attributes(self, value: Any) -> tuple[tuple[str, ...], list[Any]]:
         table = table_of(value) or {}
         names = self._names if self._names is not None else (*self._slots, *table)
         if not self._slots:
@@ -92,6 +108,8 @@ class Opening:
 
 
 _UNSET: Any = object()
+Name = str | tuple[type, Any]
+"""Of an attribute; of a member the type of its key, and the key."""
 
 
 def attribute_of(value: Any, name: str, table: dict[str, Any] | None, slots: dict[str, Any]) -> Any:
@@ -104,13 +122,20 @@ def attribute_of(value: Any, name: str, table: dict[str, Any] | None, slots: dic
     return (table or {}).get(name, _UNSET)
 
 
-def member_of(value: Any, name: str) -> Any:
-    """An attribute that an object has, as it lies in it."""
+def member_of(value: Any, name: Name) -> Any:
+    """An attribute or a member that an object has, as it lies in it."""
+    if type(name) is tuple:
+        return members.member(value, name[1])
+    assert isinstance(name, str)
     return attribute_of(value, name, table_of(value), slots_of(type(value)))
 
 
-def put_member(value: Any, name: str, new: Any) -> None:
-    """Lay something into an attribute of an object, past what its class makes of that."""
+def put_member(value: Any, name: Name, new: Any) -> None:
+    """Lay something into an attribute or a member of an object, past what its class makes of that."""
+    if type(name) is tuple:
+        members.put(value, name[1], new)
+        return
+    assert isinstance(name, str)
     slot = slots_of(type(value)).get(name)
     if slot is not None:
         slot.__set__(value, new)
@@ -120,22 +145,41 @@ def put_member(value: Any, name: str, new: Any) -> None:
         table[name] = new
 
 
-def made_of(kind: type, names: Iterable[str], values: Iterable[Any]) -> Any:
-    """An object of a class with these attributes, made without running code of the class."""
-    made = _bare(kind)
-    for name, value in zip(names, values, strict=True):
-        put_member(made, name, value)
+def made_of(kind: type, names: Iterable[Name], values: Iterable[Any]) -> Any:
+    """An object of a class with these attributes and members, made without running code of the class."""
+    pairs = [*zip(names, values, strict=True)]
+    held = [(name, value) for name, value in pairs if type(name) is tuple]
+    made = _bare(kind, [value for _, value in held])
+    for name, value in pairs:
+        if type(name) is str or isinstance(made, dict):
+            put_member(made, name, value)
     return made
 
 
-def _bare(kind: type) -> Any:
-    return (SimpleNamespace if issubclass(kind, SimpleNamespace) else object).__new__(kind)
+def _bare(kind: type, held: Iterable[Any]) -> Any:
+    """An object without attributes; one of a class of tuples or lists with its members."""
+    if issubclass(kind, tuple):
+        return tuple.__new__(kind, held)
+    bases: tuple[Any, ...] = (SimpleNamespace, *_CONTAINERS)
+    base = next((each for each in bases if issubclass(kind, each)), object)
+    made = base.__new__(kind)
+    if isinstance(made, list):
+        list.extend(made, held)
+    return made
+
+
+def name_of(name: Name, prefix: str) -> str:
+    """An attribute or a member of something, as a user would write it."""
+    return f"{prefix}.{name}" if type(name) is str else f"{prefix}[{name[1]!r}]"
 
 
 def another(value: Any) -> Any:
     """An object of the same class with the same attributes, made without running code of the class."""
     kind = type(value)
-    made = _bare(kind)
+    holds = isinstance(value, _CONTAINERS)
+    made = _bare(kind, members.values(value) if holds else ())
+    for key, held in members.items(value) if isinstance(value, dict) else ():
+        members.put(made, key, held)
     table, fresh = table_of(value), table_of(made)
     if table is not None and fresh is not None:
         fresh.update(table)
@@ -177,7 +221,7 @@ class Openings:
 
     def may_open(self, kind: type) -> bool:
         """Whether instances of a class could be taken apart."""
-        return kind not in self.closed and is_openable(kind)
+        return kind not in self.closed and is_openable(kind) and not issubclass(kind, tuple)
 
     def find_inside(self, kind: type) -> None:
         """A call has read an instance of a class from another object: the two are opened together."""

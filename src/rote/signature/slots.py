@@ -181,9 +181,11 @@ def _entry_of(snapshot: Snapshot, noted: Read) -> Entry:
 
 def _note_cached(snapshot: Snapshot, entry: Entry) -> None:
     """Add the tensors that a cache holds, each as what lies at its place there."""
-    for place, value in enumerate(cached_in(container_of(entry))):
+    for place, value in enumerate(cached_in(container_of(entry), entry.key)):
         if isinstance(value, torch.Tensor):
-            snapshot.note_tensor(entry._replace(kind=RESULT, key=place, value=mark(value)), value)
+            snapshot.note_tensor(
+                entry._replace(kind=RESULT, key=(entry.key, place), value=mark(value)), value
+            )
 
 
 def _is_at(entry: Entry, addresses: Collection[int]) -> bool:
@@ -354,8 +356,8 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     ),
     SAID: lambda entry: answer(getattr(entry.container, entry.key)),
     NUMBERS: lambda entry: Content(entry.container.tobytes()),
-    RESULT: lambda entry: cached_in(entry.container)[entry.key],
-    CACHED: lambda entry: Content(remembered(entry.container)),
+    RESULT: lambda entry: cached_in(entry.container, entry.key[0])[entry.key[1]],
+    CACHED: lambda entry: Content(remembered(entry.container, entry.key)),
     HELD: lambda entry: entry.container,
 }
 

@@ -156,7 +156,7 @@ def loss_logged(wrap: Wrap, device: torch.device) -> Items:
 
     def fn(x):
         loss = x.square().mean()
-        log.append(loss.item())  # RT201 stops
+        log.append(loss.item())  # RT307 stops
         return loss * 2
 
     g = wrap(fn)

@@ -162,13 +162,13 @@ def growing_cache(wrap: Wrap, device: torch.device) -> Items:
         yield g(full(i, device)), o.keys
 
 
-@case(Kind.WRONG, replays=False)
+@case(Kind.WRONG)
 def results_appended_to_a_list(wrap: Wrap, device: torch.device) -> Items:
     """The callable appends what it computed to a list outside."""
     history: list[torch.Tensor] = []
 
     def fn(x):
-        history.append(x * 2)  # RT201
+        history.append(x * 2)
         return x + 1
 
     g = wrap(fn)

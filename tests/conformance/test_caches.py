@@ -1,0 +1,158 @@
+"""Functions with a cache: a call depends on what it was answered, and not on what else is remembered."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+
+import rote
+
+CALLS = 10
+
+
+class Counted:
+    """A table with a cache, and how often it was made."""
+
+    def __init__(self, decorate, device):
+        self.made = 0
+        self.scale = 1.0
+
+        def table(n, kind=torch.float32):
+            self.made += 1
+            return torch.arange(n, device=device, dtype=kind) * self.scale
+
+        self.table = decorate(table)
+
+
+DECORATORS = {
+    "unlimited": functools.cache,
+    "usual": functools.lru_cache,
+    "limited": functools.lru_cache(maxsize=50),
+    "typed": functools.lru_cache(maxsize=50, typed=True),
+}
+
+
+@pytest.mark.parametrize("name", DECORATORS)
+def test_others_fill_it(device, name):
+    """What is remembered under other keys is nobody's business."""
+    tables = Counted(DECORATORS[name], device)
+    g = rote.graph(lambda x: x + tables.table(x.shape[0]))
+    for n in range(CALLS):
+        tables.table(20 + n)
+        x = torch.full((3,), float(n), device=device)
+        assert torch.equal(g(x), x + torch.arange(3, device=device))
+    assert g.report().replayed >= (0 if name == "typed" else CALLS - 4), g.explain()
+
+
+@pytest.mark.parametrize("name", DECORATORS)
+def test_sizes_in_turns(device, name):
+    tables = Counted(DECORATORS[name], device)
+    g = rote.graph(lambda x: x + tables.table(x.shape[0], x.dtype))
+    for n in range(3 * CALLS):
+        x = torch.full((2 + n % 3,), float(n), device=device)
+        assert torch.equal(g(x), x + torch.arange(2 + n % 3, device=device))
+    assert tables.made == 3
+    assert g.report().replayed >= (0 if name == "typed" else 15), g.explain()
+
+
+@pytest.mark.parametrize("name", DECORATORS)
+def test_it_is_cleared(device, name):
+    """And answers otherwise then."""
+    tables = Counted(DECORATORS[name], device)
+    g = rote.graph(lambda x: x + tables.table(x.shape[0]))
+    for n in range(3 * CALLS):
+        if n in (10, 20):
+            tables.table.cache_clear()
+            tables.scale = 1.0 + n
+        x = torch.full((3,), float(n), device=device)
+        assert torch.equal(g(x), x + torch.arange(3, device=device) * tables.scale)
+    assert tables.made == 3
+    assert g.report().replayed >= 12, g.explain()
+
+
+def test_a_cache_that_is_full(device):
+    """What is asked for goes last: a call that does not ask has something else forgotten."""
+    for sizes in ((3, 4, 5), (3, 4, 3, 5)):
+        ours, theirs = [Counted(functools.lru_cache(maxsize=2), device) for _ in range(2)]
+        g = rote.graph(lambda x, tables=ours: x + tables.table(x.shape[0]))
+        for n in range(4 * len(sizes)):
+            x = torch.full((sizes[n % len(sizes)],), float(n), device=device)
+            for tables in (ours, theirs):
+                tables.table(30 if n % 5 == 4 else x.shape[0])
+            assert torch.equal(g(x), x + theirs.table(x.shape[0]))
+            assert ours.made == theirs.made
+
+
+def test_arguments_that_are_equal(device):
+    """1, 1.0 and True find the same result, whichever came first."""
+    tables = Counted(functools.cache, device)
+    keys = [2, 2.0, 1, True, 1.0]
+
+    @functools.cache
+    def scale(k):
+        tables.made += 1
+        return torch.ones((), device=device) * (3 if type(k) is float else 2 if type(k) is bool else 1)
+
+    g = rote.graph(lambda x, k: x * scale(k))
+    for n in range(40):
+        x, k = torch.full((3,), float(n), device=device), keys[n % 5]
+        assert torch.equal(g(x, k), x * scale(k))
+    assert g.report().replayed >= 15, g.explain()
+
+
+def test_a_method_with_a_cache(device):
+    class Model(torch.nn.Module):
+        def __init__(self, scale):
+            super().__init__()
+            self.scale = scale
+
+        @functools.lru_cache  # noqa: B019
+        def table(self, n, device, dtype):
+            return torch.arange(n, device=device, dtype=dtype) * self.scale
+
+        def forward(self, x):
+            return x + self.table(x.shape[0], x.device, x.dtype)
+
+    models = [Model(2.0), Model(3.0)]
+    graphed = [rote.graph(m) for m in models]
+    for n in range(CALLS):
+        x = torch.full((3,), float(n), device=device)
+        for g, m in zip(graphed, models, strict=True):
+            assert torch.equal(g(x), m(x))
+    assert min(g.report().replayed for g in graphed) >= CALLS - 5, graphed[0].explain()
+
+
+def test_pairs_of_tensors(device):
+    """As tables of rotary embeddings are."""
+
+    @functools.lru_cache(maxsize=8)
+    def table(n):
+        angles = torch.arange(n, device=device) * 0.1
+        return angles.cos(), [angles.sin()]
+
+    def fn(x):
+        cos, (sin,) = table(x.shape[-1])
+        return x * cos + x.flip(-1) * sin
+
+    g = rote.graph(fn)
+    for n in range(2 * CALLS):
+        x = torch.full((2, 3 + n % 2), float(n), device=device)
+        assert torch.equal(g(x), fn(x))
+        table(100 + n % 4)
+    assert g.report().replayed >= CALLS, g.explain()
+
+
+def test_a_tensor_that_is_looked_up(device, reason):
+    """It is found by which tensor it is, and a recording computes with one of its own."""
+
+    @functools.cache
+    def double(x):
+        return x * 2
+
+    g = rote.graph(lambda x: x + double(x))
+    for n in range(CALLS):
+        x = torch.full((3,), float(n), device=device)
+        assert torch.equal(g(x), x * 3)
+    assert g.report().replayed == 0 and "looks args[0] up" in reason(g, "RT218").message

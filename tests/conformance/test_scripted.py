@@ -1,0 +1,115 @@
+"""Code of TorchScript: its constants, which lie in no object of Python."""
+
+import pytest
+import torch
+from torch import nn
+
+import rote
+
+CALLS = 10
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+
+
+def with_constants(x, y: float):
+    return x * y + torch.tensor([1.0, 2.0, 3.0])
+
+
+def with_others(x, y: float):
+    return x * y + torch.tensor([5.0, 6.0, 7.0])
+
+
+class Layer(nn.Module):
+    scale: torch.jit.Final[float]
+
+    def __init__(self, scale=2.0):
+        super().__init__()
+        self.scale = scale
+        self.lin = nn.Linear(3, 3)
+        self.register_buffer("shift", torch.arange(3.0))
+
+    def forward(self, x):
+        return self.lin(x) * self.scale + self.shift
+
+
+def frozen(device, scale=2.0):
+    with torch.no_grad():
+        return torch.jit.freeze(torch.jit.script(Layer(scale).to(device).eval()))
+
+
+def traced(device, scale=2.0):
+    constant = torch.arange(3.0, device=device)
+    return torch.jit.trace(lambda x: x * scale + constant, (torch.ones(3, device=device),))
+
+
+def traced_module(device, scale=2.0):
+    return torch.jit.trace(Layer(scale).to(device), (torch.ones(3, device=device),))
+
+
+MAKERS = [frozen, traced, traced_module]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_constants(device, make):
+    m = make(device)
+    g = rote.graph(m)
+    with torch.no_grad():
+        for n in range(CALLS):
+            x = torch.full((3,), float(n), device=device)
+            assert torch.equal(g(x), m(x))
+    assert g.report().replayed >= CALLS - 6, g.explain()
+
+
+def test_a_function(device):
+    """What is folded into a constant lies on the host."""
+    if device.type != "cpu":
+        pytest.skip("device.type is not cpu")
+    script = torch.jit.script(with_constants)
+    g = rote.graph(lambda x: script(x, 2.0) * 2)
+    for n in range(CALLS):
+        x = torch.full((3,), float(n), device=device)
+        assert torch.equal(g(x), with_constants(x, 2.0) * 2)
+    assert g.report().replayed >= CALLS - 6, g.explain()
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_another_one_comes_in_its_place(device, make):
+    models = [make(device, 2.0), make(device, 3.0)]
+    holder = nn.Module()
+    holder.inner = models[0]
+    g = rote.graph(lambda x: holder.inner(x) + 1)
+    with torch.no_grad():
+        for n in range(3 * CALLS):
+            if n % 10 == 0:
+                holder.inner = models[n // 10 % 2]
+            x = torch.full((3,), float(n), device=device)
+            assert torch.equal(g(x), holder.inner(x) + 1)
+    assert g.report().replayed >= CALLS, g.explain()
+
+
+def test_another_function(device):
+    """What is folded into a constant lies on the host."""
+    if device.type != "cpu":
+        pytest.skip("device.type is not cpu")
+    functions = {"f": torch.jit.script(with_constants)}
+    g = rote.graph(lambda x: functions["f"](x, 2.0))
+    for n in range(2 * CALLS):
+        if n == CALLS:
+            functions["f"] = torch.jit.script(with_others)
+        x = torch.full((3,), float(n), device=device)
+        assert torch.equal(g(x), functions["f"](x, 2.0))
+    assert g.report().replayed >= CALLS - 4, g.explain()
+
+
+def test_a_constant_that_is_written(device):
+    """Somebody who has the tensor changes what it holds."""
+    constant = torch.arange(3.0, device=device)
+    m = torch.jit.trace(lambda x: x + constant, (torch.ones(3, device=device),))
+    graph = m.inlined_graph
+    (node,) = [each for each in graph.findAllNodes("prim::Constant") if each.kindOf("value") == "t"]
+    g = rote.graph(m)
+    for n in range(2 * CALLS):
+        if n == CALLS:
+            node.t("value").fill_(7.0)
+        x = torch.full((3,), float(n), device=device)
+        assert torch.equal(g(x), m(x))
