@@ -37,6 +37,8 @@ _HARMLESS = frozenset({
 _OF_CYTHON = frozenset({"cython_function_or_method", "fused_cython_function"})
 _KEEPING = frozenset({"builtins.list.append", "builtins.list.insert", "collections.deque.append"})
 """Callables that put what they are given into a container, and ask nothing of it."""
+_ON_ONE_MEMBER = _KEEPING | {f"builtins.{name}" for name in ("dict.pop", "list.pop", "set.add")}
+"""Methods that look no further than one member of their container: harmless where the call has made that."""
 _TELL_MODES = frozenset({"torch.overrides", "torch.utils._python_dispatch"})
 """Modules of PyTorch's that tell others which modes are in force."""
 _OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
@@ -94,22 +96,13 @@ def called_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) ->
     whole(trace, args)
     if kwargs is not None:
         merged(trace, kwargs)
-    given = spread(args)
-    if given is None and _is_of_c(trace, function) and function is not print:
-        name = name_of(function if trace.kinds[type(function)] != OTHER else type(function))
-        trace.refuse(
-            name, f"calls {name} with *arguments that are a {said_name(type(args))}; make them a list"
-        )
     named = dict(kwargs) if type(kwargs) is dict else {}
-    called(trace, tuple(named), function, *(given or ()), *named.values())
+    called(trace, tuple(named), function, *(spread(args) or ()), *named.values())
 
 
-def _is_of_c(trace: Trace, function: Any) -> bool:
-    """Whether what is called is C, which looks into what it is given."""
-    what = trace.kinds[type(function)]
-    if what == CLASS:
-        return all(is_in_c(lookup.find(function, name).value) for name in ("__new__", "__init__"))
-    return what == IN_C or (what == OTHER and is_in_c(lookup.find(type(function), "__call__").value))
+def gathered(trace: Trace, args: Any) -> None:
+    """``*args`` are about to be made a tuple, as ``tuple(args)`` does."""
+    called(trace, (), tuple, args)
 
 
 def _split(names: tuple[str, ...], args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -195,7 +188,10 @@ def handed_on(trace: Trace, value: Any) -> None:
         row = trace.rows.of_instances(type(value))
     else:
         return
-    content(trace, getattr(value, "__self__", None))
+    owner = getattr(value, "__self__", None)
+    content(trace, owner)
+    if row.name in _ON_ONE_MEMBER and not trace.has(owner) and trace.given.branch(owner) is None:
+        return
     if row.name not in _HARMLESS and (row.handler is not None or row.row not in ("pure", "none", "fixed")):
         trace.refuse(row.name, f"has {row.name} called by a function in C, with what it does not say")
 

@@ -7,6 +7,7 @@ import sys
 import warnings
 from _string import formatter_field_name_split  # pyright: ignore
 from collections.abc import Callable
+from io import StringIO
 from string import Formatter
 from types import FunctionType
 from typing import Any
@@ -143,6 +144,8 @@ def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     file = kwargs.get("file")
     for each in args:
         text(trace, each)
+    if type(file) is StringIO and not trace.has(file):
+        return  # a buffer that the call made itself
     if file is not None and not is_standard(file):
         trace.refuse("builtins.print", "prints to a file that is neither of the standard streams")
     else:

@@ -38,6 +38,7 @@ _CALLABLE_FIRST = sys.version_info >= (3, 13)
 _LOAD_CELL = "LOAD_FAST" if sys.version_info >= (3, 13) else "LOAD_CLOSURE"
 _PRECALLS = sys.version_info < (3, 12)
 _MORE_STACK = 8
+_CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
 
 class OpaqueError(Exception):
@@ -75,6 +76,8 @@ def instrument(code: CodeType, notes: Any) -> CodeType:
             raise OpaqueError(name if name in OPAQUE else f"{name}, which is not known")
         if name == "CALL_INTRINSIC_1" and "IMPORT_STAR" in str(each.arg):
             raise OpaqueError("IMPORT_STAR")
+        if name == "CALL_FUNCTION_EX":
+            made.extend(_gather(each, notes))
         if noted is not None and not (noted.note == "truth" and before in _BOOLEAN):
             made.extend(_note(each, noted, notes, stack, held))
         for one in held:
@@ -152,10 +155,36 @@ def _note(each: Instr, noted: Noted, notes: Any, stack: _Stack, held: list[Any])
         yield Instr("COPY", depth + pushed - nearer, location=location)
     count = pushed - 2 + items
     stack.most_copied = max(stack.most_copied, count)
+    yield from _call(count, location)
+    yield Instr("POP_TOP", location=location)
+
+
+def _gather(each: Instr, notes: Any) -> Iterator[Any]:
+    """The arguments behind ``*`` become a tuple before the call is noted, as the call itself makes them one.
+
+    A note cannot look into an iterator. It says what makes the tuple: a function of C, of which no frame is
+    in a traceback, without arguments.
+    """
+    location, on_top = each.location, bool(int(each.arg) & 1)
+    empty, note = Instr("PUSH_NULL", location=location), Instr("LOAD_CONST", notes.gather, location=location)
+    if on_top:
+        yield Instr("SWAP", 2, location=location)
+    yield from () if _CALLABLE_FIRST else (empty,)
+    yield from (note, empty) if _CALLABLE_FIRST else (empty, note)
+    yield Instr("COPY", 3 if _CALLABLE_FIRST else 4, location=location)
+    yield from _call(1, location)
+    yield from (empty,) if _CALLABLE_FIRST else ()
+    yield from _call(0, location)
+    yield Instr("SWAP", 2, location=location)
+    yield Instr("POP_TOP", location=location)
+    if on_top:
+        yield Instr("SWAP", 2, location=location)
+
+
+def _call(count: int, location: Any) -> Iterator[Any]:
     if _PRECALLS:
         yield Instr("PRECALL", count, location=location)
     yield Instr("CALL", count, location=location)
-    yield Instr("POP_TOP", location=location)
 
 
 def _last(argument: Any) -> Any:
@@ -228,7 +257,8 @@ class _Stack:
         if pushes_empty and _CALLABLE_FIRST and name != "PUSH_NULL":
             slot += 1
         self._depth += each.stack_effect(jump=False)
-        self._empty = self._below(self._depth)
+        # What a call gives lies where its first slot was, which may have been the empty one.
+        self._empty = self._below(self._depth - (name in _CALLS))
         if pushes_empty:
             self._empty |= {slot}
 
