@@ -129,6 +129,8 @@ def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
     """What C says of a tensor is known by other means; what Python adds is read like anything else."""
     found = trace.class_slot(kind, name)
     argument = trace.arguments.get(id(value))
+    if found is _MISSING or name in _IDENTIFYING:
+        trace.seen.discard((kind, name))  # of each tensor it is another one
     if found is _MISSING:
         _added(trace, name, value, argument)
     elif name in _IDENTIFYING and argument is not None:
@@ -145,6 +147,8 @@ def _added(trace: Trace, name: str, value: Any, argument: str | None) -> None:
     """An attribute that somebody has set on a tensor."""
     table = lookup.attributes_of(value)
     if table is None or trace.wrote(ITEM, table, name) or name in _OF_CLASSES:
+        return
+    if argument is not None and name not in table and trace.given.lacks(f"{argument}.{name}"):
         return
     if argument is not None:
         text = f"reads the attribute {name!r} of the tensor {argument}, which is another one in each call"

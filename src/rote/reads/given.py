@@ -42,6 +42,7 @@ class Given:
         self._values: list[Any] = []
         self.watched: dict[int, type] = {}
         self._openings = Openings()
+        self._tells: bool | None = None
         self._opened: Mapping[type, Opening] = {}
 
     def take(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -54,6 +55,7 @@ class Given:
         """
         if call.openings is not None:
             self._openings = call.openings
+        self._tells = None if call.openings is None and call.added is None else call.added is not None
         opened = self._opened = call.opened or {}
         mine, theirs = list(containers(call.spec, (args, kwargs))), call.branches()
         self.names = call.branch_names()
@@ -103,6 +105,17 @@ class Given:
             self._values.append(value)
             if inner:
                 self._openings.find_inside(kind)
+
+    def lacks(self, name: str) -> bool:
+        """A tensor lacks an attribute that it is asked for; returns whether keys tell of that, or will.
+
+        Args:
+            name: The attribute, as the user would write it.
+        """
+        self._openings.of_tensors = True
+        if self._tells is False:
+            self.missing.append(name)
+        return self._tells is not None
 
     def read(self, kind: str, container: Any, key: Any, value: Any, name: str) -> bool:
         """Something is read; returns whether the key tells of it."""
