@@ -40,6 +40,8 @@ _IN_NAMESPACE = frozenset({"__abstractmethods__", "__module__", "__annotations__
 """What C says of a class from its namespace."""
 _FIXED_IN_C = (*C_FUNCTIONS, MemberDescriptorType, GetSetDescriptorType, CodeType)
 """Types whose instances say the same for ever."""
+_PYTHON = frozenset({FunctionType, MethodType, staticmethod, classmethod})
+"""Types of methods that are followed as Python code."""
 _HANDS_ON = {MethodType: "__func__", GenericAlias: "__origin__"}
 """Types whose instances answer with the attributes of another object, which they have under this name."""
 _OF_PYBIND = "instancemethod"
@@ -163,8 +165,8 @@ def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
     if trace.has(value):
         trace.kind(value)
     asks = trace.in_class(kind, "__getattribute__")
-    if asks is not _GETATTRIBUTE and not is_in_c(asks):
-        trace.runs(trace.class_slot(kind, "__getattribute__"))
+    if asks is not _GETATTRIBUTE and not _is_plain(asks, "__getattribute__"):
+        _hand_on(trace, trace.class_slot(kind, "__getattribute__"), value, name)
         return
     behind = _HANDS_ON.get(kind)
     if behind is not None and lookup.find(kind, name).owner in (None, object):
@@ -209,13 +211,21 @@ def plain_attribute(trace: Trace, name: str, value: Any) -> None:
 
 
 def _hand_on(trace: Trace, found: Any, value: Any, *given: Any) -> None:
-    """What a class has for attributes in general is about to be called: what ours does is known."""
-    if type(found) is FunctionType and is_own(found.__code__.co_filename):
+    """What a class has for attributes in general is about to be called: what ours does is known.
+
+    It may be no function at all, or one of C: ``__getattr__ = dict.__getitem__``.
+    """
+    if type(found) in _PYTHON and not (type(found) is FunctionType and is_own(found.__code__.co_filename)):
+        trace.runs(found)
+    elif found is not _MISSING:
         trace.seen.discard((type(value), given[0]))  # each object hands on to another
         trace.seen.discard((type(value), given[0], "plain"))
         trace.call((), found, value, *given)
-    else:
-        trace.runs(found)
+
+
+def _is_plain(found: Any, method: str) -> bool:
+    """Whether a method for attributes is that of a type of C, and no other function of C in its place."""
+    return is_in_c(found) and found.__name__ == method
 
 
 def table_of(trace: Trace, value: Any, table: dict[str, Any]) -> None:
@@ -342,7 +352,7 @@ def delete_attribute(trace: Trace, name: str, value: Any) -> None:
 
 def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
     found = trace.class_slot(type(value), method)
-    if found is not _MISSING and not is_in_c(found):
+    if found is not _MISSING and not _is_plain(found, method):
         _hand_on(trace, found, value, name, *new)
     else:
         plain_store(trace, name, value)
