@@ -5,6 +5,7 @@ from __future__ import annotations
 from threading import local
 from types import (
     CodeType,
+    FrameType,
     FunctionType,
     GenericAlias,
     GetSetDescriptorType,
@@ -12,7 +13,7 @@ from types import (
     MethodType,
     ModuleType,
 )
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy
 import torch
@@ -25,7 +26,7 @@ from ..signature.slots import answer
 from ..signature.snapshot import ATTRIBUTE, ITEM, KIND, ORDER, SAID
 from . import lookup
 from .kinds import C_FUNCTIONS, CLASS, MODULE, PLAIN, TENSOR, is_in_c
-from .output import tells_when
+from .output import is_for_output, tells_when
 from .trace import Trace
 
 _MISSING = lookup.MISSING
@@ -268,6 +269,9 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
     if name == "_cdata" and issubclass(type(value), torch.UntypedStorage):
         trace.refuse(name, "reads _cdata of a storage, which is another one in each call")
         return
+    if type(value) is FrameType:
+        _of_frame(trace, name, value)
+        return
     if not trace.has(value) or trace.kinds[type(value)] == TENSOR or name == "__class__":
         return
     if name == "__dict__":
@@ -298,6 +302,27 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
         trace.read(SAID, value, name, answer(found), f".{name}")
     else:
         trace.read(ATTRIBUTE, value, name, found, f".{name}")
+
+
+def _of_frame(trace: Trace, name: str, frame: FrameType) -> None:
+    """Frames of the call are its own, as is what lies in them; those around it are another's."""
+    trace.seen.discard((FrameType, name))
+    trace.seen.discard((FrameType, name, "plain"))
+    if not is_inside(frame) or (name == "f_back" and not is_inside(frame.f_back)):
+        looks_around(trace)
+    for table in (frame.f_globals, frame.f_builtins):
+        trace.find(table, None, "")
+
+
+def is_inside(frame: FrameType | None) -> TypeGuard[FrameType]:
+    """Whether a frame is of the call: around that are our own."""
+    return frame is not None and not is_own(frame.f_code.co_filename)
+
+
+def looks_around(trace: Trace) -> None:
+    """The call asks by whom it is called, which is a condition unless it is for output."""
+    if not is_for_output(trace):
+        trace.refuse("sys._getframe", "looks at the frames around it")
 
 
 def of_namespace(trace: Trace, name: str, value: type) -> None:
