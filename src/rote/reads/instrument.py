@@ -165,7 +165,8 @@ def _gather(each: Instr, notes: Any) -> Iterator[Any]:
     A note cannot look into an iterator. It says what makes the tuple: a function of C, of which no frame is
     in a traceback, without arguments.
     """
-    location, on_top = each.location, bool(int(each.arg) & 1)
+    argument: Any = each.arg
+    location, on_top = each.location, bool(int(argument) & 1)
     empty, note = Instr("PUSH_NULL", location=location), Instr("LOAD_CONST", notes.gather, location=location)
     if on_top:
         yield Instr("SWAP", 2, location=location)
