@@ -23,6 +23,7 @@ from bytecode import Bytecode
 
 from rote.reads import WATCH
 from rote.reads.instrument import OpaqueError, instrument
+from rote.reads.notes import Notes
 
 from .programs import PROGRAMS, RAISING
 
@@ -36,6 +37,8 @@ MODULES = (
 
 class Silent:
     """Notes that note nothing."""
+
+    gather = staticmethod(Notes().gather)
 
     def __getattr__(self, name):
         return lambda *given: None
@@ -182,3 +185,29 @@ def test_a_note_comes_before_each_instruction_that_may_read():
     value = 4
     FunctionType(instrument(function.__code__, Told()), function.__globals__)(value)
     assert said == [("contains", value, (3,)), ("unary", value)]
+
+
+def factory(function):
+    return function
+
+
+def test_what_a_call_gives_is_no_empty_slot():
+    """A decorator that another call has made lies where that call's empty slot was."""
+
+    def decorated():
+        @factory(len)
+        def found(): ...
+
+        return found
+
+    with pytest.raises(TypeError, match="has no len"):
+        traced(decorated)
+    told = []
+
+    class Told(Silent):
+        def call(self, keywords, function, *args):
+            told.append(function)
+
+    with pytest.raises(TypeError, match="has no len"):
+        FunctionType(instrument(decorated.__code__, Told()), globals())()
+    assert told == [factory, len]

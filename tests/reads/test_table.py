@@ -112,7 +112,9 @@ def test_a_name_is_of_something(name):
     (torch.Event.query, "clock"), (torch.Event.elapsed_time, "clock"), (torch.Stream.query, "clock"),
     (torch.futures.Future().done, "clock"), (torch.Event.record, "pure"),
     (os.listdir, "io"), (select.select, "io"),
-    (resource.getpagesize, "unknown"),
+    (resource.getpagesize, "unknown"), (torch.Tensor._make_subclass, "pure"),
+    (functools.lru_cache(len).cache_clear, "writes"), (functools.lru_cache(len).cache_info, "unknown"),
+    (functools._lru_cache_wrapper, "none"),
 ], ids=lambda value: value if isinstance(value, str) else table.name_of(value))  # fmt: skip
 def test_the_row_of_a_callable(function, row):
     name = table.name_of(function)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from threading import local
 from types import (
     CodeType,
+    FrameType,
     FunctionType,
     GenericAlias,
     GetSetDescriptorType,
@@ -12,7 +13,7 @@ from types import (
     MethodType,
     ModuleType,
 )
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy
 import torch
@@ -42,6 +43,8 @@ _IN_NAMESPACE = frozenset({"__abstractmethods__", "__module__", "__annotations__
 """What C says of a class from its namespace."""
 _FIXED_IN_C = (*C_FUNCTIONS, MemberDescriptorType, GetSetDescriptorType, CodeType)
 """Types whose instances say the same for ever."""
+_PYTHON = frozenset({FunctionType, MethodType, staticmethod, classmethod})
+"""Types of methods that are followed as Python code."""
 _HANDS_ON = {MethodType: "__func__", GenericAlias: "__origin__"}
 """Types whose instances answer with the attributes of another object, which they have under this name."""
 _OF_PYBIND = "instancemethod"
@@ -131,6 +134,8 @@ def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
     """What C says of a tensor is known by other means; what Python adds is read like anything else."""
     found = trace.class_slot(kind, name)
     argument = trace.arguments.get(id(value))
+    if found is _MISSING or name in _IDENTIFYING:
+        trace.seen.discard((kind, name))  # of each tensor it is another one
     if found is _MISSING:
         _added(trace, name, value, argument)
     elif name in _IDENTIFYING and argument is not None:
@@ -157,6 +162,8 @@ def _added(trace: Trace, name: str, value: Any, argument: str | None) -> None:
     table = lookup.attributes_of(value)
     if table is None or trace.wrote(ITEM, table, name) or name in _OF_CLASSES:
         return
+    if argument is not None and name not in table and trace.given.lacks(f"{argument}.{name}"):
+        return
     if argument is not None:
         text = f"reads the attribute {name!r} of the tensor {argument}, which is another one in each call"
         trace.refuse(f"{argument}.{name}", text)
@@ -177,8 +184,8 @@ def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
     if trace.has(value):
         trace.kind(value)
     asks = trace.class_slot(kind, "__getattribute__")
-    if asks is not _GETATTRIBUTE and not is_in_c(asks):
-        trace.runs(asks)
+    if asks is not _GETATTRIBUTE and not _is_plain(asks, "__getattribute__"):
+        _hand_on(trace, asks, value, name)
         return
     behind = _HANDS_ON.get(kind)
     if behind is not None and lookup.find(kind, name).owner in (None, object):
@@ -233,13 +240,21 @@ def _is_data(trace: Trace, found: Any) -> bool:
 
 
 def _hand_on(trace: Trace, found: Any, value: Any, *given: Any) -> None:
-    """What a class has for attributes in general is about to be called: what ours does is known."""
-    if type(found) is FunctionType and is_own(found.__code__.co_filename):
+    """What a class has for attributes in general is about to be called: what ours does is known.
+
+    It may be no function at all, or one of C: ``__getattr__ = dict.__getitem__``.
+    """
+    if type(found) in _PYTHON and not (type(found) is FunctionType and is_own(found.__code__.co_filename)):
+        trace.runs(found)
+    elif found is not _MISSING:
         trace.seen.discard((type(value), given[0]))  # each object hands on to another
         trace.seen.discard((type(value), given[0], "plain"))
         trace.call((), found, value, *given)
-    else:
-        trace.runs(found)
+
+
+def _is_plain(found: Any, method: str) -> bool:
+    """Whether a method for attributes is that of a type of C, and no other function of C in its place."""
+    return is_in_c(found) and found.__name__ == method
 
 
 def table_of(trace: Trace, value: Any, table: dict[str, Any]) -> None:
@@ -279,6 +294,9 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
     if name == "_cdata" and issubclass(type(value), torch.UntypedStorage):
         trace.refuse(name, "reads _cdata of a storage, which is another one in each call")
         return
+    if type(value) is FrameType:
+        _of_frame(trace, name, value)
+        return
     if not trace.has(value) or trace.kinds[type(value)] == TENSOR or name == "__class__":
         return
     if name == "__dict__":
@@ -309,6 +327,27 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
         trace.read(SAID, value, name, answer(found), f".{name}")
     else:
         trace.read(ATTRIBUTE, value, name, found, f".{name}")
+
+
+def _of_frame(trace: Trace, name: str, frame: FrameType) -> None:
+    """Frames of the call are its own, as is what lies in them; those around it are another's."""
+    trace.seen.discard((FrameType, name))
+    trace.seen.discard((FrameType, name, "plain"))
+    if not is_inside(frame) or (name == "f_back" and not is_inside(frame.f_back)):
+        looks_around(trace)
+    for table in (frame.f_globals, frame.f_builtins):
+        trace.find(table, None, "")
+
+
+def is_inside(frame: FrameType | None) -> TypeGuard[FrameType]:
+    """Whether a frame is of the call: around that are our own."""
+    return frame is not None and not is_own(frame.f_code.co_filename)
+
+
+def looks_around(trace: Trace) -> None:
+    """The call asks by whom it is called, which is a condition unless it is for output."""
+    if not is_for_output(trace):
+        trace.refuse("sys._getframe", "looks at the frames around it")
 
 
 def of_namespace(trace: Trace, name: str, value: type) -> None:
@@ -364,7 +403,7 @@ def delete_attribute(trace: Trace, name: str, value: Any) -> None:
 def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
     looks_through(trace, type(value))
     found = trace.class_slot(type(value), method)
-    if found is not _MISSING and not is_in_c(found):
+    if found is not _MISSING and not _is_plain(found, method):
         _hand_on(trace, found, value, name, *new)
     else:
         plain_store(trace, name, value)

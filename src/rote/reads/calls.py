@@ -104,22 +104,13 @@ def called_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) ->
     whole(trace, args)
     if kwargs is not None:
         merged(trace, kwargs)
-    given = spread(args)
-    if given is None and _is_of_c(trace, function) and function is not print:
-        name = name_of(function if trace.kinds[type(function)] != OTHER else type(function))
-        trace.refuse(
-            name, f"calls {name} with *arguments that are a {said_name(type(args))}; make them a list"
-        )
     named = dict(kwargs) if type(kwargs) is dict else {}
-    called(trace, tuple(named), function, *(given or ()), *named.values())
+    called(trace, tuple(named), function, *(spread(args) or ()), *named.values())
 
 
-def _is_of_c(trace: Trace, function: Any) -> bool:
-    """Whether what is called is C, which looks into what it is given."""
-    what = trace.kinds[type(function)]
-    if what == CLASS:
-        return all(is_in_c(lookup.find(function, name).value) for name in ("__new__", "__init__"))
-    return what == IN_C or (what == OTHER and is_in_c(lookup.find(type(function), "__call__").value))
+def gathered(trace: Trace, args: Any) -> None:
+    """``*args`` are about to be made a tuple, as ``tuple(args)`` does."""
+    called(trace, (), tuple, args)
 
 
 def _split(names: tuple[str, ...], args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:

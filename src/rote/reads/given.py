@@ -45,6 +45,7 @@ class Given:
         self._values: list[Any] = []
         self.watched: dict[int, type] = {}
         self._openings = Openings()
+        self._tells: bool | None = None
         self._opened: Mapping[type, Opening] = {}
 
     def take(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -57,6 +58,7 @@ class Given:
         """
         if call.openings is not None:
             self._openings = call.openings
+        self._tells = None if call.openings is None and call.added is None else call.added is not None
         opened = self._opened = call.opened or {}
         mine, theirs = list(containers(call.spec, (args, kwargs))), call.branches()
         self.names = call.branch_names()
@@ -114,6 +116,17 @@ class Given:
         """All members of an object that is a container are in the key, where its class is opened."""
         if isinstance(value, (dict, list)):
             self._containers.add(id(value))
+
+    def lacks(self, name: str) -> bool:
+        """A tensor lacks an attribute that it is asked for; returns whether keys tell of that, or will.
+
+        Args:
+            name: The attribute, as the user would write it.
+        """
+        self._openings.of_tensors = True
+        if self._tells is False:
+            self.missing.append(name)
+        return self._tells is not None
 
     def read(self, kind: str, container: Any, key: Any, value: Any, name: str) -> bool:
         """Something is read; returns whether the key tells of it."""

@@ -7,6 +7,7 @@ import sys
 import warnings
 from _string import formatter_field_name_split  # pyright: ignore
 from collections.abc import Callable
+from io import StringIO
 from string import Formatter
 from types import FunctionType, MethodType
 from typing import Any
@@ -22,7 +23,16 @@ from ..signature.iterators import is_standard
 from ..signature.marks import Content
 from ..signature.snapshot import CACHED, ORDER, REFERENT, VARIABLE
 from . import lookup
-from .attributes import attribute, delete_attribute, everything, plain_attribute, plain_store, store_attribute
+from .attributes import (
+    attribute,
+    delete_attribute,
+    everything,
+    is_inside,
+    looks_around,
+    plain_attribute,
+    plain_store,
+    store_attribute,
+)
 from .calls import called, handed_on, instance_of, subclass_of
 from .containers import (
     advance,
@@ -42,7 +52,7 @@ from .containers import (
     whole,
 )
 from .kinds import TENSOR, is_in_c
-from .output import is_for_output, writes
+from .output import writes
 from .trace import Trace
 
 _FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
@@ -163,6 +173,8 @@ def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     file = kwargs.get("file")
     for each in args:
         text(trace, each)
+    if type(file) is StringIO and not trace.has(file):
+        return  # a buffer that the call made itself
     if file is not None and not is_standard(file):
         trace.refuse("builtins.print", "prints to a file that is neither of the standard streams")
     else:
@@ -466,9 +478,13 @@ def _function(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
 
 
 def _sys_frame(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Which frames there are between the call and the function that asks is up to code that is followed."""
     _globals(trace, function, args, kwargs)
-    if not is_for_output(trace):
-        trace.refuse("sys._getframe", "looks at the frames around it")
+    at, depth = trace.frame(), args[0] if args else 0
+    while type(depth) is int and depth > 0 and is_inside(at):
+        at, depth = at.f_back, depth - 1
+    if not is_inside(at):
+        looks_around(trace)
 
 
 def _exc_info(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

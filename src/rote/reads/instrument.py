@@ -40,6 +40,7 @@ _PRECALLS = sys.version_info < (3, 12)
 _MORE_STACK = 8
 _WITH_SPEC = 4
 """Flag of ``FORMAT_VALUE``: a format lies above the value."""
+_CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
 
 class OpaqueError(Exception):
@@ -77,6 +78,8 @@ def instrument(code: CodeType, notes: Any) -> CodeType:
             raise OpaqueError(name if name in OPAQUE else f"{name}, which is not known")
         if name == "CALL_INTRINSIC_1":
             noted = _intrinsic(each.arg)
+        if name == "CALL_FUNCTION_EX":
+            made.extend(_gather(each, notes))
         if noted is not None and not (noted.note == "truth" and before in _BOOLEAN):
             made.extend(_note(each, noted, notes, stack, held))
         for one in held:
@@ -164,10 +167,37 @@ def _note(each: Instr, noted: Noted, notes: Any, stack: _Stack, held: list[Any])
         yield Instr("COPY", depth + pushed - nearer, location=location)
     count = pushed - 2 + items
     stack.most_copied = max(stack.most_copied, count)
+    yield from _call(count, location)
+    yield Instr("POP_TOP", location=location)
+
+
+def _gather(each: Instr, notes: Any) -> Iterator[Any]:
+    """The arguments behind ``*`` become a tuple before the call is noted, as the call itself makes them one.
+
+    A note cannot look into an iterator. It says what makes the tuple: a function of C, of which no frame is
+    in a traceback, without arguments.
+    """
+    argument: Any = each.arg
+    location, on_top = each.location, bool(int(argument) & 1)
+    empty, note = Instr("PUSH_NULL", location=location), Instr("LOAD_CONST", notes.gather, location=location)
+    if on_top:
+        yield Instr("SWAP", 2, location=location)
+    yield from () if _CALLABLE_FIRST else (empty,)
+    yield from (note, empty) if _CALLABLE_FIRST else (empty, note)
+    yield Instr("COPY", 3 if _CALLABLE_FIRST else 4, location=location)
+    yield from _call(1, location)
+    yield from (empty,) if _CALLABLE_FIRST else ()
+    yield from _call(0, location)
+    yield Instr("SWAP", 2, location=location)
+    yield Instr("POP_TOP", location=location)
+    if on_top:
+        yield Instr("SWAP", 2, location=location)
+
+
+def _call(count: int, location: Any) -> Iterator[Any]:
     if _PRECALLS:
         yield Instr("PRECALL", count, location=location)
     yield Instr("CALL", count, location=location)
-    yield Instr("POP_TOP", location=location)
 
 
 def _last(argument: Any) -> Any:
@@ -242,7 +272,8 @@ class _Stack:
         if pushes_empty and _CALLABLE_FIRST and name != "PUSH_NULL":
             slot += 1
         self._depth += each.stack_effect(jump=False)
-        self._empty = self._below(self._depth)
+        # What a call gives lies where its first slot was, which may have been the empty one.
+        self._empty = self._below(self._depth - (name in _CALLS))
         if pushes_empty:
             self._empty |= {slot}
 

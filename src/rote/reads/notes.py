@@ -12,13 +12,15 @@ from __future__ import annotations
 import sys
 from _thread import get_ident
 from collections.abc import Callable
+from functools import partial
 from sys import setprofile
 from types import CellType, CoroutineType, GeneratorType
 from typing import Any
 
 from ..signature.executed import our_profiler
 from ..signature.workers import is_worker
-from . import attributes, calls, containers, names
+from . import attributes, calls, containers, lookup, names
+from .kinds import CONTAINERS
 from .known import (
     PLAIN_OR_TENSOR,
     is_known_attribute,
@@ -51,6 +53,8 @@ _LEFT: dict[str, Callable[..., None]] = {
 }
 """Notes that are handed on as they are."""
 
+_AS_THEY_ARE = frozenset(CONTAINERS)
+"""Types of arguments behind ``*`` whose members are read without running code."""
 _VALUES = (int, float, str, bytes, complex)
 _PROFILED = not hasattr(sys, "monitoring")
 """Code is watched by a profiler, which would be called for every function here."""
@@ -81,6 +85,7 @@ class Notes:
         self.attribute, self.super_attribute = self._attribute(), self._super_attribute()
         self.cell = self._cell()
         self.call, self.call_spread = self._call(), self._call_spread()
+        self.gather = self._gather()
         self.name = self._name()
         self.store_name = self.delete_name = self._store_name()
         missing = {row.note for row in NOTED.values()} - set(vars(self))
@@ -320,6 +325,18 @@ class Notes:
             named = kwargs is None or (type(kwargs) is dict and id(kwargs) not in trace.outside)
             if not (made and named and is_known_call(trace, function, (*args, *(kwargs or {}).values()))):
                 send(function, args, kwargs)
+
+        return note
+
+    def _gather(self) -> Callable[[Any], Callable[[], Any]]:
+        traces, send = self._traces, self._sender(calls.gathered)
+
+        def note(args: Any) -> Callable[[], Any]:
+            if type(args) in _AS_THEY_ARE or lookup.find(type(args), "__iter__").owner is None:
+                return partial((args,).__getitem__, 0)
+            if self._calls or get_ident() in traces:
+                send(args)
+            return partial(tuple, args)
 
         return note
 

@@ -19,6 +19,8 @@ from types import (
 )
 from typing import Any, NamedTuple
 
+import torch
+
 from ..base.location import is_own
 from ..signature.origin import module_of, said_module, said_name
 from . import lookup
@@ -81,6 +83,8 @@ def name_of(function: Any) -> str:
     if owner is not None:
         return f"{_name_of_class(owner)}.{name}"
     module = getattr(function, "__module__", None) or getattr(bound, "__name__", "")
+    if not module and getattr(torch.Tensor, name, None) is function:  # static, and nobody's
+        return f"{_name_of_class(torch.Tensor.__base__ or torch.Tensor)}.{name}"
     free = bound is not None and is_nobody(type(bound))  # pybind11 says whose record it is
     said = name if free else getattr(function, "__qualname__", name)
     return f"{_text(module)}.{said.removeprefix(_OPERATORS)}"

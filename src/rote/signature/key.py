@@ -42,7 +42,8 @@ class Call(NamedTuple):
         spec: Structure of ``(args, kwargs)``.
         leaves: The leaves in order.
         kinds: For each leaf one of TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN.
-        key: Hashable; two calls with equal keys may share recordings.
+        key: Hashable; two calls with equal keys may share recordings. Where a call has asked tensors among
+            the arguments for attributes of one's own, the names of those that they have are its last part.
         given: The arguments as the caller gave them; None if a leaf had to be replaced.
         foreign: Name of a tensor that cannot be placed (a subclass, sparse, nested), or None.
         borrowed: Leaves that came as borrowed outputs: the position, and the tensor with its lease.
@@ -65,6 +66,11 @@ class Call(NamedTuple):
     opened: Mapping[type, Opening] | None = None
     came: tuple[tuple[Any, ...], dict[str, Any]] | None = None
     padded: bool = False
+
+    @property
+    def added(self) -> tuple[tuple[str, ...], ...] | None:
+        """Attributes of one's own that each tensor has; None if the key does not tell."""
+        return self.key[4] if len(self.key) > 4 else None
 
     def names(self) -> list[str]:
         """Name of every leaf: ``args[0]``, ``kwargs['mask']``."""
@@ -139,7 +145,9 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any], openings: Openings | Non
             shared.append(leaf)
     again = repeated(spec, (args, kwargs)) if has_branches(spec) else ()
     common = (sharing(shared) if len(shared) > 1 else ()) + again
-    key = (spec, tuple(tokens), common, read_ambient())
+    key: tuple[Any, ...] = (spec, tuple(tokens), common, read_ambient())
+    if openings is not None and openings.of_tensors:
+        key = (*key, tuple([tuple(leaf.__dict__) for leaf in shared]))
     return Call(
         spec, tuple(leaves), tuple(kinds), key, given, foreign, tuple(borrowed), again, openings, opened,
         (args, kwargs) if given is None else None,
@@ -279,6 +287,8 @@ def explain_key(was: tuple[Any, ...], call: Call) -> str:
     if was[2] != now[2]:
         return "other arguments share memory, or are one object, than before"
     ambient: tuple[Ambient, Ambient] = (was[3], now[3])
+    if was[4:] != now[4:]:
+        return "tensors among the arguments have other attributes of one's own, or are asked for them"
     return explain_ambient(*ambient) or "nothing differs"
 
 

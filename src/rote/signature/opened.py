@@ -210,11 +210,13 @@ class Openings:
     Attributes:
         open: How, by class; what a call has of it stays as it is.
         closed: Classes whose instances are known by their identity for good, and why.
+        of_tensors: A call has asked a tensor for an attribute that is not PyTorch's: keys tell which it has.
     """
 
     def __init__(self) -> None:
         self.open: dict[type, Opening] = {}
         self.closed: dict[type, str] = {}
+        self.of_tensors = False
         self._read: dict[type, set[str] | None] = {}
         self._inner: set[type] = set()
         self._met: dict[type, dict[int, Callable[[], Any]]] = {}
@@ -281,5 +283,6 @@ class Openings:
     def clear(self) -> None:
         """Forget everything."""
         self.open = {}
+        self.of_tensors = False
         for each in (self.closed, self._read, self._inner, self._met):
             each.clear()

@@ -20,7 +20,7 @@ _IMMUTABLE, _ON_HEAP = 1 << 8, 1 << 9
 def module_of(kind: type) -> str:
     """Name of the module that a class comes from; nothing where that cannot be told.
 
-    It is believed if its name leads to it, if nobody could have changed what it says, or if its methods come
+    It is believed if the class lies there, if nobody could have changed what it says, or if its methods come
     from there.
     """
     said = said_module(kind)
@@ -66,11 +66,15 @@ def _text(said: Any) -> str:
 def _is_believed(kind: type, module: str) -> bool:
     if not kind.__flags__ & _ON_HEAP or kind.__flags__ & _IMMUTABLE:
         return True
-    return _leads_to(kind, module) or _is_of_package(kind, module.partition(".")[0])
+    return _lies_in(kind, module) or _is_of_package(kind, module.partition(".")[0])
 
 
-def _leads_to(kind: type, module: str) -> bool:
-    return _at(module, said_name(kind)) is kind
+def _lies_in(kind: type, module: str) -> bool:
+    """Whether a module has a class, under its own name or, as C extensions do it, under another one."""
+    if _at(module, said_name(kind)) is kind:
+        return True
+    found = sys.modules.get(module)
+    return isinstance(found, types.ModuleType) and any(each is kind for each in tuple(vars(found).values()))
 
 
 def _at(module: str, path: str) -> Any:

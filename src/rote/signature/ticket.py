@@ -63,4 +63,4 @@ class Ticket:
         if read_ambient() != self._ambient:
             return None
         known = self._call
-        return Call(known.spec, leaves, known.kinds, known.key, (args, kwargs))
+        return Call(known.spec, leaves, known.kinds, known.key, (args, kwargs), openings=known.openings)

@@ -1,0 +1,154 @@
+"""Classes whose attributes lie in a container, by functions of C in the place of their methods."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections import OrderedDict, UserDict
+
+import pytest
+import torch
+
+import rote
+
+
+class ByItems(dict):
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+    __delattr__ = dict.__delitem__
+
+
+class ByGet(dict):
+    __getattr__ = dict.get
+    __setattr__ = dict.__setitem__
+    __delattr__ = dict.__delitem__
+
+
+class Ordered(OrderedDict):
+    __getattr__ = OrderedDict.__getitem__
+
+    def __setattr__(self, name, value):
+        self[name] = value
+
+
+class ItsOwn(dict):
+    def __init__(self, **values):
+        super().__init__(**values)
+        self.__dict__ = self
+
+
+class Caching(dict):
+    """No function at all."""
+
+    @functools.lru_cache(None)  # noqa: B019
+    def __getattr__(self, name):
+        return HELD[name]
+
+    __hash__ = object.__hash__
+
+
+class Asked(dict):
+    __getattr__ = operator.methodcaller("__getitem__", "scale")  # pyright: ignore
+
+
+class Forwarded(UserDict):
+    def __getattr__(self, name):
+        return self.__dict__["data"][name]
+
+
+HELD = {"scale": 2.0}
+KINDS = [ByItems, ByGet, Ordered, ItsOwn, Forwarded]
+
+
+def assert_equal(g, program, *args):
+    torch.testing.assert_close(g(*args), program(*args), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", ["item", "inner", "absent"])
+def test_what_lies_there_is_read(device, kind, how):
+    config = kind(scale=2.0, inner=kind(more=3.0))
+    inner = dict.__getitem__(config, "inner") if issubclass(kind, dict) else config["inner"]
+
+    def program(x):
+        kept = getattr(config, "other", None) if kind not in (ByItems, Ordered, Forwarded) else None
+        return x * config.scale * config.inner.more * (2.0 if kept else 1.0)
+
+    g = rote.graph(program)
+    x = torch.arange(3.0, device=device)
+    for _ in range(4):
+        assert_equal(g, program, x)
+    assert g.report().replayed == 2
+    if how == "item":
+        kind.__setitem__(config, "scale", 5.0)
+    elif how == "inner":
+        kind.__setitem__(inner, "more", 7.0)
+    else:
+        kind.__setitem__(config, "other", 1.0)
+    for _ in range(3):
+        assert_equal(g, program, x)
+
+
+@pytest.mark.parametrize("kind", [ByItems, ByGet, Ordered, ItsOwn])
+def test_what_is_written_there_is_an_effect(device, kind):
+    plain, graphed = kind(count=0), kind(count=0)
+
+    def program(config, x):
+        config.count = config.count + 1
+        return x * config.count
+
+    g = rote.graph(functools.partial(program, graphed))
+    x = torch.ones(3, device=device)
+    for _ in range(6):
+        torch.testing.assert_close(g(x), program(plain, x), rtol=0, atol=0)
+    assert dict(plain) == dict(graphed) == {"count": 6}
+
+
+@pytest.mark.parametrize("kind", [ByItems, ByGet, Ordered, ItsOwn])
+def test_one_that_the_call_makes_replays(device, kind):
+    def program(x):
+        made = kind(scale=2.0)
+        made.more = x * made.scale
+        return made.more + made["more"]
+
+    g = rote.graph(program)
+    for _ in range(4):
+        assert_equal(g, program, torch.ones(3, device=device))
+    assert g.report().replayed == 2
+
+
+def test_one_made_by_the_call_says_nothing_of_others(device):
+    config = ByItems(scale=2.0)
+
+    def program(x):
+        return x * sum(each.scale for each in (ByItems(scale=1.0), config))
+
+    g = rote.graph(program)
+    for count in range(8):
+        config["scale"] = 2.0 if count < 4 else 6.0
+        assert_equal(g, program, torch.ones(3, device=device))
+
+
+@pytest.mark.parametrize("kind", [Caching, Asked])
+def test_what_is_no_function(device, kind):
+    config = kind(scale=2.0)
+
+    def program(x):
+        return x * config.scale
+
+    g = rote.graph(program)
+    x = torch.ones(3, device=device)
+    if kind is Asked:  # it is not bound to the object
+        for _ in range(2):
+            with pytest.raises((AttributeError, TypeError)):
+                program(x)
+            with pytest.raises((AttributeError, TypeError)):
+                g(x)
+        return
+    for count in range(8):
+        HELD["scale"] = 2.0 if count < 4 else 7.0
+        if count == 6:
+            Caching.__getattr__.cache_clear()
+        assert_equal(g, program, x)
+    HELD["scale"] = 2.0
+    Caching.__getattr__.cache_clear()
