@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 import torch
 
+from ..base.identity import identity
 from ..base.location import is_internal, is_own
 from ..signature import members
 from ..signature.made_in_c import is_python
@@ -76,7 +77,7 @@ def item(trace: Trace, value: Any, key: Any) -> None:
 
 def _as_key(trace: Trace, key: Any) -> None:
     """An argument that is taken apart is looked for in a container: by its identity, most often."""
-    if id(key) in trace.given.objects:
+    if identity(key) in trace.given.objects:
         trace.identify(key, "looks for it in a container")
 
 
@@ -86,7 +87,7 @@ def looked_up(trace: Trace, key: Any) -> None:
     if what not in (PLAIN, TENSOR):
         _overridden(trace, key, _HASHING)
         asked_by_c(trace, key, _HASHING)
-    argument = trace.arguments.get(id(key)) if what == TENSOR else None
+    argument = trace.arguments.get(identity(key)) if what == TENSOR else None
     if argument is not None:
         trace.refuse(
             f"{argument} (its identity)", f"looks {argument} up by which tensor it is; use a key of its own"
@@ -102,7 +103,7 @@ def index(trace: Trace, key: Any) -> None:
 def member(trace: Trace, value: Any, key: Any) -> None:
     """Note one member of a builtin container that is outside."""
     if type(key) in (str, int):
-        trace.members.add((id(value), key))
+        trace.members.add((identity(value), key))
     if issubclass(type(value), dict):
         found = dict.get(value, key, lookup.MISSING)
         if found is lookup.MISSING:
@@ -142,9 +143,9 @@ def whole(trace: Trace, value: Any, *_: Any) -> None:
         return
     if trace.kinds[type(value)] == DERIVED:
         _overridden(trace, value, ("__iter__",))
-    if not trace.has(value) or (id(value), "[:]") in trace.seen:
+    if not trace.has(value) or (identity(value), "[:]") in trace.seen:
         return
-    trace.seen.add((id(value), "[:]"))
+    trace.seen.add((identity(value), "[:]"))
     if issubclass(type(value), MappingProxyType):
         _items(trace, value, tuple(value.items()))
     elif issubclass(type(value), dict):
@@ -210,7 +211,7 @@ def content(trace: Trace, value: Any, depth: int = _DEPTH) -> None:
     if what in (PLAIN, TENSOR):
         return
     if not issubclass(type(value), CONTAINERS):
-        if id(value) in trace.given.objects:
+        if identity(value) in trace.given.objects:
             trace.identify(value, "hands it to a function in C, or compares it")
         if trace.has(value):
             _object(trace, value)
@@ -426,7 +427,7 @@ def compare(trace: Trace, operator: Any, left: Any, right: Any) -> None:
         if trace.kinds[type(one)] not in (PLAIN, TENSOR):
             _overridden(trace, one, _COMPARING)
             asked_by_c(trace, one, _COMPARING)
-            if id(one) not in trace.given.objects or is_in_c(lookup.find(type(one), "__eq__").value):
+            if identity(one) not in trace.given.objects or is_in_c(lookup.find(type(one), "__eq__").value):
                 content(trace, one)
 
 

@@ -15,6 +15,7 @@ import numpy
 import torch
 import torch.autograd.function
 
+from ..base.identity import identity
 from ..base.location import is_internal
 from ..signature.cached import cached_in, remembered
 from ..signature.classes import UNSET
@@ -254,7 +255,7 @@ def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
     if trace.has(function):
         trace.read(REFERENT, function, None, Content(target is not None), " (whether it lives)")
         if target is not None and not trace.has(target):
-            trace.anchored.add(id(target))  # what is read of it keeps it alive no longer than others do
+            trace.anchored.add(identity(target))  # what is read of it keeps it alive no longer than others do
         trace.find(target, function, "()")
         if trace.kinds[type(target)] == TENSOR and not issubclass(type(target), torch.nn.Parameter):
             trace.refuse("weakref.ref", "looks at a tensor by a weak reference; keep the tensor itself")
@@ -352,7 +353,7 @@ def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
     for each in (*args, *kwargs.values()):
         handed_on(trace, each)
         iterate(trace, each)
-        if id(each) in trace.given.objects:
+        if identity(each) in trace.given.objects:
             merged(trace, each)
         else:
             content(trace, each)
@@ -458,8 +459,8 @@ def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
     """Whether a lock is free is asked, unless the call waits until it is, or has it already."""
     lock, given = _bound(function, args, 1)[0], args if hasattr(function, "__self__") else args[1:]
     if not given and not kwargs:
-        trace.seen.add((id(lock), "held"))
-    elif not trace.has(lock) or (id(lock), "held") in trace.seen:
+        trace.seen.add((identity(lock), "held"))
+    elif not trace.has(lock) or (identity(lock), "held") in trace.seen:
         return
     elif hasattr(lock, "locked"):
         trace.ask(lock, "locked", ".locked()")
@@ -470,7 +471,7 @@ def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
 
 
 def _release(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    trace.seen.discard((id(_bound(function, args, 1)[0]), "held"))
+    trace.seen.discard((identity(_bound(function, args, 1)[0]), "held"))
 
 
 def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

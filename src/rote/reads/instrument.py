@@ -23,10 +23,13 @@ from typing import Any
 from bytecode import Bytecode, ConcreteBytecode, ConcreteInstr, Instr, Label
 from bytecode.instr import TryBegin, TryEnd
 
+from ..base.identity import identity
 from .lines import line_table
 from .opcodes import NOTED, OPAQUE, SILENT, Noted
 
 _LOADS_CLOSURE = frozenset({"cell", "store_cell", "delete_cell"})
+_OF_GLOBALS = frozenset({"name", "store_name", "delete_name"})
+"""Notes that are told the frame's globals; audit hooks are told of who asks for the frame itself."""
 _NAMED = frozenset({
     "attribute", "super_attribute", "name", "store_attribute", "delete_attribute", "store_name",
     "delete_name", "imported", "binary", "compare", "match_class", "raised",
@@ -136,9 +139,7 @@ def _note(each: Instr, noted: Noted, notes: Any, stack: _Stack, held: list[Any])
     if noted.note in _LOADS_CLOSURE and type(each.arg).__name__ != "FreeVar":
         return  # a cell that the frame made itself
     location = each.location
-    call = [Instr("PUSH_NULL", location=location),
-            Instr("LOAD_CONST", getattr(notes, noted.note), location=location)]  # fmt: skip
-    yield from reversed(call) if _CALLABLE_FIRST else call
+    yield from _callable(getattr(notes, noted.note), location)
     pushed = 2
     for value in static:
         yield Instr("LOAD_CONST", value, location=location)
@@ -146,16 +147,31 @@ def _note(each: Instr, noted: Noted, notes: Any, stack: _Stack, held: list[Any])
     if noted.note in _LOADS_CLOSURE:
         yield Instr(_LOAD_CELL, each.arg, location=location)
         pushed += 1
+    if noted.note in _OF_GLOBALS:
+        yield from _callable(globals, location)
+        yield from _call(0, location)
+        pushed += 1
     for number in range(items):
         # Behind the callable may be the slot that is empty: the items above it are one nearer.
         nearer = 1 if number and depth > items else 0
         yield Instr("COPY", depth + pushed - nearer, location=location)
     count = pushed - 2 + items
     stack.most_copied = max(stack.most_copied, count)
+    yield from _call(count, location)
+    yield Instr("POP_TOP", location=location)
+
+
+def _callable(function: Any, location: Any) -> Iterator[Instr]:
+    """Push something that is to be called."""
+    parts = [Instr("PUSH_NULL", location=location), Instr("LOAD_CONST", function, location=location)]
+    yield from reversed(parts) if _CALLABLE_FIRST else parts
+
+
+def _call(count: int, location: Any) -> Iterator[Instr]:
+    """Call it, with so many arguments."""
     if _PRECALLS:
         yield Instr("PRECALL", count, location=location)
     yield Instr("CALL", count, location=location)
-    yield Instr("POP_TOP", location=location)
 
 
 def _last(argument: Any) -> Any:
@@ -202,12 +218,12 @@ class _Stack:
 
     def pass_mark(self, mark: Any) -> None:
         """A label, or the beginning or end of what an exception handler covers."""
-        if isinstance(mark, Label) and id(mark) in self._at:
-            self._depth, self._empty = self._at[id(mark)]
+        if isinstance(mark, Label) and identity(mark) in self._at:
+            self._depth, self._empty = self._at[identity(mark)]
         elif isinstance(mark, TryBegin):
             depth = self._depth if mark.stack_depth is None else mark.stack_depth  # pyright: ignore
             below = frozenset(slot for slot in self._empty if slot < depth)
-            self._at.setdefault(id(mark.target), (depth + 1 + mark.push_lasti, below))
+            self._at.setdefault(identity(mark.target), (depth + 1 + mark.push_lasti, below))
         elif isinstance(mark, TryEnd):
             pass
 
@@ -215,7 +231,7 @@ class _Stack:
         """Follow an instruction of the original code."""
         if isinstance(each.arg, Label):
             after = self._depth + each.stack_effect(jump=True)
-            self._at.setdefault(id(each.arg), (after, self._below(after)))
+            self._at.setdefault(identity(each.arg), (after, self._below(after)))
         name = each.name
         pushes_empty = name == "PUSH_NULL" or (
             name in ("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_SUPER_ATTR")

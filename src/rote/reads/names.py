@@ -6,6 +6,7 @@ import sys
 from types import CellType, FrameType
 from typing import Any
 
+from ..base.identity import identity
 from ..signature.slots import MISSING
 from ..signature.snapshot import CELL, ITEM
 from .trace import Trace, is_compilers
@@ -28,7 +29,7 @@ makes a call eager anyway.
 def name(trace: Trace, name: str, frame: FrameType) -> None:
     """A global, or else a builtin, is about to be looked up."""
     table, builtins = frame.f_globals, frame.f_builtins
-    trace.seen.add((id(table), name, "global"))
+    trace.seen.add((identity(table), name, "global"))
     if _is_left_out(table, name):
         return
     trace.find(table, None, "")
@@ -47,12 +48,11 @@ def _is_left_out(table: dict[str, Any], name: str) -> bool:
     return is_compilers(module) or (type(module) is str and (module, name) in _LEFT_OUT)
 
 
-def store_name(trace: Trace, name: str, frame: FrameType) -> None:
+def store_name(trace: Trace, name: str, table: dict[str, Any]) -> None:
     """A global is about to be set or deleted."""
-    if _is_left_out(frame.f_globals, name):
-        return
-    trace.find(frame.f_globals, None, "")
-    trace.write(ITEM, frame.f_globals, name, None)
+    if not _is_left_out(table, name):
+        trace.find(table, None, "")
+        trace.write(ITEM, table, name, None)
 
 
 def cell(trace: Trace, cell: CellType) -> None:

@@ -16,6 +16,7 @@ from sys import setprofile
 from types import CellType
 from typing import Any
 
+from ..base.identity import identity
 from ..signature.executed import our_profiler
 from ..signature.workers import is_worker
 from . import attributes, calls, containers, names
@@ -137,11 +138,11 @@ class Notes:
             if type(value) in uninteresting:
                 return
             trace = traces.get(get_ident())
-            if trace is None or id(value) not in trace.outside:
+            if trace is None or identity(value) not in trace.outside:
                 send(value)
-            elif (id(value), mark) not in trace.seen:
+            elif (identity(value), mark) not in trace.seen:
                 send(value)
-                trace.seen.add((id(value), mark))
+                trace.seen.add((identity(value), mark))
 
         if function is containers.advance:
 
@@ -150,7 +151,9 @@ class Notes:
                 trace = traces.get(thread)
                 if trace is None and self._calls:
                     trace = self._adopt(thread)
-                if trace is not None and (id(value) in trace.outside or type(value) not in uninteresting):
+                if trace is not None and (
+                    identity(value) in trace.outside or type(value) not in uninteresting
+                ):
                     send(value)
 
             return moved
@@ -213,7 +216,7 @@ class Notes:
             if trace is None:
                 if self._calls:
                     send(cell)
-            elif id(cell) in trace.outside:
+            elif identity(cell) in trace.outside:
                 send(cell)
 
         return note
@@ -279,33 +282,29 @@ class Notes:
                 if self._calls:
                     send(function, args, kwargs)
                 return
-            made = type(args) is tuple and id(args) not in trace.outside
-            named = kwargs is None or (type(kwargs) is dict and id(kwargs) not in trace.outside)
+            made = type(args) is tuple and identity(args) not in trace.outside
+            named = kwargs is None or (type(kwargs) is dict and identity(kwargs) not in trace.outside)
             if not (made and named and is_known_call(trace, function, (*args, *(kwargs or {}).values()))):
                 send(function, args, kwargs)
 
         return note
 
-    def _name(self) -> Callable[[str], None]:
+    def _name(self) -> Callable[[str, dict[str, Any]], None]:
         traces, send = self._traces, self._sender(names.name)
 
-        def note(name: str) -> None:
-            thread = get_ident()
-            trace = traces.get(thread)
-            if trace is None and self._calls:
-                trace = self._adopt(thread)
-            if trace is None:
+        def note(name: str, table: dict[str, Any]) -> None:
+            trace = traces.get(get_ident())
+            if trace is None and not self._calls:
                 return
-            frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-            if (id(frame.f_globals), name, "global") not in trace.seen:
-                send(name, frame)
+            if trace is None or (identity(table), name, "global") not in trace.seen:
+                send(name, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
 
         return note
 
     def _store_name(self) -> Callable[..., None]:
         send = self._sender(names.store_name)
 
-        def note(name: str, *_: Any) -> None:
-            send(name, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+        def note(name: str, table: dict[str, Any], *_: Any) -> None:
+            send(name, table)
 
         return note

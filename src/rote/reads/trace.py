@@ -42,6 +42,7 @@ import numpy.random
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from ..base.identity import identity
 from ..base.location import Site, is_internal, is_own, user_site
 from ..signature import members
 from ..signature.bound import CONTENTS, DELETED, Bound, GivenTarget, Target, read_from
@@ -52,7 +53,7 @@ from ..signature.iterators import Position
 from ..signature.key import Call
 from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
 from ..signature.origin import module_of, said_module, said_name
-from ..signature.reads import Argument, Names, Read, Reads
+from ..signature.reads import Argument, Names, Read, Reads, address_of
 from ..signature.slots import MISSING, answer, same, show
 from ..signature.snapshot import (
     ASKED,
@@ -176,32 +177,34 @@ class Trace:
 
         What is compared by what it holds is a condition: no slot tells of it.
         """
-        if id(value) in self.outside:
+        if identity(value) in self.outside:
             if owner is not None and self.given.objects:
                 self._find_again(value, owner, suffix)
             return
         self._find(value, owner, suffix)
-        if owner is not None and self.by_content(type(value)) and id(value) in self.outside:
+        if owner is not None and self.by_content(type(value)) and identity(value) in self.outside:
             self.held(value)
 
     def held(self, value: Any) -> None:
         """Note what an object outside holds, as a whole."""
-        address = (HELD, id(value), None)
+        address = (HELD, identity(value), None)
         if address not in self._reads and not any(value is each for each in GLOBAL_GENERATORS):
             form = mark(value)
             if form is not value:
-                self._reads[address] = Read(HELD, value, None, form, id(value), "", self._names)
+                self._reads[address] = Read(HELD, value, None, form, identity(value), "", self._names)
                 self._read_numbers(value)
 
     def _find_again(self, value: Any, owner: Any, suffix: str) -> None:
         """Something outside leads to an argument that is taken apart, which is another one in each call."""
         given = self.given
-        if id(owner) not in given.objects and (id(value) in given.objects or id(value) in given.originals):
+        if identity(owner) not in given.objects and (
+            identity(value) in given.objects or identity(value) in given.originals
+        ):
             self.identify(value, f"finds it in {self.name(owner, suffix)}, too")
 
     def identify(self, value: Any, does: str) -> None:
         """It matters which object an argument is: one that is taken apart is another one in each call."""
-        number = self.given.numbers.get(id(value), self.given.originals.get(id(value)))
+        number = self.given.numbers.get(identity(value), self.given.originals.get(identity(value)))
         if number is None:
             return
         name = self.given.names[number]
@@ -225,25 +228,25 @@ class Trace:
     def _find(self, value: Any, owner: Any, suffix: str) -> None:
         if self.given.objects and owner is not None:
             self._find_again(value, owner, suffix)
-        if id(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
+        if identity(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
             return
         if self.kinds[type(value)] == CONTAINER and is_compilers(said_module(type(owner))):
             return
         if is_empty_stage_table(value):  # a scaler fills it, and leaves a new one that is empty
             return
-        self.outside[id(value)] = value
-        self._names[id(value)] = (id(owner) if owner is not None else 0, suffix)
+        self.outside[identity(value)] = value
+        self._names[identity(value)] = (identity(owner) if owner is not None else 0, suffix)
         if type(value) in _BOUND and self.kinds[type(value.__self__)] not in (CLASS, MODULE):
             self.find(value.__self__, value, ".__self__")  # it is called with that, which nobody reads
 
     def find_table(self, table: dict[str, Any], value: Any) -> None:
         """The attributes of a tensor are written: which tensors are outside shows when the call is over."""
-        self.find(table, None, self.arguments.get(id(value), "a tensor"))
-        self._carriers[id(table)] = weakref.ref(value)
+        self.find(table, None, self.arguments.get(identity(value), "a tensor"))
+        self._carriers[identity(table)] = weakref.ref(value)
 
     def has(self, value: Any) -> bool:
         """Whether an object was there before the call."""
-        return id(value) in self.outside
+        return identity(value) in self.outside
 
     def hold(self, value: Any) -> None:
         """Keep the identity of an object its own until the call is over."""
@@ -251,7 +254,7 @@ class Trace:
 
     def name(self, value: Any, suffix: str = "") -> str:
         """The name of an object, as the user would write it."""
-        return self._names.path(id(value), suffix)
+        return self._names.path(identity(value), suffix)
 
     # ------------------------------------------------------------------ reads
 
@@ -266,21 +269,21 @@ class Trace:
             suffix: What the user writes behind the name of the owner.
             owner: The object by whose name the container is known; the container itself if None.
         """
-        identity = id(container)
-        address = (kind, identity, key)
+        where = identity(container)
+        address = (kind, where, key)
         whose = container if owner is None else owner
         if (
-            (identity in self.given.objects or identity in self.given.watched)
+            (where in self.given.objects or where in self.given.watched)
             and address not in self._written
             and self.given.read(kind, container, key, stood_for(value), self.name(whose, suffix))
         ):
             return
-        if address in self._reads or address in self._written or identity in self._changed:
+        if address in self._reads or address in self._written or where in self._changed:
             return
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
         value = stood_for(value)
-        known_by = identity if owner is None else id(owner)
+        known_by = where if owner is None else identity(owner)
         found = (kind, container, key, self._form(value), known_by, suffix, self._names)
         self._reads[address] = tuple.__new__(Read, found)  # in half the time of Read(...)
         self._held.append(container)
@@ -299,7 +302,7 @@ class Trace:
 
     def look_into(self, array: Any) -> None:
         """The numbers of an array outside are read in Python, whatever else is made of it."""
-        if array.dtype.hasobject or (NUMBERS, id(array), LOOKED) in self._reads or not self.has(array):
+        if array.dtype.hasobject or (NUMBERS, identity(array), LOOKED) in self._reads or not self.has(array):
             return
         self.read(NUMBERS, array, LOOKED, Content(array.tobytes()), " (its numbers)")
 
@@ -395,14 +398,14 @@ class Trace:
             return
         if is_compilers(said_module(owner if issubclass(type(owner), type) else type(owner))):
             return
-        address = (kind, id(container), key)
-        if address in self._written or id(container) in self._changed:
+        address = (kind, identity(container), key)
+        if address in self._written or identity(container) in self._changed:
             return
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
         read = self._reads.get(address)  # as it was then: what lies there may have been filled since
         was = read.value if read is not None else self._form(_look(kind, container, key))
-        self._written[address] = _Written(kind, container, key, was, id(owner), self._site())
+        self._written[address] = _Written(kind, container, key, was, identity(owner), self._site())
         self._held.append(container)
 
     def _forget_classes(self) -> None:
@@ -412,14 +415,16 @@ class Trace:
 
     def wrote(self, kind: str, container: Any, key: Any) -> bool:
         """Whether the call has written a slot."""
-        return (kind, id(container), key) in self._written
+        return (kind, identity(container), key) in self._written
 
     def change(self, container: Any) -> None:
         """Any member of a container that is outside is about to be written."""
         outside = self.has(container) or self.given.branch(container) is not None
-        if outside and id(container) not in self._changed:
+        if outside and identity(container) not in self._changed:
             was = contents(container)
-            self._changed[id(container)] = _Written("", container, None, was, id(container), self._site())
+            self._changed[identity(container)] = _Written(
+                "", container, None, was, identity(container), self._site()
+            )
 
     # ------------------------------------------------------------------ what is not known
 
@@ -454,13 +459,13 @@ class Trace:
         if file != _FROM_TEXT:
             return is_own(file) or file.startswith(_WRITTEN_WITH)
         self._tuples = self._tuples or _makers_of_tuples()
-        return id(code) in self._tuples
+        return identity(code) in self._tuples
 
     def ran_apart(self, code: CodeType, frame: FrameType) -> bool:
         """Python code was entered that is not followed; whether that counts."""
         counts = not self.rows.is_in_pure(frame, self.original)
         if counts:
-            self._late[id(code)] = code
+            self._late[identity(code)] = code
         return counts
 
     def original(self, code: CodeType) -> CodeType:
@@ -471,7 +476,7 @@ class Trace:
         """Something is about to be called: if it is Python code, it is followed."""
         target = getattr(function, "__func__", function) if type(function) is not FunctionType else function
         if type(target) is FunctionType:
-            if target is not function and id(function) in self.outside:  # of a static or class method
+            if target is not function and identity(function) in self.outside:  # of a static or class method
                 self.find(target, function, "")
             self._follow(target)
 
@@ -480,8 +485,8 @@ class Trace:
         known = self.swaps.is_instrumented(code)
         if not known and (is_own(code.co_filename) or self.rows.is_pure(function)):
             return
-        if id(function) in self.outside and (id(function), "()") not in self.seen:
-            self.seen.add((id(function), "()"))
+        if identity(function) in self.outside and (identity(function), "()") not in self.seen:
+            self.seen.add((identity(function), "()"))
             self._read_function(function)
         if not known:
             why = self.swaps.replace(function)
@@ -516,7 +521,8 @@ class Trace:
     def finish(self) -> Noted:
         """All that was noted; nothing is held any more."""
         effects = tuple(self._effects())
-        reads = Reads({address: self._kept(read) for address, read in self._reads.items()})
+        found = self._reads.values()
+        reads = Reads.of(map(self._kept, found) if self.anchored else found)
         unseen, late = tuple(self._unseen.values()), tuple(self._late.values())
         output, missing = tuple(self._output), tuple(self.given.missing)
         noted = Noted(reads, effects, unseen, late, output, self._draws, missing)
@@ -550,7 +556,7 @@ class Trace:
         value = marking.mark(value)
         for each in self._written.values():
             now = _look(each.kind, each.container, each.key)
-            address = (each.kind, id(each.container), each.key)
+            address = (each.kind, identity(each.container), each.key)
             number = self.given.branch(each.container)
             if number is not None:
                 self._bind_given(each, number, now, targets, parts)
@@ -575,14 +581,14 @@ class Trace:
                 if others or target.address in often:
                     targets.append(target)
                     parts.append(tuple(found) if keys is None else tuple(found.values()))
-                    self._bound.add(("", id(found), None))
+                    self._bound.add(("", identity(found), None))
         return Bound(value, tuple(targets), tuple(parts)) if targets else value
 
     def _bind_given(
         self, each: _Written, number: int, now: Any, targets: list[Target], parts: list[Any]
     ) -> None:
         """A slot of an argument was written: what lies in it now, or that nothing does, is a part."""
-        if id(each.container) in self._changed or each.kind not in (ITEM, ATTRIBUTE):
+        if identity(each.container) in self._changed or each.kind not in (ITEM, ATTRIBUTE):
             return
         can = now in (MISSING, UNSET) if type(now) is object else self._can_be_given(now)
         if not (can or self.given.rebuilt):
@@ -594,7 +600,7 @@ class Trace:
         targets.append(GivenTarget(kind, number, each.key, name, table=table))
         parts.append(None if gone else now)
         if can:
-            self._bound.add((each.kind, id(each.container), each.key))
+            self._bound.add((each.kind, identity(each.container), each.key))
 
     def _fill_given(self, each: _Written, number: int, targets: list[Target], parts: list[Any]) -> None:
         """A list or dict among the arguments was changed: all that it holds is a part."""
@@ -611,7 +617,7 @@ class Trace:
         targets.append(GivenTarget(CONTENTS, number, keys, self.given.names[number], table=table))
         parts.append(held)
         if can:
-            self._bound.add(("", id(found), None))
+            self._bound.add(("", identity(found), None))
 
     def _can_be_given(self, value: Any) -> bool:
         """Whether a replay can lay a value into an argument: tensors and plain values."""
@@ -626,26 +632,26 @@ class Trace:
     def _can_bind(self, each: _Written, now: Any) -> bool:
         if each.kind == ITEM and type(each.container) is not dict:
             return False
-        asked = ((kind, id(each.container), None) in self._reads for kind in (LENGTH, ORDER))
+        asked = ((kind, identity(each.container), None) in self._reads for kind in (LENGTH, ORDER))
         if each.was is MISSING and any(asked):
             return False  # it grows, and the call reads how far
-        if id(each.container) in self._carriers:
+        if identity(each.container) in self._carriers:
             return False  # the attributes of a tensor, which is another one in each call
-        if id(each.container) in self._changed or issubclass(type(self.outside.get(each.owner)), type):
+        if identity(each.container) in self._changed or issubclass(type(self.outside.get(each.owner)), type):
             return False  # a namespace is more than a dict
         return _can_be_handed_out(now if type(now) is tuple else (now,))
 
     def _can_fill(self, each: _Written) -> bool:
         """Whether a list or dict was emptied before anything in it was read, and holds what can be bound."""
         found = each.container
-        if type(found) not in (list, dict) or any(address[1] == id(found) for address in self._reads):
+        if type(found) not in (list, dict) or any(address[1] == identity(found) for address in self._reads):
             return False
         keys = all(type(key) in PLAIN_TYPES for key in found) if type(found) is dict else True
         return keys and _can_be_handed_out(contents(found) if type(found) is list else tuple(found.values()))
 
     def _kept(self, read: Read) -> Read:
         """What was read, with the object in the form in which it is kept."""
-        if not self.anchored or id(read.container) not in self.anchored:
+        if identity(read.container) not in self.anchored:
             return read
         return read._replace(container=Argument(read.container))
 
@@ -658,9 +664,9 @@ class Trace:
 
     def _effects(self) -> Iterable[Effect]:
         for each in self._written.values():
-            if (each.kind, id(each.container), each.key) in self._bound:
+            if (each.kind, identity(each.container), each.key) in self._bound:
                 continue
-            carrier = self._carriers.get(id(each.container))
+            carrier = self._carriers.get(identity(each.container))
             if carrier is not None and carrier() is None:
                 continue  # the call has made it, and nobody has it
             now = self._form(_look(each.kind, each.container, each.key))
@@ -669,25 +675,25 @@ class Trace:
                 self.given.read(read.kind, read.container, read.key, now, read.name)
             elif _same(each.was, now):  # a replay leaves it as the call does, if it is so before
                 read = self._as_it_is(each, now)
-                self._reads.setdefault(read.address, read)
+                self._reads.setdefault((read.kind, identity(read.container), read.key), read)
             else:
                 number = self.given.branch(each.container)
                 suffix = _suffix(each)
                 path = self._names.path(each.owner, suffix)
                 name = path if number is None else self.given.names[number] + suffix
-                address = (each.kind, id(each.container), each.key)
+                address = address_of(each.kind, each.container, each.key)
                 yield Effect(name, _text(each.was), _text(now), each.site, address, number is not None)
         for each in self._changed.values():
-            if ("", id(each.container), None) in self._bound:
+            if ("", identity(each.container), None) in self._bound:
                 continue
             now = contents(each.container)
             if type(now) is Position and each.was.agrees(now):  # how far it is was looked at, and that is all
                 held = now._replace(asked=True)
                 asked = Read(HELD, each.container, None, held, each.owner, "", self._names)
-                self._reads[asked.address] = asked
+                self._reads[HELD, identity(each.container), None] = asked
             elif not _same_members(each.was, now):
                 suffix, was, now = _changed(each.container, each.was, now)
-                address = ("", id(each.container), None)
+                address = address_of("", each.container, None)
                 given = self.given.branch(each.container)
                 path = self._names.path(each.owner, suffix)
                 name = path if given is None else self.given.names[given] + suffix
@@ -704,7 +710,7 @@ def _makers_of_tuples() -> frozenset[int]:
     ours = [kind for kind in tuple.__subclasses__() if said_module(kind).startswith(_OURS)]
     made = [kind.__new__ for kind in ours if module_of(kind)]
     codes = [each.__code__ for each in made if type(each) is FunctionType]
-    return frozenset(id(code) for code in codes if code.co_filename == _FROM_TEXT)
+    return frozenset(identity(code) for code in codes if code.co_filename == _FROM_TEXT)
 
 
 def _is_torchs_own(frame: FrameType | None) -> bool:
@@ -794,7 +800,7 @@ def _changed(container: Any, was: Any, now: Any) -> tuple[str, Any, Any]:
 def _suffix(each: _Written) -> str:
     if each.kind == CELL:
         return ""
-    member = each.kind == ITEM and each.owner == id(each.container)
+    member = each.kind == ITEM and each.owner == identity(each.container)
     return f"[{each.key!r}]" if member else f".{each.key}"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..base.identity import identity
 from .calls import called
 from .handlers import HANDLERS, follow_function
 from .noted import Noted
@@ -48,9 +49,9 @@ class Watch:
         for name, value in roots:
             trace.find(value, None, name)
             if is_anchored(value):
-                trace.anchored.add(id(value))
+                trace.anchored.add(identity(value))
             if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
-                trace.arguments[id(value)] = name
+                trace.arguments[identity(value)] = name
             elif isinstance(value, type) and issubclass(value, torch.autograd.Function):
                 follow_function(trace, value)
         if isinstance(function, MethodType):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..base.identity import identity
 from .members import member, put
 from .opened import parts_of, slots_of, table_of
 from .snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE
@@ -80,7 +81,7 @@ class Target:
     @property
     def address(self) -> tuple[str, int, Any]:
         """Which slot it is, as long as the container lives."""
-        return self.kind, id(self.container), self.key
+        return self.kind, identity(self.container), self.key
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Target) and self.address == other.address
