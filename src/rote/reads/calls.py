@@ -267,9 +267,9 @@ def instance_of(trace: Trace, value: Any, kinds: Any) -> None:
             instance_of(trace, value, each)
         return
     trace.hold(kinds)
-    trace.seen.add((identity(kinds), "isinstance"))
+    trace.seen.add(("isinstance", identity(kinds)))
     if trace.has(value):
-        trace.seen.add((identity(value), "isinstance"))
+        trace.seen.add(("isinstance", identity(value)))
     if trace.has(value) and not issubclass(type(value), type):
         trace.kind(value)
         if lookup.find(type(value), "__class__").owner is not object:

@@ -143,9 +143,9 @@ def whole(trace: Trace, value: Any, *_: Any) -> None:
         return
     if trace.kinds[type(value)] == DERIVED:
         _overridden(trace, value, ("__iter__",))
-    if not trace.has(value) or (identity(value), "[:]") in trace.seen:
+    if not trace.has(value) or ("[:]", identity(value)) in trace.seen:
         return
-    trace.seen.add((identity(value), "[:]"))
+    trace.seen.add(("[:]", identity(value)))
     if issubclass(type(value), MappingProxyType):
         _items(trace, value, tuple(value.items()))
     elif issubclass(type(value), dict):

@@ -459,8 +459,8 @@ def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
     """Whether a lock is free is asked, unless the call waits until it is, or has it already."""
     lock, given = _bound(function, args, 1)[0], args if hasattr(function, "__self__") else args[1:]
     if not given and not kwargs:
-        trace.seen.add((identity(lock), "held"))
-    elif not trace.has(lock) or (identity(lock), "held") in trace.seen:
+        trace.seen.add(("held", identity(lock)))
+    elif not trace.has(lock) or ("held", identity(lock)) in trace.seen:
         return
     elif hasattr(lock, "locked"):
         trace.ask(lock, "locked", ".locked()")
@@ -471,7 +471,7 @@ def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
 
 
 def _release(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    trace.seen.discard((identity(_bound(function, args, 1)[0]), "held"))
+    trace.seen.discard(("held", identity(_bound(function, args, 1)[0])))
 
 
 def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -16,12 +16,12 @@ the same leaves a frame of ours in tracebacks and in the way of who looks at the
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 from bytecode import Bytecode, ConcreteBytecode, ConcreteInstr, Instr, Label
-from bytecode.instr import TryBegin, TryEnd
+from bytecode.instr import CellVar, TryBegin, TryEnd
 
 from ..base.identity import identity
 from .lines import line_table
@@ -40,19 +40,35 @@ _CALLABLE_FIRST = sys.version_info >= (3, 13)
 """The slot that may be empty lies above the callable, not below it."""
 _LOAD_CELL = "LOAD_FAST" if sys.version_info >= (3, 13) else "LOAD_CLOSURE"
 _PRECALLS = sys.version_info < (3, 12)
+_JUMP_IF_FALSE = "POP_JUMP_FORWARD_IF_FALSE" if sys.version_info < (3, 12) else "POP_JUMP_IF_FALSE"
 _MORE_STACK = 8
+TABLE = "globals()"
+"""Instead of the name of a parameter: the globals of the frame."""
 
 
 class OpaqueError(Exception):
     """Code that is not followed: the message names the opcode."""
 
 
-def instrument(code: CodeType, notes: Any) -> CodeType:
+class Beginning(NamedTuple):
+    """A note at the beginning of code, which says whether it has told all that the code reads.
+
+    Attributes:
+        note: The note.
+        given: Names of the parameters that it is told, or :data:`TABLE`.
+    """
+
+    note: Callable[..., bool]
+    given: tuple[str, ...]
+
+
+def instrument(code: CodeType, notes: Any, beginning: Beginning | None = None) -> CodeType:
     """Make code that calls notes.
 
     Args:
         code: The code.
         notes: An object with a method for each note of :data:`.opcodes.NOTED`.
+        beginning: The note behind which the code as it was follows, if that has told all.
 
     Raises:
         OpaqueError: The code has an instruction that is not followed.
@@ -87,7 +103,7 @@ def instrument(code: CodeType, notes: Any) -> CodeType:
         made.extend(_replaced(each))
         stack.pass_instruction(each)
         before = name
-    given[:] = made
+    given[:] = made if beginning is None else _both(code, made, beginning)
     concrete = given.to_concrete_bytecode(compute_exception_stack_depths=False)
     assembled = concrete.to_code(
         stacksize=code.co_stacksize + _MORE_STACK + stack.most_copied, compute_exception_stack_depths=False
@@ -95,6 +111,28 @@ def instrument(code: CodeType, notes: Any) -> CodeType:
     return assembled.replace(
         co_linetable=line_table(assembled, [each for each in concrete if _is_placed(each)])
     )
+
+
+def _both(code: CodeType, noted: list[Any], beginning: Beginning) -> Iterator[Any]:
+    """The note at the beginning, then the code as it was, then code that calls notes."""
+    begins = 1 + next(at for at, each in enumerate(noted) if getattr(each, "name", "") == "RESUME")
+    yield from noted[:begins]
+    location, other = noted[begins - 1].location, Label()
+    yield from _callable(beginning.note, location)
+    for name in beginning.given:
+        if name == TABLE:
+            yield from _callable(globals, location)
+            yield from _call(0, location)
+        elif name in code.co_cellvars:
+            yield Instr("LOAD_DEREF", CellVar(name), location=location)
+        else:
+            yield Instr("LOAD_FAST", name, location=location)
+    yield from _call(len(beginning.given), location)
+    yield Instr(_JUMP_IF_FALSE, other, location=location)
+    own = _taken_apart(code)
+    yield from own[1 + next(at for at, each in enumerate(own) if getattr(each, "name", "") == "RESUME") :]
+    yield other
+    yield from noted[begins:]
 
 
 def _taken_apart(code: CodeType) -> Bytecode:

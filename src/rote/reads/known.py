@@ -43,33 +43,30 @@ def is_known_member(trace: Trace, value: Any, key: Any) -> bool:
 def is_known_whole(trace: Trace, value: Any) -> bool:
     """Whether all of a builtin container was read, or the call has made it."""
     if identity(value) in trace.outside:
-        return type(value) in _BUILTIN_CONTAINERS and (identity(value), "[:]") in trace.seen
+        return type(value) in _BUILTIN_CONTAINERS and ("[:]", identity(value)) in trace.seen
     return type(value) in _BUILTIN_CONTAINERS or type(value) in PLAIN_OR_TENSOR
 
 
 def is_known_call(trace: Trace, function: Any, args: tuple[Any, ...]) -> bool:
     """Whether a callable was met, and its arguments tell nothing either."""
-    kind = type(function)
-    if kind is MethodType:
-        function = function.__func__
-        kind = type(function)
-        if kind is not FunctionType:
-            return False
+    is_method = type(function) is MethodType
+    target = function.__func__ if is_method else function
+    which, kind = identity(target), type(target)
+    if which in trace.called:
+        return True
     if kind is FunctionType:
-        if identity(function) in trace.outside and (identity(function), "()") not in trace.seen:
-            return False
-        return trace.swaps.is_instrumented(function.__code__)
+        return which not in trace.outside and trace.swaps.is_instrumented(target.__code__)
+    if is_method:
+        return False
     if kind is BuiltinFunctionType:
         return _is_known_builtin(trace, function, args)
     if kind is MethodWrapperType:
         if function.__name__ != "__getattribute__" or len(args) != 1:
             return False
         value = function.__self__
-        which = identity(value)
-        return (which if which in trace.outside else type(value), args[0], "plain") in trace.seen
-    if identity(function) in trace.called:
-        return True
-    return identity(function) in trace.rows.plain and _are_plain(trace, args)
+        whose = identity(value)
+        return (whose if whose in trace.outside else type(value), args[0], "plain") in trace.seen
+    return which in trace.rows.plain and _are_plain(trace, args)
 
 
 def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> bool:
@@ -94,13 +91,13 @@ def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> boo
 
 def _is_known_question(trace: Trace, value: Any, kinds: Any) -> bool:
     """Whether it was asked of an instance, and of each class what it says of instances."""
-    if identity(value) in trace.outside and (identity(value), "isinstance") not in trace.seen:
+    if identity(value) in trace.outside and ("isinstance", identity(value)) not in trace.seen:
         return False
     if type(kinds) is not tuple:
-        return (identity(kinds), "isinstance") in trace.seen
+        return ("isinstance", identity(kinds)) in trace.seen
     if identity(kinds) in trace.outside:
         return False
-    return all([(identity(each), "isinstance") in trace.seen for each in kinds])
+    return all([("isinstance", identity(each)) in trace.seen for each in kinds])
 
 
 def _are_plain(trace: Trace, args: tuple[Any, ...]) -> bool:

@@ -30,16 +30,22 @@ def name(trace: Trace, name: str, frame: FrameType) -> None:
     """A global, or else a builtin, is about to be looked up."""
     table, builtins = frame.f_globals, frame.f_builtins
     trace.seen.add((identity(table), name, "global"))
-    if _is_left_out(table, name):
-        return
-    trace.find(table, None, "")
-    if name in table:
-        trace.read(ITEM, table, name, table[name], name)
-        return
-    trace.absent(table, name, name)
-    if name in builtins:
+    if of_globals(trace, name, table) is MISSING and name in builtins and not _is_left_out(table, name):
         trace.find(builtins, None, "")
         trace.read(ITEM, builtins, name, builtins[name], name)
+
+
+def of_globals(trace: Trace, name: str, table: dict[str, Any]) -> Any:
+    """A global is about to be looked up, perhaps before a builtin; returns it, or MISSING."""
+    found = table.get(name, MISSING)
+    if _is_left_out(table, name):
+        return found
+    trace.find(table, None, "")
+    if found is MISSING:
+        trace.absent(table, name, name)
+    else:
+        trace.read(ITEM, table, name, found, name)
+    return found
 
 
 def _is_left_out(table: dict[str, Any], name: str) -> bool:
@@ -58,6 +64,7 @@ def store_name(trace: Trace, name: str, table: dict[str, Any]) -> None:
 def cell(trace: Trace, cell: CellType) -> None:
     """A variable of a function around is about to be read."""
     if trace.has(cell):
+        trace.seen.add(("cell", identity(cell)))
         try:
             value = cell.cell_contents
         except ValueError:  # it is empty

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import sys
 from _thread import get_ident
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from sys import setprofile
-from types import CellType
+from types import CellType, CodeType, MethodType
 from typing import Any
 
 from ..base.identity import identity
 from ..signature.executed import our_profiler
 from ..signature.workers import is_worker
 from . import attributes, calls, containers, names
+from .instrument import Beginning
 from .known import (
     PLAIN_OR_TENSOR,
     is_known_attribute,
@@ -28,6 +29,7 @@ from .known import (
     is_known_whole,
 )
 from .opcodes import NOTED
+from .summaries import Summary
 from .trace import Trace
 
 _LEFT: dict[str, Callable[..., None]] = {
@@ -60,10 +62,20 @@ _STEPPING = frozenset(
 )
 
 
-class Notes:
-    """The notes, one attribute for each of :data:`.opcodes.NOTED`."""
+def _key(given: Any = None) -> Any:
+    """What a note of a function was told beside the object, in a form by which it is found again."""
+    return given if type(given) is str else identity(given)
 
-    def __init__(self) -> None:
+
+class Notes:
+    """The notes, one attribute for each of :data:`.opcodes.NOTED`.
+
+    Args:
+        summaries: Functions of which one note tells all, by the identity of their code.
+    """
+
+    def __init__(self, summaries: Callable[[], Mapping[int, Summary]]) -> None:
+        self._summaries = summaries
         self._traces: dict[int, Trace] = {}
         self._calls: dict[int, Trace] = {}  # also while a note is at work
         for note, function in _LEFT.items():
@@ -82,6 +94,11 @@ class Notes:
         self.store_name = self.delete_name = self._store_name()
         missing = {row.note for row in NOTED.values()} - set(vars(self))
         assert not missing, missing
+
+    def beginning(self, code: CodeType) -> Beginning | None:
+        """The note at the beginning of code that tells all that it reads, if there is one."""
+        summary = self._summaries().get(identity(code))
+        return Beginning(self._summary(summary), summary.given) if summary is not None else None
 
     def send_to(self, trace: Trace | None) -> Trace | None:
         """Notes of this thread go to a trace from now on, or nowhere; returns where they went before."""
@@ -104,10 +121,10 @@ class Notes:
         self._traces[thread] = calls[0]
         return calls[0]
 
-    def _sender(self, function: Callable[..., None]) -> Callable[..., None]:
+    def _sender(self, function: Callable[..., Any]) -> Callable[..., Any]:
         traces = self._traces
 
-        def note(*given: Any) -> None:
+        def note(*given: Any) -> Any:
             thread = get_ident()
             trace = traces.pop(thread, None)
             if trace is None and self._calls and (trace := self._adopt(thread)) is not None:
@@ -118,7 +135,7 @@ class Notes:
                     setprofile(None)
                 trace.at_work = True
                 try:
-                    function(trace, *given)
+                    return function(trace, *given)
                 except Exception as error:  # the call itself is none the worse for it
                     trace.failed(f"note {function.__name__}", error)
                 finally:
@@ -126,6 +143,27 @@ class Notes:
                     if profiler is not None:
                         setprofile(profiler)
                     traces[thread] = trace
+            return None
+
+        return note
+
+    def _summary(self, summary: Summary) -> Callable[..., bool]:
+        """Of an object, and a name or a table; returns whether nothing is left to be told."""
+        traces, asks, mark = self._traces, summary.asks, summary.code.co_name
+
+        def told(trace: Trace, value: Any, *given: Any) -> bool:
+            looked = summary.note(trace, value, *given)
+            if looked is not None and all([trace.has(each) for each in looked]):
+                trace.tell((mark, identity(value), _key(*given)), looked)
+            return looked is not None
+
+        send = self._sender(told)
+
+        def note(value: Any, *given: Any) -> bool:
+            trace = traces.get(get_ident())
+            if trace is not None and (mark, identity(value), _key(*given)) in trace.told and not asks():
+                return True
+            return bool(send(value, *given))
 
         return note
 
@@ -140,9 +178,9 @@ class Notes:
             trace = traces.get(get_ident())
             if trace is None or identity(value) not in trace.outside:
                 send(value)
-            elif (identity(value), mark) not in trace.seen:
+            elif (mark, identity(value)) not in trace.seen:
                 send(value)
-                trace.seen.add((identity(value), mark))
+                trace.seen.add((mark, identity(value)))
 
         if function is containers.advance:
 
@@ -183,25 +221,29 @@ class Notes:
         return note
 
     def _attribute(self) -> Callable[[str, Any], None]:
-        traces, send = self._traces, self._sender(attributes.attribute)
+        traces, traced, send = self._traces, self._calls, self._sender(attributes.attribute)
 
         def note(name: str, value: Any) -> None:
             trace = traces.get(get_ident())
             if trace is None:
-                if self._calls:
+                if traced:
                     send(name, value)
-            elif not is_known_attribute(trace, name, value):
+                return
+            which = identity(value)
+            if (which if which in trace.outside else type(value), name) in trace.seen:
+                return
+            if type(value) is not super or not is_known_attribute(trace, name, value):
                 send(name, value)
 
         return note
 
     def _super_attribute(self) -> Callable[..., None]:
-        traces, send = self._traces, self._sender(attributes.super_attribute)
+        traces, traced, send = self._traces, self._calls, self._sender(attributes.super_attribute)
 
         def note(name: str, function: Any, kind: Any, value: Any) -> None:
             trace = traces.get(get_ident())
             if trace is None:
-                if self._calls:
+                if traced:
                     send(name, function, kind, value)
             elif (kind, type(value), name) not in trace.seen:
                 send(name, function, kind, value)
@@ -209,25 +251,27 @@ class Notes:
         return note
 
     def _cell(self) -> Callable[[CellType], None]:
-        traces, send = self._traces, self._sender(names.cell)
+        traces, traced, send = self._traces, self._calls, self._sender(names.cell)
 
         def note(cell: CellType) -> None:
             trace = traces.get(get_ident())
             if trace is None:
-                if self._calls:
+                if traced:
                     send(cell)
-            elif identity(cell) in trace.outside:
+                return
+            which = identity(cell)
+            if which in trace.outside and ("cell", which) not in trace.seen:
                 send(cell)
 
         return note
 
     def _item(self) -> Callable[[Any, Any], None]:
-        traces, send = self._traces, self._sender(containers.item)
+        traces, traced, send = self._traces, self._calls, self._sender(containers.item)
 
         def note(value: Any, key: Any) -> None:
             trace = traces.get(get_ident())
             if trace is None:
-                if self._calls:
+                if traced:
                     send(value, key)
             elif not is_known_member(trace, value, key):
                 send(value, key)
@@ -235,12 +279,12 @@ class Notes:
         return note
 
     def _contains(self) -> Callable[[Any, Any], None]:
-        traces, send = self._traces, self._sender(containers.contains)
+        traces, traced, send = self._traces, self._calls, self._sender(containers.contains)
 
         def note(key: Any, value: Any) -> None:
             trace = traces.get(get_ident())
             if trace is None:
-                if self._calls:
+                if traced:
                     send(key, value)
             elif not is_known_member(trace, value, key):
                 send(key, value)
@@ -248,12 +292,12 @@ class Notes:
         return note
 
     def _whole(self, function: Callable[..., None]) -> Callable[[Any], None]:
-        traces, send = self._traces, self._sender(function)
+        traces, traced, send = self._traces, self._calls, self._sender(function)
 
         def note(value: Any) -> None:
             trace = traces.get(get_ident())
             if trace is None:
-                if self._calls:
+                if traced:
                     send(value)
             elif not is_known_whole(trace, value):
                 send(value)
@@ -261,14 +305,16 @@ class Notes:
         return note
 
     def _call(self) -> Callable[..., None]:
-        traces, send = self._traces, self._sender(calls.called)
+        traces, traced, send = self._traces, self._calls, self._sender(calls.called)
 
         def note(keywords: tuple[str, ...], function: Any, *args: Any) -> None:
             trace = traces.get(get_ident())
             if trace is None:
-                if self._calls:
+                if traced:
                     send(keywords, function, *args)
-            elif not is_known_call(trace, function, args):
+                return
+            target = function.__func__ if type(function) is MethodType else function
+            if identity(target) not in trace.called and not is_known_call(trace, function, args):
                 send(keywords, function, *args)
 
         return note

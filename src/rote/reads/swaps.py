@@ -97,7 +97,7 @@ class Swaps:
         profiler = sys.getprofile()
         sys.setprofile(None)  # who watches the call need not watch this, and would make it ten times as slow
         try:
-            instrumented: CodeType | None = instrument(code, self._notes)
+            instrumented: CodeType | None = instrument(code, self._notes, self._notes.beginning(code))
             why = ""
         except OpaqueError as error:
             instrumented, why = None, str(error)

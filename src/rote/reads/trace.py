@@ -85,8 +85,8 @@ _FROM_TEXT = "<string>"
 _ABSENT = Content(False)
 _COUNTERS = frozenset({"next_id"})
 """What PyTorch's handles of hooks are numbered by: which number it is makes no difference."""
-_OF_CLASS = frozenset({"__class__", "__dict__"})
-"""Attributes by which an object becomes one of another class, or has other attributes."""
+_OF_CLASS = frozenset({"__class__", "__dict__", "__code__"})
+"""Attributes by which an object becomes one of another class, has other attributes, or runs other code."""
 _QUEUES = "_lazy_call"
 """Functions of PyTorch's that keep what is to be done when a device starts, and who asked for it."""
 _BY_CONTENT = (
@@ -129,6 +129,7 @@ class Trace:
         seen: What was noted already, so that it is not looked at again; keys are the notes' own.
         members: Containers outside, by their identity, with keys under which members were read.
         called: Callables, by their identity, of which nothing is new when they are called again.
+        told: Functions whose reads one note has told, with what they were given.
         outside: Objects that were there before the call, by identity.
         kinds: The class of thing by type.
         arguments: Names of tensors that are arguments, by identity.
@@ -145,6 +146,8 @@ class Trace:
         self.seen: set[Any] = set()
         self.members: set[tuple[int, Any]] = set()
         self.called: set[int] = set()
+        self.told: set[tuple[Any, ...]] = set()
+        self._told_of: set[int] = set()
         self.outside: dict[int, Any] = {}
         self.kinds = table()
         self._names = Names()
@@ -398,6 +401,7 @@ class Trace:
             return
         if is_compilers(said_module(owner if issubclass(type(owner), type) else type(owner))):
             return
+        self._forget_told(container)
         address = (kind, identity(container), key)
         if address in self._written or identity(container) in self._changed:
             return
@@ -410,8 +414,24 @@ class Trace:
 
     def _forget_classes(self) -> None:
         """What was found by way of classes may be another from now on: it is noted anew."""
-        for known in (self._slots, self._found, self.seen, self.called):
+        for known in (self._slots, self._found, self.seen, self.called, self.told):
             known.clear()
+
+    def _forget_told(self, container: Any) -> None:
+        """A container is written: what was told of functions that look into it may be another from now on."""
+        if identity(container) in self._told_of:
+            self.told.clear()
+            self._told_of.clear()
+
+    def tell(self, what: tuple[Any, ...], containers: Iterable[Any]) -> None:
+        """All is told of a function, as long as some containers outside are not written, nor a class.
+
+        Args:
+            what: The function, and what it was given.
+            containers: Into which it looks.
+        """
+        self.told.add(what)
+        self._told_of.update(map(identity, containers))
 
     def wrote(self, kind: str, container: Any, key: Any) -> bool:
         """Whether the call has written a slot."""
@@ -420,6 +440,8 @@ class Trace:
     def change(self, container: Any) -> None:
         """Any member of a container that is outside is about to be written."""
         outside = self.has(container) or self.given.branch(container) is not None
+        if outside:
+            self._forget_told(container)
         if outside and identity(container) not in self._changed:
             was = contents(container)
             self._changed[identity(container)] = _Written(
@@ -485,8 +507,9 @@ class Trace:
         known = self.swaps.is_instrumented(code)
         if not known and (is_own(code.co_filename) or self.rows.is_pure(function)):
             return
-        if identity(function) in self.outside and (identity(function), "()") not in self.seen:
-            self.seen.add((identity(function), "()"))
+        which = identity(function)
+        if which in self.outside and which not in self.called:
+            self.called.add(which)
             self._read_function(function)
         if not known:
             why = self.swaps.replace(function)
