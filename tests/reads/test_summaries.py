@@ -125,6 +125,25 @@ def with_a_hook_of_all(module):
     handle.remove()
 
 
+def with_hooks_of_all_made_anew(module):
+    home = torch.nn.modules.module
+    module(torch.ones(2))
+    was, home._global_forward_hooks = home._global_forward_hooks, OrderedDict()
+    module(torch.ones(2)), module(torch.ones(2))
+    home._global_forward_hooks[1] = _hook
+    module(torch.ones(2))
+    home._global_forward_hooks = was
+
+
+def with_hooks_made_anew(module):
+    module(torch.ones(2))
+    was, module._forward_hooks = module._forward_hooks, OrderedDict()
+    module(torch.ones(2)), module(torch.ones(2))
+    module._forward_hooks[1] = _hook
+    module(torch.ones(2))
+    module._forward_hooks = was
+
+
 def with_another_forward(module):
     module(torch.ones(2))
     module.forward = lambda x: x + SHIFT[0]
@@ -227,7 +246,8 @@ PROGRAMS = {
     **{
         each.__name__: (each, Layer)
         for each in (
-            with_a_hook, with_a_hook_of_all, with_another_forward, with_another_class, with_a_parameter_deleted,
+            with_a_hook, with_a_hook_of_all, with_hooks_made_anew, with_hooks_of_all_made_anew,
+            with_another_forward, with_another_class, with_a_parameter_deleted,
             with_tables_of_its_own, with_other_tables, with_other_globals, asked_in_c, compiled, made,
         )
     },

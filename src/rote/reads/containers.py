@@ -16,7 +16,6 @@ from ..base.location import is_internal, is_own
 from ..signature import members
 from ..signature.made_in_c import is_python
 from ..signature.marks import Content
-from ..signature.origin import said_module
 from ..signature.snapshot import BULK, ITEM, LENGTH, ORDER
 from . import lookup
 from .attributes import bind, everything, plain_attribute
@@ -393,7 +392,7 @@ def _overridden(trace: Trace, value: Any, names: tuple[str, ...]) -> None:
     settings(trace, value)
     for name in names:
         found = trace.in_class(kind, name)
-        if (found is not lookup.MISSING and not is_in_c(found)) or is_users(kind):
+        if (found is not lookup.MISSING and not is_in_c(found)) or trace.is_users(kind):
             trace.runs(trace.class_slot(kind, name))
 
 
@@ -411,11 +410,6 @@ def asked_by_c(trace: Trace, value: Any, names: tuple[str, ...], depth: int = 2)
             _overridden(trace, part, names)
             if depth:
                 asked_by_c(trace, part, names, depth - 1)
-
-
-def is_users(kind: type) -> bool:
-    """Whether a class is written in Python, and is not one of PyTorch's."""
-    return is_python(kind) and not said_module(kind).startswith("torch")
 
 
 _COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")

@@ -82,7 +82,7 @@ def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> boo
         return identity(args[0]) not in trace.outside and type(args[0]) in _BUILTIN_CONTAINERS
     if whose is type:
         key: Any = (owner, function.__name__)
-    elif whose in PLAIN_OR_TENSOR:
+    elif owner is not None and whose in PLAIN_OR_TENSOR:
         key = (whose, function.__name__)
     else:
         key = identity(function)

@@ -23,7 +23,7 @@ from ..base.identity import identity
 from ..base.location import is_own
 from ..signature.compat import tracing_state
 from . import lookup
-from .attributes import attribute
+from .attributes import attribute, plain_attribute
 from .calls import called
 from .containers import member, truth
 from .instrument import TABLE
@@ -186,11 +186,23 @@ def _of_call(trace: Trace, value: Any, table: dict[str, Any]) -> Told:
     if not _calls(trace, value, "forward"):
         return None
     for name in _HOOKS:
-        attribute(trace, name, value)
+        plain_attribute(trace, name, value)
         if not _is_empty(trace, _own(value, name), looked):
             return None
-    empty = [_is_empty(trace, of_globals(trace, name, table), looked) for name in _GLOBAL_HOOKS]
-    return looked if all(empty) else None
+    return looked if _have_no_hooks(trace, table, looked) else None
+
+
+def _have_no_hooks(trace: Trace, table: dict[str, Any], looked: list[Any]) -> bool:
+    """Hooks of all modules are asked for in a frame with these globals; whether there are none."""
+    told = ("hooks", identity(table))
+    if told in trace.told:
+        return True
+    mine: list[Any] = [table]
+    empty = all([_is_empty(trace, of_globals(trace, name, table), mine) for name in _GLOBAL_HOOKS])
+    looked += mine
+    if empty and all([trace.has(each) for each in mine]):
+        trace.tell(told, mine)
+    return empty
 
 
 def _is_module(trace: Trace, value: Any) -> bool:
@@ -221,17 +233,23 @@ def _calls(trace: Trace, value: Any, name: str) -> bool:
 
 def _is_not_tracing(trace: Trace, table: dict[str, Any], looked: list[Any]) -> bool:
     """PyTorch's own tracer is asked for in a frame with these globals; whether it is off."""
+    told, mine = ("tracing", identity(table)), [table]
+    if told in trace.told:
+        return not tracing_state()
     value = of_globals(trace, "torch", table)
     for name in ("_C", "_get_tracing_state"):
         if type(value) is not ModuleType:
             return False
         attribute(trace, name, value)
         trace.find(vars(value), value, ".__dict__")
-        looked.append(vars(value))
+        mine.append(vars(value))
         value = _own(value, name)
     if value is not tracing_state:
         return False
     called(trace, (), value)
+    looked += mine
+    if all([trace.has(each) for each in mine]):
+        trace.tell(told, mine)
     return not tracing_state()
 
 

@@ -51,6 +51,7 @@ from ..signature.executed import TORCHS_OWN
 from ..signature.handed import Marking
 from ..signature.iterators import Position
 from ..signature.key import Call
+from ..signature.made_in_c import is_python
 from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
 from ..signature.origin import module_of, said_module, said_name
 from ..signature.reads import Argument, Names, Read, Reads, address_of
@@ -160,6 +161,7 @@ class Trace:
         self._namespaces: dict[type, dict[str, Any]] = {}
         self._slots: dict[tuple[type, str, type | None], Any] = {}  # of classes, as they were looked up
         self._found: dict[tuple[type, str], Any] = {}  # the same, of which nothing is read
+        self._users: dict[type, bool] = {}
         self._unseen: dict[str, Unseen] = {}
         self._late: dict[int, CodeType] = {}
         self._output: dict[Output, None] = {}
@@ -355,6 +357,13 @@ class Trace:
             value = self._found[kind, name] = lookup.find(kind, name).value
         return value
 
+    def is_users(self, kind: type) -> bool:
+        """Whether a class is written in Python, and is not one of PyTorch's."""
+        users = self._users.get(kind)
+        if users is None:
+            users = self._users[kind] = is_python(kind) and not said_module(kind).startswith("torch")
+        return users
+
     def class_slot(self, kind: type, name: str, after: type | None = None) -> Any:
         """Note what a class has under a name, itself or from a base; returns it, or MISSING."""
         slot = (kind, name, after)
@@ -414,7 +423,7 @@ class Trace:
 
     def _forget_classes(self) -> None:
         """What was found by way of classes may be another from now on: it is noted anew."""
-        for known in (self._slots, self._found, self.seen, self.called, self.told):
+        for known in (self._slots, self._found, self._users, self.seen, self.called, self.told):
             known.clear()
 
     def _forget_told(self, container: Any) -> None:
@@ -557,6 +566,7 @@ class Trace:
             self._namespaces,
             self._slots,
             self._found,
+            self._users,
             self._carriers,
         ):
             held.clear()
