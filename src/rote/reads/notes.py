@@ -29,7 +29,7 @@ from .known import (
     is_known_whole,
 )
 from .opcodes import NOTED
-from .summaries import Summary
+from .summaries import Summary, summaries
 from .trace import Trace
 
 _LEFT: dict[str, Callable[..., None]] = {
@@ -74,7 +74,7 @@ class Notes:
         summaries: Functions of which one note tells all, by the identity of their code.
     """
 
-    def __init__(self, summaries: Callable[[], Mapping[int, Summary]]) -> None:
+    def __init__(self, summaries: Callable[[], Mapping[int, Summary]] = summaries) -> None:
         self._summaries = summaries
         self._traces: dict[int, Trace] = {}
         self._calls: dict[int, Trace] = {}  # also while a note is at work
