@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import decimal
+import threading
 import types
 from collections import OrderedDict, UserDict
 
@@ -187,3 +189,89 @@ def test_a_bound_method_of_c_is_looked_into():
         return bound(), bound()
 
     assert 1 in [value for name, value in values(noted(ask)).items() if name.endswith("(length)")]
+
+
+class Named:
+    """Has attributes of the names by which notes remember other things."""
+
+    def __init__(self):
+        self.truth, self.isinstance, self.held, self.advance = 1, 2, 3, 4
+        self.settings, self.cell = 5, 6
+
+    def __bool__(self):
+        return True
+
+    def __iter__(self):
+        return iter([1])
+
+    def __next__(self):
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("truth", lambda thing: thing.truth),
+        ("isinstance", lambda thing: thing.isinstance),
+        ("held", lambda thing: thing.held),
+        ("advance", lambda thing: thing.advance),
+        ("cell", lambda thing: thing.cell),
+        ("settings", lambda thing: thing.settings),
+    ],
+)
+def test_what_was_asked_of_an_object_is_no_attribute_of_it(name, read):
+    thing, lock = Named(), threading.Lock()
+    thing.acquire = lock.acquire
+
+    def ask():
+        for _ in range(2):
+            assert thing
+            assert isinstance(thing, Named)
+            assert thing in [thing]
+            next(thing)
+            thing.acquire()
+            lock.release()
+        return read(thing)
+
+    assert values(noted(ask))[f"thing.{name}"] == getattr(thing, name)
+
+
+class Sized(decimal.Decimal):
+    @property
+    def settings(self):
+        return SIZE[0]
+
+
+SIZE = [3]
+
+
+def test_settings_of_a_class_are_no_attribute_of_what_is_made():
+    def ask():
+        made = Sized("1")
+        return f"{made}", made.settings, f"{made}", made.settings
+
+    assert values(noted(ask))["SIZE[0]"] == 3
+
+
+def scaled():
+    return SIZE[0]
+
+
+def shifted():
+    return SHIFT[0]
+
+
+SHIFT = [5]
+
+
+def test_code_that_is_replaced_on_the_way():
+    def both():
+        scaled()
+        was = scaled.__code__
+        scaled.__code__ = shifted.__code__
+        try:
+            return scaled()
+        finally:
+            scaled.__code__ = was
+
+    assert values(noted(both))["SHIFT[0]"] == 5

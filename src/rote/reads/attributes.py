@@ -19,6 +19,7 @@ import numpy
 import torch
 import torch.autograd.function
 
+from ..base.identity import identity
 from ..base.location import is_own
 from ..signature.classes import UNSET
 from ..signature.marks import PROXIES, Content
@@ -66,11 +67,11 @@ def attribute(trace: Trace, name: str, value: Any) -> None:
     what = trace.kinds[kind]
     if what == PLAIN or name == _OF_COMPILER:
         return
-    if id(value) not in trace.outside:
+    if identity(value) not in trace.outside:
         trace.hold(kind)
         trace.seen.add((kind, name))
     else:
-        trace.seen.add((id(value), name))
+        trace.seen.add((identity(value), name))
     if what == MODULE and kind is ModuleType:
         _of_module(trace, name, value)
     elif what == CLASS:
@@ -133,7 +134,7 @@ def super_attribute(trace: Trace, name: str, function: Any, kind: Any, value: An
 def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
     """What C says of a tensor is known by other means; what Python adds is read like anything else."""
     found = trace.class_slot(kind, name)
-    argument = trace.arguments.get(id(value))
+    argument = trace.arguments.get(identity(value))
     if found is _MISSING or name in _IDENTIFYING:
         trace.seen.discard((kind, name))  # of each tensor it is another one
     if found is _MISSING:
@@ -202,7 +203,7 @@ def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
 def plain_attribute(trace: Trace, name: str, value: Any) -> None:
     """An attribute as ``object.__getattribute__`` finds it, and then ``__getattr__``."""
     kind = type(value)
-    whose = id(value) if trace.has(value) else kind
+    whose = identity(value) if trace.has(value) else kind
     if tells_when(trace, kind, name):
         trace.seen.discard((whose, name))  # who reads it matters each time
     else:

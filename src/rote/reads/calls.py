@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..base.identity import identity
 from ..base.location import is_own
 from ..signature.compat import SCRIPTS
 from ..signature.iterators import is_standard
@@ -138,7 +139,7 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
     elif not of_python:
         c_call(trace, made_by(kind) if in_c else kind, *_split(names, args))
     elif trace.has(kind):
-        trace.called.add(id(kind))
+        trace.called.add(identity(kind))
 
 
 def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any, ...]) -> None:
@@ -153,7 +154,7 @@ def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any
     elif special(trace, function, "__call__"):
         found = lookup.find(type(function), "__call__").value
         if type(found) is FunctionType and trace.has(function) and not is_own(found.__code__.co_filename):
-            trace.called.add(id(function))
+            trace.called.add(identity(function))
         if isinstance(found, (staticmethod, classmethod)):
             called(trace, names, found.__func__, *args)
         if is_in_c(found):
@@ -226,7 +227,7 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
         if not (grows and trace.appends(owner, _GROWING[name](given))):
             change(trace, owner)
         for each in given:
-            if name not in _KEEPING or id(each) not in trace.given.objects:
+            if name not in _KEEPING or identity(each) not in trace.given.objects:
                 content(trace, each, inside=False)
     elif row == "argument" and given:
         for each in given:
@@ -283,9 +284,9 @@ def instance_of(trace: Trace, value: Any, kinds: Any) -> None:
             instance_of(trace, value, each)
         return
     trace.hold(kinds)
-    trace.seen.add((id(kinds), "isinstance"))
+    trace.seen.add(("isinstance", identity(kinds)))
     if trace.has(value):
-        trace.seen.add((id(value), "isinstance"))
+        trace.seen.add(("isinstance", identity(value)))
     if trace.has(value) and not issubclass(type(value), type):
         trace.kind(value)
         if lookup.find(type(value), "__class__").owner is not object:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy
 import torch
 
+from ..base.identity import identity
 from ..base.location import is_internal, is_own
 from ..signature import members
 from ..signature.made_in_c import has_parts_in_c, is_python
@@ -104,7 +105,7 @@ def _as_key(trace: Trace, key: Any) -> None:
     """An argument that is taken apart is looked for in a container: by its identity, most often."""
     for part in (key.start, key.stop, key.step) if type(key) is slice else (key,):
         methods(trace, part)
-    if id(key) in trace.given.objects:
+    if identity(key) in trace.given.objects:
         trace.identify(key, "looks for it in a container")
 
 
@@ -114,7 +115,7 @@ def looked_up(trace: Trace, key: Any) -> None:
     if what not in (PLAIN, TENSOR):
         _overridden(trace, key, _HASHING)
         content(trace, key, _HASHING)
-    argument = trace.arguments.get(id(key)) if what == TENSOR else None
+    argument = trace.arguments.get(identity(key)) if what == TENSOR else None
     if argument is not None:
         trace.refuse(
             f"{argument} (its identity)", f"looks {argument} up by which tensor it is; use a key of its own"
@@ -150,7 +151,7 @@ def index(trace: Trace, key: Any) -> None:
 def member(trace: Trace, value: Any, key: Any) -> None:
     """Note one member of a builtin container that is outside."""
     if type(key) in (str, int):
-        trace.members.add((id(value), key))
+        trace.members.add((identity(value), key))
     if issubclass(type(value), dict):
         found = dict.get(value, key, lookup.MISSING)
         if found is lookup.MISSING:
@@ -192,9 +193,9 @@ def whole(trace: Trace, value: Any, *_: Any) -> None:
         return
     if trace.kinds[type(value)] == DERIVED:
         _overridden(trace, value, ("__iter__",))
-    if not trace.has(value) or (id(value), "[:]") in trace.seen:
+    if not trace.has(value) or ("[:]", identity(value)) in trace.seen:
         return
-    trace.seen.add((id(value), "[:]"))
+    trace.seen.add(("[:]", identity(value)))
     if issubclass(type(value), dict):
         _items(trace, value, members.items(value))
     elif issubclass(type(value), (set, frozenset)):
@@ -270,9 +271,9 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
     left = [value]
     while left:
         part = trace.behind(left.pop())
-        if trace.kinds[type(part)] in (PLAIN, TENSOR) or id(part) in met:
+        if trace.kinds[type(part)] in (PLAIN, TENSOR) or identity(part) in met:
             continue
-        met[id(part)] = part
+        met[identity(part)] = part
         if names:
             _overridden(trace, part, names)
         if names and trace.kinds[type(part)] in (FUNCTION, METHOD):
@@ -298,7 +299,7 @@ def _look_into(trace: Trace, value: Any, handed: bool) -> None:
     if is_readable(value):
         whole(trace, value)
         return
-    if id(value) in trace.given.objects:
+    if identity(value) in trace.given.objects:
         trace.identify(value, "hands it to a function in C, or compares it")
     if trace.has(value):
         _object(trace, value, handed)
@@ -526,10 +527,10 @@ def _overridden(trace: Trace, value: Any, names: tuple[str, ...]) -> None:
 def methods(trace: Trace, value: Any) -> None:
     """C may call any special method of a value's class: which there are, and which are not, is read."""
     kind = type(value)
-    if trace.kinds[kind] in _WITHOUT_METHODS or (kind, "special") in trace.seen:
+    if trace.kinds[kind] in _WITHOUT_METHODS or ("special", kind) in trace.seen:
         return
     trace.hold(kind)
-    trace.seen.add((kind, "special"))
+    trace.seen.add(("special", kind))
     for each in lookup.bases(kind):
         if not lookup.can_change(each) or has_parts_in_c(each) or said_module(each).startswith("torch"):
             continue
@@ -547,7 +548,7 @@ def compare(trace: Trace, operator: Any, left: Any, right: Any) -> None:
     """Two values are about to be compared."""
     for one in (left, right):
         if trace.kinds[type(one)] not in (PLAIN, TENSOR):
-            if id(one) in trace.given.objects and not is_in_c(lookup.find(type(one), "__eq__").value):
+            if identity(one) in trace.given.objects and not is_in_c(lookup.find(type(one), "__eq__").value):
                 _overridden(trace, one, _COMPARING)
             else:
                 content(trace, one, _COMPARING)
@@ -613,8 +614,8 @@ def _text(trace: Trace, value: Any, above: set[int], asks: tuple[str, ...] = ())
     if trace.kinds[kind] == TENSOR:
         return
     _overridden(trace, value, _TEXTS)
-    if is_readable(value) and id(value) not in above:
-        above.add(id(value))
+    if is_readable(value) and identity(value) not in above:
+        above.add(identity(value))
         mapping = issubclass(kind, dict)
         for each in members.items(value) if mapping else members.keys(value):
             for part in each if mapping else (each,):

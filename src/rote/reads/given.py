@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..base.identity import identity
 from ..signature.key import OPAQUE, Call
 from ..signature.leaves import containers, is_mutable
 from ..signature.opened import Opening, Openings, parts_of, slots_of
@@ -68,33 +69,33 @@ class Given:
             if value is kwargs or not is_mutable(type(value)):
                 continue
             for part, whole in zip(parts_of(value), parts_of(original), strict=False):
-                if self.numbers.setdefault(id(part), number) != self.numbers[id(value)]:
+                if self.numbers.setdefault(identity(part), number) != self.numbers[identity(value)]:
                     self.shared.append(value)
                 if whole is not part:
-                    self.originals.setdefault(id(whole), number)
+                    self.originals.setdefault(identity(whole), number)
                     self._values.append(whole)
                 if type(value) in opened:
-                    self.objects[id(part)] = type(value)
+                    self.objects[identity(part)] = type(value)
                     self._note_container(value)
         for leaf, kind in zip(call.leaves, call.kinds, strict=True):
             if kind == OPAQUE:
-                self.leaves.add(id(leaf))
+                self.leaves.add(identity(leaf))
                 self.watch(leaf, inner=False)
-        objects = {id(value): value for value in mine if id(value) in self.objects}
-        return [(self.names[self.numbers[identity]], value) for identity, value in objects.items()]
+        objects = {identity(value): value for value in mine if identity(value) in self.objects}
+        return [(self.names[self.numbers[which]], value) for which, value in objects.items()]
 
     def branch(self, container: Any) -> int | None:
         """Which branch a container is; None if it is none."""
-        return self.numbers.get(id(container))
+        return self.numbers.get(identity(container))
 
     def number_of(self, value: Any) -> int | None:
         """Which branch a value is, as the callable has it; None for the dict of an object's attributes."""
-        number = self.numbers.get(id(value))
+        number = self.numbers.get(identity(value))
         return number if number is not None and self._values[number] is value else None
 
     def is_one(self, value: Any) -> bool:
         """Whether a value is a container of the arguments, the callable's or the caller's."""
-        return id(value) in self.numbers or id(value) in self.originals
+        return identity(value) in self.numbers or identity(value) in self.originals
 
     def of(self, number: int) -> Any:
         """The container or object of a number, as the callable has it."""
@@ -105,8 +106,8 @@ class Given:
     def watch(self, value: Any, *, inner: bool) -> None:
         """An object that is known by its identity: what is read of it is known where its class is opened."""
         kind = type(value)
-        if id(value) not in self.watched and self._openings.may_open(kind):
-            self.watched.update([(id(part), kind) for part in parts_of(value)])
+        if identity(value) not in self.watched and self._openings.may_open(kind):
+            self.watched.update([(identity(part), kind) for part in parts_of(value)])
             self._note_container(value)
             self._values.append(value)
             if inner:
@@ -115,7 +116,7 @@ class Given:
     def _note_container(self, value: Any) -> None:
         """All members of an object that is a container are in the key, where its class is opened."""
         if isinstance(value, (dict, list)):
-            self._containers.add(id(value))
+            self._containers.add(identity(value))
 
     def lacks(self, name: str) -> bool:
         """A tensor lacks an attribute that it is asked for; returns whether keys tell of that, or will.
@@ -130,15 +131,15 @@ class Given:
 
     def read(self, kind: str, container: Any, key: Any, value: Any, name: str) -> bool:
         """Something is read; returns whether the key tells of it."""
-        if id(container) in self._containers and kind in (ITEM, DEFINED, *_OF_ALL):
-            if id(container) in self.watched and kind == ITEM:
+        if identity(container) in self._containers and kind in (ITEM, DEFINED, *_OF_ALL):
+            if identity(container) in self.watched and kind == ITEM:
                 self.watch(value, inner=True)
-            return id(container) in self.objects
-        watched = self.watched.get(id(container))
+            return identity(container) in self.objects
+        watched = self.watched.get(identity(container))
         if watched is not None:
             self._note(watched, kind, key)
             self.watch(value, inner=True)
-        of = self.objects.get(id(container))
+        of = self.objects.get(identity(container))
         if of is None:
             return False
         names = self._note(of, kind, key)
@@ -162,6 +163,6 @@ class Given:
 
     def close(self, value: Any, why: str) -> None:
         """It matters which object one of the arguments is."""
-        kind = self.objects.get(id(value)) or type(value)
+        kind = self.objects.get(identity(value)) or type(value)
         if self._openings.may_open(kind):
             self._openings.close(kind, why)

@@ -16,6 +16,7 @@ import numpy
 import torch
 import torch.autograd.function
 
+from ..base.identity import identity
 from ..base.location import is_internal
 from ..signature.cached import asked_key, cached_in, remembered
 from ..signature.classes import UNSET
@@ -52,7 +53,7 @@ from .containers import (
     whole,
 )
 from .kinds import TENSOR, is_in_c
-from .output import writes
+from .output import is_for_output, writes
 from .trace import Trace
 
 _FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
@@ -289,7 +290,7 @@ def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
         trace.read(REFERENT, function, None, Content(target is not None), " (whether it lives)")
         owner = target.__self__ if type(target) is MethodType else target
         if owner is not None and not trace.has(owner):
-            trace.anchored.add(id(owner))  # what is read of it keeps it alive no longer than others do
+            trace.anchored.add(identity(owner))  # what is read of it keeps it alive no longer than others do
         trace.find(target, function, "()")
         if trace.kinds[type(target)] == TENSOR and not issubclass(type(target), torch.nn.Parameter):
             trace.refuse("weakref.ref", "looks at a tensor by a weak reference; keep the tensor itself")
@@ -392,7 +393,7 @@ def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
     for each in (*args, *kwargs.values()):
         handed_on(trace, each)
         iterate(trace, each)
-        if id(each) in trace.given.objects:
+        if identity(each) in trace.given.objects:
             merged(trace, each)
         else:
             content(trace, each, names, inside=function.__name__ not in _HAND_OUT)
@@ -510,8 +511,8 @@ def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
     """Whether a lock is free is asked, unless the call waits until it is, or has it already."""
     lock, given = _bound(function, args, 1)[0], args if hasattr(function, "__self__") else args[1:]
     if not given and not kwargs:
-        trace.seen.add((id(lock), "held"))
-    elif not trace.has(lock) or (id(lock), "held") in trace.seen:
+        trace.seen.add(("held", identity(lock)))
+    elif not trace.has(lock) or ("held", identity(lock)) in trace.seen:
         return
     elif hasattr(lock, "locked"):
         trace.ask(lock, "locked", ".locked()")
@@ -522,7 +523,7 @@ def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
 
 
 def _release(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    trace.seen.discard((id(_bound(function, args, 1)[0]), "held"))
+    trace.seen.discard(("held", identity(_bound(function, args, 1)[0])))
 
 
 def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

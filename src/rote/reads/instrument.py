@@ -16,17 +16,20 @@ the same leaves a frame of ours in tracebacks and in the way of who looks at the
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 from bytecode import Bytecode, ConcreteBytecode, ConcreteInstr, Instr, Label
-from bytecode.instr import TryBegin, TryEnd
+from bytecode.instr import CellVar, TryBegin, TryEnd
 
+from ..base.identity import identity
 from .lines import line_table
 from .opcodes import NOTED, OPAQUE, OPERATORS, SILENT, Noted
 
 _LOADS_CLOSURE = frozenset({"cell", "store_cell", "delete_cell"})
+_OF_GLOBALS = frozenset({"name", "store_name", "delete_name"})
+"""Notes that are told the frame's globals; audit hooks are told of who asks for the frame itself."""
 _NAMED = frozenset({
     "attribute", "super_attribute", "name", "store_attribute", "delete_attribute", "store_name",
     "delete_name", "imported", "binary", "compare", "match_class", "raised",
@@ -37,22 +40,38 @@ _CALLABLE_FIRST = sys.version_info >= (3, 13)
 """The slot that may be empty lies above the callable, not below it."""
 _LOAD_CELL = "LOAD_FAST" if sys.version_info >= (3, 13) else "LOAD_CLOSURE"
 _PRECALLS = sys.version_info < (3, 12)
+_JUMP_IF_FALSE = "POP_JUMP_FORWARD_IF_FALSE" if sys.version_info < (3, 12) else "POP_JUMP_IF_FALSE"
 _MORE_STACK = 8
 _WITH_SPEC = 4
 """Flag of ``FORMAT_VALUE``: a format lies above the value."""
 _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+TABLE = "globals()"
+"""Instead of the name of a parameter: the globals of the frame."""
 
 
 class OpaqueError(Exception):
     """Code that is not followed: the message names the opcode."""
 
 
-def instrument(code: CodeType, notes: Any) -> CodeType:
+class Beginning(NamedTuple):
+    """A note at the beginning of code, which says whether it has told all that the code reads.
+
+    Attributes:
+        note: The note.
+        given: Names of the parameters that it is told, or :data:`TABLE`.
+    """
+
+    note: Callable[..., bool]
+    given: tuple[str, ...]
+
+
+def instrument(code: CodeType, notes: Any, beginning: Beginning | None = None) -> CodeType:
     """Make code that calls notes.
 
     Args:
         code: The code.
         notes: An object with a method for each note of :data:`.opcodes.NOTED`.
+        beginning: The note behind which the code as it was follows, if that has told all.
 
     Raises:
         OpaqueError: The code has an instruction that is not followed.
@@ -89,7 +108,7 @@ def instrument(code: CodeType, notes: Any) -> CodeType:
         made.extend(_replaced(each))
         stack.pass_instruction(each)
         before = name
-    given[:] = made
+    given[:] = made if beginning is None else _both(code, made, beginning)
     concrete = given.to_concrete_bytecode(compute_exception_stack_depths=False)
     assembled = concrete.to_code(
         stacksize=code.co_stacksize + _MORE_STACK + stack.most_copied, compute_exception_stack_depths=False
@@ -105,6 +124,28 @@ def _intrinsic(argument: Any) -> Noted | None:
     if "IMPORT_STAR" in name:
         raise OpaqueError("IMPORT_STAR")
     return OPERATORS.get(name)
+
+
+def _both(code: CodeType, noted: list[Any], beginning: Beginning) -> Iterator[Any]:
+    """The note at the beginning, then the code as it was, then code that calls notes."""
+    begins = 1 + next(at for at, each in enumerate(noted) if getattr(each, "name", "") == "RESUME")
+    yield from noted[:begins]
+    location, other = noted[begins - 1].location, Label()
+    yield from _callable(beginning.note, location)
+    for name in beginning.given:
+        if name == TABLE:
+            yield from _callable(globals, location)
+            yield from _call(0, location)
+        elif name in code.co_cellvars:
+            yield Instr("LOAD_DEREF", CellVar(name), location=location)
+        else:
+            yield Instr("LOAD_FAST", name, location=location)
+    yield from _call(len(beginning.given), location)
+    yield Instr(_JUMP_IF_FALSE, other, location=location)
+    own = _taken_apart(code)
+    yield from own[1 + next(at for at, each in enumerate(own) if getattr(each, "name", "") == "RESUME") :]
+    yield other
+    yield from noted[begins:]
 
 
 def _taken_apart(code: CodeType) -> Bytecode:
@@ -151,15 +192,17 @@ def _note(each: Instr, noted: Noted, notes: Any, stack: _Stack, held: list[Any])
     if noted.note in _LOADS_CLOSURE and type(each.arg).__name__ != "FreeVar":
         return  # a cell that the frame made itself
     location = each.location
-    call = [Instr("PUSH_NULL", location=location),
-            Instr("LOAD_CONST", getattr(notes, noted.note), location=location)]  # fmt: skip
-    yield from reversed(call) if _CALLABLE_FIRST else call
+    yield from _callable(getattr(notes, noted.note), location)
     pushed = 2
     for value in static:
         yield Instr("LOAD_CONST", value, location=location)
         pushed += 1
     if noted.note in _LOADS_CLOSURE:
         yield Instr(_LOAD_CELL, each.arg, location=location)
+        pushed += 1
+    if noted.note in _OF_GLOBALS:
+        yield from _callable(globals, location)
+        yield from _call(0, location)
         pushed += 1
     for number in range(items):
         # Behind the callable may be the slot that is empty: the items above it are one nearer.
@@ -194,7 +237,14 @@ def _gather(each: Instr, notes: Any) -> Iterator[Any]:
         yield Instr("SWAP", 2, location=location)
 
 
-def _call(count: int, location: Any) -> Iterator[Any]:
+def _callable(function: Any, location: Any) -> Iterator[Instr]:
+    """Push something that is to be called."""
+    parts = [Instr("PUSH_NULL", location=location), Instr("LOAD_CONST", function, location=location)]
+    yield from reversed(parts) if _CALLABLE_FIRST else parts
+
+
+def _call(count: int, location: Any) -> Iterator[Instr]:
+    """Call it, with so many arguments."""
     if _PRECALLS:
         yield Instr("PRECALL", count, location=location)
     yield Instr("CALL", count, location=location)
@@ -246,12 +296,12 @@ class _Stack:
 
     def pass_mark(self, mark: Any) -> None:
         """A label, or the beginning or end of what an exception handler covers."""
-        if isinstance(mark, Label) and id(mark) in self._at:
-            self._depth, self._empty = self._at[id(mark)]
+        if isinstance(mark, Label) and identity(mark) in self._at:
+            self._depth, self._empty = self._at[identity(mark)]
         elif isinstance(mark, TryBegin):
             depth = self._depth if mark.stack_depth is None else mark.stack_depth  # pyright: ignore
             below = frozenset(slot for slot in self._empty if slot < depth)
-            self._at.setdefault(id(mark.target), (depth + 1 + mark.push_lasti, below))
+            self._at.setdefault(identity(mark.target), (depth + 1 + mark.push_lasti, below))
         elif isinstance(mark, TryEnd):
             pass
 
@@ -259,7 +309,7 @@ class _Stack:
         """Follow an instruction of the original code."""
         if isinstance(each.arg, Label):
             after = self._depth + each.stack_effect(jump=True)
-            self._at.setdefault(id(each.arg), (after, self._below(after)))
+            self._at.setdefault(identity(each.arg), (after, self._below(after)))
         name = each.name
         pushes_empty = name == "PUSH_NULL" or (
             name in ("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_SUPER_ATTR")

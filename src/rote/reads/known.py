@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ..base.identity import identity
 from .kinds import CONTAINERS, PLAIN_TYPES
 from .trace import Trace
 
@@ -26,14 +27,14 @@ def is_known_attribute(trace: Trace, name: str, value: Any) -> bool:
     if type(value) is super:
         through: Any = value
         return (through.__thisclass__, through.__self_class__, name) in trace.seen
-    identity = id(value)
-    return (identity if identity in trace.outside else type(value), name) in trace.seen
+    which = identity(value)
+    return (which if which in trace.outside else type(value), name) in trace.seen
 
 
 def is_known_member(trace: Trace, value: Any, key: Any) -> bool:
     """Whether a member of a builtin container was read, or the call has made the container."""
-    if id(value) in trace.outside:
-        return type(key) in _KEYS and (id(value), key) in trace.members
+    if identity(value) in trace.outside:
+        return type(key) in _KEYS and (identity(value), key) in trace.members
     if type(value) in _BUILTIN_CONTAINERS:
         return type(key) in PLAIN_TYPES
     return type(value) in PLAIN_OR_TENSOR and type(key) in PLAIN_OR_TENSOR
@@ -41,34 +42,31 @@ def is_known_member(trace: Trace, value: Any, key: Any) -> bool:
 
 def is_known_whole(trace: Trace, value: Any) -> bool:
     """Whether all of a builtin container was read, or the call has made it."""
-    if id(value) in trace.outside:
-        return type(value) in _BUILTIN_CONTAINERS and (id(value), "[:]") in trace.seen
+    if identity(value) in trace.outside:
+        return type(value) in _BUILTIN_CONTAINERS and ("[:]", identity(value)) in trace.seen
     return type(value) in _BUILTIN_CONTAINERS or type(value) in PLAIN_OR_TENSOR
 
 
 def is_known_call(trace: Trace, function: Any, args: tuple[Any, ...]) -> bool:
     """Whether a callable was met, and its arguments tell nothing either."""
-    kind = type(function)
-    if kind is MethodType:
-        function = function.__func__
-        kind = type(function)
-        if kind is not FunctionType:
-            return False
+    is_method = type(function) is MethodType
+    target = function.__func__ if is_method else function
+    which, kind = identity(target), type(target)
+    if which in trace.called:
+        return True
     if kind is FunctionType:
-        if id(function) in trace.outside and (id(function), "()") not in trace.seen:
-            return False
-        return trace.swaps.is_instrumented(function.__code__)
+        return which not in trace.outside and trace.swaps.is_instrumented(target.__code__)
+    if is_method:
+        return False
     if kind is BuiltinFunctionType:
         return _is_known_builtin(trace, function, args)
     if kind is MethodWrapperType:
         if function.__name__ != "__getattribute__" or len(args) != 1:
             return False
         value = function.__self__
-        identity = id(value)
-        return (identity if identity in trace.outside else type(value), args[0], "plain") in trace.seen
-    if id(function) in trace.called:
-        return True
-    return id(function) in trace.rows.plain and _are_plain(trace, args)
+        whose = identity(value)
+        return (whose if whose in trace.outside else type(value), args[0], "plain") in trace.seen
+    return which in trace.rows.plain and _are_plain(trace, args)
 
 
 def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> bool:
@@ -81,25 +79,25 @@ def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> boo
     if function in _ASKS_ATTRIBUTES and len(args) > 1 and type(args[1]) is str:
         return is_known_attribute(trace, args[1], args[0])
     if function is len and len(args) == 1:
-        return id(args[0]) not in trace.outside and type(args[0]) in _BUILTIN_CONTAINERS
+        return identity(args[0]) not in trace.outside and type(args[0]) in _BUILTIN_CONTAINERS
     if whose is type:
         key: Any = (owner, function.__name__)
-    elif whose in PLAIN_OR_TENSOR:
+    elif owner is not None and whose in PLAIN_OR_TENSOR:
         key = (whose, function.__name__)
     else:
-        key = id(function)
+        key = identity(function)
     return key in trace.rows.plain and _are_plain(trace, args)
 
 
 def _is_known_question(trace: Trace, value: Any, kinds: Any) -> bool:
     """Whether it was asked of an instance, and of each class what it says of instances."""
-    if id(value) in trace.outside and (id(value), "isinstance") not in trace.seen:
+    if identity(value) in trace.outside and ("isinstance", identity(value)) not in trace.seen:
         return False
     if type(kinds) is not tuple:
-        return (id(kinds), "isinstance") in trace.seen
-    if id(kinds) in trace.outside:
+        return ("isinstance", identity(kinds)) in trace.seen
+    if identity(kinds) in trace.outside:
         return False
-    return all([(id(each), "isinstance") in trace.seen for each in kinds])
+    return all([("isinstance", identity(each)) in trace.seen for each in kinds])
 
 
 def _are_plain(trace: Trace, args: tuple[Any, ...]) -> bool:
@@ -108,7 +106,7 @@ def _are_plain(trace: Trace, args: tuple[Any, ...]) -> bool:
         kind = type(each)
         if kind in PLAIN_OR_TENSOR:
             continue
-        if kind not in _LISTS or id(each) in trace.outside:
+        if kind not in _LISTS or identity(each) in trace.outside:
             return False
         for part in each:
             if type(part) not in PLAIN_OR_TENSOR:

@@ -53,7 +53,7 @@ def _runs(text: bytes, instructions: Sequence[Any]) -> list[tuple[Any, int]]:
             if instruction is None:
                 raise ValueError("the code has more instructions than are known")
             location = instruction.location
-        if found and found[-1][0] == location:
+        if found and (found[-1][0] is location or found[-1][0] == location):
             found[-1] = location, found[-1][1] + prefix + 1
         else:
             found.append((location, prefix + 1))

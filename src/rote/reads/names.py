@@ -7,6 +7,7 @@ import sys
 from types import CellType, FrameType
 from typing import Any
 
+from ..base.identity import identity
 from ..signature.slots import MISSING
 from ..signature.snapshot import CELL, ITEM
 from .trace import Trace, is_compilers
@@ -30,17 +31,23 @@ makes a call eager anyway.
 def name(trace: Trace, name: str, frame: FrameType) -> None:
     """A global, or else a builtin, is about to be looked up."""
     table, builtins = frame.f_globals, frame.f_builtins
-    trace.seen.add((id(table), name, "global"))
-    if _is_left_out(table, name):
-        return
-    trace.find(table, None, "")
-    if name in table:
-        trace.read(ITEM, table, name, table[name], name)
-        return
-    trace.absent(table, name, name)
-    if name in builtins:
+    trace.seen.add((identity(table), name, "global"))
+    if of_globals(trace, name, table) is MISSING and name in builtins and not _is_left_out(table, name):
         trace.find(builtins, None, "")
         trace.read(ITEM, builtins, name, builtins[name], name)
+
+
+def of_globals(trace: Trace, name: str, table: dict[str, Any]) -> Any:
+    """A global is about to be looked up, perhaps before a builtin; returns it, or MISSING."""
+    found = table.get(name, MISSING)
+    if _is_left_out(table, name):
+        return found
+    trace.find(table, None, "")
+    if found is MISSING:
+        trace.absent(table, name, name)
+    else:
+        trace.read(ITEM, table, name, found, name)
+    return found
 
 
 def _is_left_out(table: dict[str, Any], name: str) -> bool:
@@ -49,17 +56,17 @@ def _is_left_out(table: dict[str, Any], name: str) -> bool:
     return is_compilers(module) or (type(module) is str and (module, name) in _LEFT_OUT)
 
 
-def store_name(trace: Trace, name: str, frame: FrameType) -> None:
+def store_name(trace: Trace, name: str, table: dict[str, Any]) -> None:
     """A global is about to be set or deleted."""
-    if _is_left_out(frame.f_globals, name):
-        return
-    trace.find(frame.f_globals, None, "")
-    trace.write(ITEM, frame.f_globals, name, None)
+    if not _is_left_out(table, name):
+        trace.find(table, None, "")
+        trace.write(ITEM, table, name, None)
 
 
 def cell(trace: Trace, cell: CellType) -> None:
     """A variable of a function around is about to be read."""
     if trace.has(cell):
+        trace.seen.add(("cell", identity(cell)))
         try:
             value = cell.cell_contents
         except ValueError:  # it is empty

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import sys
 from _thread import get_ident
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from sys import setprofile
-from types import CellType, CoroutineType, GeneratorType
+from types import CellType, CodeType, CoroutineType, GeneratorType, MethodType
 from typing import Any
 
+from ..base.identity import identity
 from ..signature.executed import our_profiler
 from ..signature.workers import is_worker
 from . import attributes, calls, containers, lookup, names
+from .instrument import Beginning
 from .kinds import CONTAINERS
 from .known import (
     PLAIN_OR_TENSOR,
@@ -29,6 +31,7 @@ from .known import (
     is_known_whole,
 )
 from .opcodes import NOTED
+from .summaries import Summary, summaries
 from .trace import Trace
 
 _LEFT: dict[str, Callable[..., None]] = {
@@ -65,10 +68,20 @@ _STEPPING = frozenset(
 )
 
 
-class Notes:
-    """The notes, one attribute for each of :data:`.opcodes.NOTED`."""
+def _key(given: Any = None) -> Any:
+    """What a note of a function was told beside the object, in a form by which it is found again."""
+    return given if type(given) is str else identity(given)
 
-    def __init__(self) -> None:
+
+class Notes:
+    """The notes, one attribute for each of :data:`.opcodes.NOTED`.
+
+    Args:
+        summaries: Functions of which one note tells all, by the identity of their code.
+    """
+
+    def __init__(self, summaries: Callable[[], Mapping[int, Summary]] = summaries) -> None:
+        self._summaries = summaries
         self._traces: dict[int, Trace] = {}
         self._calls: dict[int, Trace] = {}  # also while a note is at work
         for note, function in _LEFT.items():
@@ -91,6 +104,11 @@ class Notes:
         missing = {row.note for row in NOTED.values()} - set(vars(self))
         assert not missing, missing
 
+    def beginning(self, code: CodeType) -> Beginning | None:
+        """The note at the beginning of code that tells all that it reads, if there is one."""
+        summary = self._summaries().get(identity(code))
+        return Beginning(self._summary(summary), summary.given) if summary is not None else None
+
     def send_to(self, trace: Trace | None) -> Trace | None:
         """Notes of this thread go to a trace from now on, or nowhere; returns where they went before."""
         thread = get_ident()
@@ -112,10 +130,10 @@ class Notes:
         self._traces[thread] = calls[0]
         return calls[0]
 
-    def _sender(self, function: Callable[..., None]) -> Callable[..., None]:
+    def _sender(self, function: Callable[..., Any]) -> Callable[..., Any]:
         traces = self._traces
 
-        def note(*given: Any) -> None:
+        def note(*given: Any) -> Any:
             thread = get_ident()
             trace = traces.pop(thread, None)
             if trace is None and self._calls and (trace := self._adopt(thread)) is not None:
@@ -126,7 +144,7 @@ class Notes:
                     setprofile(None)
                 trace.at_work = True
                 try:
-                    function(trace, *given)
+                    return function(trace, *given)
                 except Exception as error:  # the call itself is none the worse for it
                     trace.failed(f"note {function.__name__}", error)
                 finally:
@@ -134,6 +152,27 @@ class Notes:
                     if profiler is not None:
                         setprofile(profiler)
                     traces[thread] = trace
+            return None
+
+        return note
+
+    def _summary(self, summary: Summary) -> Callable[..., bool]:
+        """Of an object, and a name or a table; returns whether nothing is left to be told."""
+        traces, asks, mark = self._traces, summary.asks, summary.code.co_name
+
+        def told(trace: Trace, value: Any, *given: Any) -> bool:
+            looked = summary.note(trace, value, *given)
+            if looked is not None and all([trace.has(each) for each in looked]):
+                trace.tell((mark, identity(value), _key(*given)), looked)
+            return looked is not None
+
+        send = self._sender(told)
+
+        def note(value: Any, *given: Any) -> bool:
+            trace = traces.get(get_ident())
+            if trace is not None and (mark, identity(value), _key(*given)) in trace.told and not asks():
+                return True
+            return bool(send(value, *given))
 
         return note
 
@@ -146,11 +185,11 @@ class Notes:
             if type(value) in uninteresting:
                 return
             trace = traces.get(get_ident())
-            if trace is None or id(value) not in trace.outside:
+            if trace is None or identity(value) not in trace.outside:
                 send(value)
-            elif (id(value), mark) not in trace.seen:
+            elif (mark, identity(value)) not in trace.seen:
                 send(value)
-                trace.seen.add((id(value), mark))
+                trace.seen.add((mark, identity(value)))
 
         if function is containers.advance:
 
@@ -159,7 +198,9 @@ class Notes:
                 trace = traces.get(thread)
                 if trace is None and self._calls:
                     trace = self._adopt(thread)
-                if trace is not None and (id(value) in trace.outside or type(value) not in uninteresting):
+                if trace is not None and (
+                    identity(value) in trace.outside or type(value) not in uninteresting
+                ):
                     send(value)
 
             return moved
@@ -222,25 +263,29 @@ class Notes:
         return note
 
     def _attribute(self) -> Callable[[str, Any], None]:
-        traces, send = self._traces, self._sender(attributes.attribute)
+        traces, traced, send = self._traces, self._calls, self._sender(attributes.attribute)
 
         def note(name: str, value: Any) -> None:
             trace = traces.get(get_ident())
             if trace is None:
-                if self._calls:
+                if traced:
                     send(name, value)
-            elif not is_known_attribute(trace, name, value):
+                return
+            which = identity(value)
+            if (which if which in trace.outside else type(value), name) in trace.seen:
+                return
+            if type(value) is not super or not is_known_attribute(trace, name, value):
                 send(name, value)
 
         return note
 
     def _super_attribute(self) -> Callable[..., None]:
-        traces, send = self._traces, self._sender(attributes.super_attribute)
+        traces, traced, send = self._traces, self._calls, self._sender(attributes.super_attribute)
 
         def note(name: str, function: Any, kind: Any, value: Any) -> None:
             trace = traces.get(get_ident())
             if trace is None:
-                if self._calls:
+                if traced:
                     send(name, function, kind, value)
             elif (kind, type(value), name) not in trace.seen:
                 send(name, function, kind, value)
@@ -248,25 +293,27 @@ class Notes:
         return note
 
     def _cell(self) -> Callable[[CellType], None]:
-        traces, send = self._traces, self._sender(names.cell)
+        traces, traced, send = self._traces, self._calls, self._sender(names.cell)
 
         def note(cell: CellType) -> None:
             trace = traces.get(get_ident())
             if trace is None:
-                if self._calls:
+                if traced:
                     send(cell)
-            elif id(cell) in trace.outside:
+                return
+            which = identity(cell)
+            if which in trace.outside and ("cell", which) not in trace.seen:
                 send(cell)
 
         return note
 
     def _item(self) -> Callable[[Any, Any], None]:
-        traces, send = self._traces, self._sender(containers.item)
+        traces, traced, send = self._traces, self._calls, self._sender(containers.item)
 
         def note(value: Any, key: Any) -> None:
             trace = traces.get(get_ident())
             if trace is None:
-                if self._calls:
+                if traced:
                     send(value, key)
             elif not is_known_member(trace, value, key):
                 send(value, key)
@@ -274,12 +321,12 @@ class Notes:
         return note
 
     def _contains(self) -> Callable[[Any, Any], None]:
-        traces, send = self._traces, self._sender(containers.contains)
+        traces, traced, send = self._traces, self._calls, self._sender(containers.contains)
 
         def note(key: Any, value: Any) -> None:
             trace = traces.get(get_ident())
             if trace is None:
-                if self._calls:
+                if traced:
                     send(key, value)
             elif not is_known_member(trace, value, key):
                 send(key, value)
@@ -287,12 +334,12 @@ class Notes:
         return note
 
     def _whole(self, function: Callable[..., None]) -> Callable[[Any], None]:
-        traces, send = self._traces, self._sender(function)
+        traces, traced, send = self._traces, self._calls, self._sender(function)
 
         def note(value: Any) -> None:
             trace = traces.get(get_ident())
             if trace is None:
-                if self._calls:
+                if traced:
                     send(value)
             elif not is_known_whole(trace, value):
                 send(value)
@@ -300,14 +347,16 @@ class Notes:
         return note
 
     def _call(self) -> Callable[..., None]:
-        traces, send = self._traces, self._sender(calls.called)
+        traces, traced, send = self._traces, self._calls, self._sender(calls.called)
 
         def note(keywords: tuple[str, ...], function: Any, *args: Any) -> None:
             trace = traces.get(get_ident())
             if trace is None:
-                if self._calls:
+                if traced:
                     send(keywords, function, *args)
-            elif not is_known_call(trace, function, args):
+                return
+            target = function.__func__ if type(function) is MethodType else function
+            if identity(target) not in trace.called and not is_known_call(trace, function, args):
                 send(keywords, function, *args)
 
         return note
@@ -321,8 +370,8 @@ class Notes:
                 if self._calls:
                     send(function, args, kwargs)
                 return
-            made = type(args) is tuple and id(args) not in trace.outside
-            named = kwargs is None or (type(kwargs) is dict and id(kwargs) not in trace.outside)
+            made = type(args) is tuple and identity(args) not in trace.outside
+            named = kwargs is None or (type(kwargs) is dict and identity(kwargs) not in trace.outside)
             if not (made and named and is_known_call(trace, function, (*args, *(kwargs or {}).values()))):
                 send(function, args, kwargs)
 
@@ -340,26 +389,22 @@ class Notes:
 
         return note
 
-    def _name(self) -> Callable[[str], None]:
+    def _name(self) -> Callable[[str, dict[str, Any]], None]:
         traces, send = self._traces, self._sender(names.name)
 
-        def note(name: str) -> None:
-            thread = get_ident()
-            trace = traces.get(thread)
-            if trace is None and self._calls:
-                trace = self._adopt(thread)
-            if trace is None:
+        def note(name: str, table: dict[str, Any]) -> None:
+            trace = traces.get(get_ident())
+            if trace is None and not self._calls:
                 return
-            frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-            if (id(frame.f_globals), name, "global") not in trace.seen:
-                send(name, frame)
+            if trace is None or (identity(table), name, "global") not in trace.seen:
+                send(name, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
 
         return note
 
     def _store_name(self) -> Callable[..., None]:
         send = self._sender(names.store_name)
 
-        def note(name: str, *_: Any) -> None:
-            send(name, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+        def note(name: str, table: dict[str, Any], *_: Any) -> None:
+            send(name, table)
 
         return note

@@ -42,9 +42,9 @@ _ASKED: dict[type, tuple[Callable[[], Any], str]] = {
 def settings(trace: Trace, value: Any) -> None:
     """Something is about to be computed or written by C: the settings of its type are read."""
     kind = type(value)
-    if (kind, "settings") in trace.seen:
+    if ("settings", kind) in trace.seen:
         return
-    trace.seen.add((kind, "settings"))
+    trace.seen.add(("settings", kind))
     for base, (function, name) in _ASKED.items():
         if issubclass(kind, base):
             trace.ask(function, (), name)

@@ -50,7 +50,10 @@ class Names:
             return found
         whole = f"{name}."  # a class is what "module.Class.*" says of its methods
         fitting = (
-            row for pattern, row in self.patterns if fnmatchcase(name, pattern) or whole == pattern[:-1]
+            row
+            for pattern, row in self.patterns
+            if (name.startswith(pattern[: pattern.index("*")]) and fnmatchcase(name, pattern))
+            or whole == pattern[:-1]
         )
         return next(fitting, None)
 

@@ -16,6 +16,7 @@ import weakref
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
+from ..base.identity import identity
 from .instrument import OpaqueError, instrument
 
 
@@ -67,11 +68,11 @@ class Swaps:
 
     def is_instrumented(self, code: CodeType) -> bool:
         """Whether code was made here."""
-        return id(code) in self._originals
+        return identity(code) in self._originals
 
     def original(self, code: CodeType) -> CodeType:
         """The code that somebody wrote, of code that may have been made here."""
-        return self._originals.get(id(code), code)
+        return self._originals.get(identity(code), code)
 
     def replace(self, function: FunctionType) -> str | None:
         """Let a function run instrumented code from now on.
@@ -80,15 +81,15 @@ class Swaps:
             Why its code is opaque, or None.
         """
         code = function.__code__
-        if id(code) in self._originals:
+        if identity(code) in self._originals:
             return None
         with self._lock:
-            made = self._made.get(id(code)) or self._make(code)
+            made = self._made.get(identity(code)) or self._make(code)
             _, instrumented, why = made
             if instrumented is None:
                 return why
             if function.__code__ is code:  # no other thread was quicker
-                self._replaced[id(function)] = Replaced(weakref.ref(function), code, instrumented)
+                self._replaced[identity(function)] = Replaced(weakref.ref(function), code, instrumented)
                 function.__code__ = instrumented
             return None
 
@@ -96,13 +97,13 @@ class Swaps:
         profiler = sys.getprofile()
         sys.setprofile(None)  # who watches the call need not watch this, and would make it ten times as slow
         try:
-            instrumented: CodeType | None = instrument(code, self._notes)
+            instrumented: CodeType | None = instrument(code, self._notes, self._notes.beginning(code))
             why = ""
         except OpaqueError as error:
             instrumented, why = None, str(error)
         finally:
             sys.setprofile(profiler)
         if instrumented is not None:
-            self._originals[id(instrumented)] = code
-        made = self._made[id(code)] = (code, instrumented, why)
+            self._originals[identity(instrumented)] = code
+        made = self._made[identity(code)] = (code, instrumented, why)
         return made

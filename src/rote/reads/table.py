@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..base.identity import identity
 from ..base.location import is_own
 from ..signature.origin import module_of, said_module, said_name
 from . import lookup
@@ -142,7 +143,7 @@ class Rows:
     def declare(self, things: Iterable[Any]) -> None:
         """Functions, classes and modules give the same for the same arguments, and do nothing else."""
         for each in things:
-            self._pure[id(each)] = each
+            self._pure[identity(each)] = each
             if type(each) is BuiltinFunctionType:
                 self._declared_methods.append(each)
             parts = vars(each).values() if isinstance(each, type) else (each,)
@@ -160,7 +161,7 @@ class Rows:
         """
         while frame is not None and self._pure and not is_own(frame.f_code.co_filename):
             module = sys.modules.get(_text(frame.f_globals.get("__name__")))
-            if id(module) in self._pure or original(frame.f_code) in self._codes:
+            if identity(module) in self._pure or original(frame.f_code) in self._codes:
                 return True
             frame = frame.f_back
         return False
@@ -171,16 +172,19 @@ class Rows:
             return False
         kind = type(function)
         target: Any = function.__func__ if kind is MethodType else function
-        if id(function) in self._pure or id(target) in self._pure:
+        if identity(function) in self._pure or identity(target) in self._pure:
             return True
         if kind is BuiltinFunctionType and any(each == function for each in self._declared_methods):
             return True
         owner: Any = function.__self__ if kind in _BOUND else None
         whose: Any = owner if issubclass(type(owner), type) else type(owner)
-        if kind is BuiltinFunctionType and id(lookup.find(whose, function.__name__).value) in self._pure:
+        if (
+            kind is BuiltinFunctionType
+            and identity(lookup.find(whose, function.__name__).value) in self._pure
+        ):
             return True
         module = sys.modules.get(_said_of(target))
-        return any(id(each) in self._pure for each in (*whose.__mro__, kind, module))
+        return any(identity(each) in self._pure for each in (*whose.__mro__, kind, module))
 
     def called(self, trace: Any) -> Callable[..., None]:
         """What notes, in a trace, that something is about to be called."""
@@ -193,7 +197,7 @@ class Rows:
         kept = bound is None or is_nobody(type(bound))
         free = kept or type(function) not in (BuiltinFunctionType, MethodWrapperType)
         whose: Any = bound if issubclass(type(bound), type) else type(bound)
-        key = id(function) if free else (whose, function.__name__)
+        key = identity(function) if free else (whose, function.__name__)
         found = self._of.get(key)
         if found is None or (free and found.function is not function):
             if isinstance(function, type) and not _is_fixed(function):

@@ -45,6 +45,7 @@ import numpy.random
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from ..base.identity import identity
 from ..base.location import Site, is_internal, is_own, user_site
 from ..signature import members
 from ..signature.bound import (
@@ -63,9 +64,10 @@ from ..signature.handed import Marking
 from ..signature.iterators import Position
 from ..signature.key import Call
 from ..signature.leaves import flatten
+from ..signature.made_in_c import is_python
 from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
 from ..signature.origin import module_of, said_module, said_name
-from ..signature.reads import Argument, Names, Read, Reads
+from ..signature.reads import Argument, Names, Read, Reads, address_of
 from ..signature.slots import MISSING, answer, same, show
 from ..signature.snapshot import (
     ASKED,
@@ -97,8 +99,8 @@ _FROM_TEXT = "<string>"
 _ABSENT = Content(False)
 _COUNTERS = frozenset({"next_id"})
 """What PyTorch's handles of hooks are numbered by: which number it is makes no difference."""
-_OF_CLASS = frozenset({"__class__", "__dict__"})
-"""Attributes by which an object becomes one of another class, or has other attributes."""
+_OF_CLASS = frozenset({"__class__", "__dict__", "__code__"})
+"""Attributes by which an object becomes one of another class, has other attributes, or runs other code."""
 _QUEUES = "_lazy_call"
 """Functions of PyTorch's that keep what is to be done when a device starts, and who asked for it."""
 _BY_CONTENT = (
@@ -151,6 +153,7 @@ class Trace:
         seen: What was noted already, so that it is not looked at again; keys are the notes' own.
         members: Containers outside, by their identity, with keys under which members were read.
         called: Callables, by their identity, of which nothing is new when they are called again.
+        told: Functions whose reads one note has told, with what they were given.
         outside: Objects that were there before the call, by identity.
         kinds: The class of thing by type.
         arguments: Names of tensors that are arguments, by identity.
@@ -167,6 +170,8 @@ class Trace:
         self.seen: set[Any] = set()
         self.members: set[tuple[int, Any]] = set()
         self.called: set[int] = set()
+        self.told: set[tuple[Any, ...]] = set()
+        self._told_of: set[int] = set()
         self.outside: dict[int, Any] = {}
         self.kinds = table()
         self._names = Names()
@@ -182,6 +187,7 @@ class Trace:
         self._namespaces: dict[type, dict[str, Any]] = {}
         self._slots: dict[tuple[type, str, type | None], Any] = {}  # of classes, as they were looked up
         self._found: dict[tuple[type, str], Any] = {}  # the same, of which nothing is read
+        self._users: dict[type, bool] = {}
         self._unseen: dict[str, Unseen] = {}
         self._late: dict[int, CodeType] = {}
         self._output: dict[Output, None] = {}
@@ -202,32 +208,34 @@ class Trace:
 
         What is compared by what it holds is a condition: no slot tells of it.
         """
-        if id(value) in self.outside:
+        if identity(value) in self.outside:
             if owner is not None and self.given.objects:
                 self._find_again(value, owner, suffix)
             return
         self._find(value, owner, suffix)
-        if owner is not None and self.by_content(type(value)) and id(value) in self.outside:
+        if owner is not None and self.by_content(type(value)) and identity(value) in self.outside:
             self.held(value)
 
     def held(self, value: Any) -> None:
         """Note what an object outside holds, as a whole."""
-        address = (HELD, id(value), None)
+        address = (HELD, identity(value), None)
         if address not in self._reads and not any(value is each for each in GLOBAL_GENERATORS):
             form = mark(value)
             if form is not value:
-                self._reads[address] = Read(HELD, value, None, form, id(value), "", self._names)
+                self._reads[address] = Read(HELD, value, None, form, identity(value), "", self._names)
                 self._read_numbers(value)
 
     def _find_again(self, value: Any, owner: Any, suffix: str) -> None:
         """Something outside leads to an argument that is taken apart, which is another one in each call."""
         given = self.given
-        if id(owner) not in given.objects and (id(value) in given.objects or id(value) in given.originals):
+        if identity(owner) not in given.objects and (
+            identity(value) in given.objects or identity(value) in given.originals
+        ):
             self.identify(value, f"finds it in {self.name(owner, suffix)}, too")
 
     def identify(self, value: Any, does: str) -> None:
         """It matters which object an argument is: one that is taken apart is another one in each call."""
-        number = self.given.numbers.get(id(value), self.given.originals.get(id(value)))
+        number = self.given.numbers.get(identity(value), self.given.originals.get(identity(value)))
         if number is None:
             return
         name = self.given.names[number]
@@ -257,25 +265,25 @@ class Trace:
             self._find_again(value, owner, suffix)
         for part in _bounds(value):
             self._find(part, owner, suffix)
-        if id(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
+        if identity(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
             return
         if self.kinds[type(value)] == CONTAINER and is_compilers(said_module(type(owner))):
             return
         if is_empty_stage_table(value):  # a scaler fills it, and leaves a new one that is empty
             return
-        self.outside[id(value)] = value
-        self._names[id(value)] = (id(owner) if owner is not None else 0, suffix)
+        self.outside[identity(value)] = value
+        self._names[identity(value)] = (identity(owner) if owner is not None else 0, suffix)
         if type(value) in _BOUND and self.kinds[type(value.__self__)] not in (CLASS, MODULE):
             self.find(value.__self__, value, ".__self__")  # it is called with that, which nobody reads
 
     def find_table(self, table: dict[str, Any], value: Any) -> None:
         """The attributes of a tensor are written: which tensors are outside shows when the call is over."""
-        self.find(table, None, self.arguments.get(id(value), "a tensor"))
-        self._carriers[id(table)] = weakref.ref(value)
+        self.find(table, None, self.arguments.get(identity(value), "a tensor"))
+        self._carriers[identity(table)] = weakref.ref(value)
 
     def has(self, value: Any) -> bool:
         """Whether an object was there before the call."""
-        return id(value) in self.outside
+        return identity(value) in self.outside
 
     def behind(self, value: Any) -> Any:
         """The mapping that a read-only view shows; else the value itself."""
@@ -292,7 +300,7 @@ class Trace:
 
     def name(self, value: Any, suffix: str = "") -> str:
         """The name of an object, as the user would write it."""
-        return self._names.path(id(value), suffix)
+        return self._names.path(identity(value), suffix)
 
     # ------------------------------------------------------------------ reads
 
@@ -307,24 +315,24 @@ class Trace:
             suffix: What the user writes behind the name of the owner.
             owner: The object by whose name the container is known; the container itself if None.
         """
-        identity = id(container)
-        address = (kind, identity, key)
+        where = identity(container)
+        address = (kind, where, key)
         whose = container if owner is None else owner
         if (
-            (identity in self.given.objects or identity in self.given.watched)
+            (where in self.given.objects or where in self.given.watched)
             and address not in self._written
             and self.given.read(kind, container, key, stood_for(value), self.name(whose, suffix))
         ):
             return
-        if identity in self._growing:
-            self._looked.add(identity)  # what is read may be the call's own
+        if where in self._growing:
+            self._looked.add(where)  # what is read may be the call's own
             return
-        if address in self._reads or address in self._written or identity in self._changed:
+        if address in self._reads or address in self._written or where in self._changed:
             return
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
         value = stood_for(value)
-        known_by = identity if owner is None else id(owner)
+        known_by = where if owner is None else identity(owner)
         found = (kind, container, key, self._form(value), known_by, suffix, self._names)
         self._reads[address] = tuple.__new__(Read, found)  # in half the time of Read(...)
         self._held.append(container)
@@ -343,7 +351,7 @@ class Trace:
 
     def look_into(self, array: Any) -> None:
         """The numbers of an array outside are read in Python, whatever else is made of it."""
-        if array.dtype.hasobject or (NUMBERS, id(array), LOOKED) in self._reads or not self.has(array):
+        if array.dtype.hasobject or (NUMBERS, identity(array), LOOKED) in self._reads or not self.has(array):
             return
         self.read(NUMBERS, array, LOOKED, Content(array.tobytes()), " (its numbers)")
 
@@ -393,6 +401,13 @@ class Trace:
             value = self._found[kind, name] = lookup.find(kind, name).value
         return value
 
+    def is_users(self, kind: type) -> bool:
+        """Whether a class is written in Python, and is not one of PyTorch's."""
+        users = self._users.get(kind)
+        if users is None:
+            users = self._users[kind] = is_python(kind) and not said_module(kind).startswith("torch")
+        return users
+
     def class_slot(self, kind: type, name: str, after: type | None = None) -> Any:
         """Note what a class has under a name, itself or from a base; returns it, or MISSING."""
         slot = (kind, name, after)
@@ -439,31 +454,52 @@ class Trace:
             return
         if is_compilers(said_module(owner if issubclass(type(owner), type) else type(owner))):
             return
-        address = (kind, id(container), key)
-        if address in self._written or id(container) in self._changed:
+        self._forget_told(container)
+        address = (kind, identity(container), key)
+        if address in self._written or identity(container) in self._changed:
             return
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
         read = self._reads.get(address)  # as it was then: what lies there may have been filled since
         was = read.value if read is not None else self._form(_look(kind, container, key))
-        self._written[address] = _Written(kind, container, key, was, id(owner), self._site())
+        self._written[address] = _Written(kind, container, key, was, identity(owner), self._site())
         self._held.append(container)
 
     def _forget_classes(self) -> None:
         """What was found by way of classes may be another from now on: it is noted anew."""
-        for known in (self._slots, self._found, self.seen, self.called):
+        for known in (self._slots, self._found, self._users, self.seen, self.called, self.told):
             known.clear()
+
+    def _forget_told(self, container: Any) -> None:
+        """A container is written: what was told of functions that look into it may be another from now on."""
+        if identity(container) in self._told_of:
+            self.told.clear()
+            self._told_of.clear()
+
+    def tell(self, what: tuple[Any, ...], containers: Iterable[Any]) -> None:
+        """All is told of a function, as long as some containers outside are not written, nor a class.
+
+        Args:
+            what: The function, and what it was given.
+            containers: Into which it looks.
+        """
+        self.told.add(what)
+        self._told_of.update(map(identity, containers))
 
     def wrote(self, kind: str, container: Any, key: Any) -> bool:
         """Whether the call has written a slot."""
-        return (kind, id(container), key) in self._written
+        return (kind, identity(container), key) in self._written
 
     def change(self, container: Any) -> None:
         """Any member of a container that is outside is about to be written."""
         outside = self.has(container) or self.given.branch(container) is not None
-        if outside and id(container) not in self._changed:
+        if outside:
+            self._forget_told(container)
+        if outside and identity(container) not in self._changed:
             was = contents(container)
-            self._changed[id(container)] = _Written("", container, None, was, id(container), self._site())
+            self._changed[identity(container)] = _Written(
+                "", container, None, was, identity(container), self._site()
+            )
 
     def appends(self, container: Any, count: int) -> bool:
         """Members are about to be added to a list or a deque; whether a replay can add its own.
@@ -472,13 +508,13 @@ class Trace:
             container: The list or deque.
             count: How many.
         """
-        identity = id(container)
+        where = identity(container)
         known = type(container) in (list, deque) and self.has(container) and count >= 0
-        if not known or identity in self._changed or self.given.branch(container) is not None:
+        if not known or where in self._changed or self.given.branch(container) is not None:
             return False
-        if identity not in self._growing:
-            self._growing[identity] = _Growing(container, members.keys(container), self._site())
-        self._growing[identity].count += count
+        if where not in self._growing:
+            self._growing[where] = _Growing(container, members.keys(container), self._site())
+        self._growing[where].count += count
         return True
 
     # ------------------------------------------------------------------ what is not known
@@ -502,7 +538,7 @@ class Trace:
 
     def runs_script(self, script: Any) -> None:
         """Code of TorchScript is about to run."""
-        self._scripts[id(script)] = script
+        self._scripts[identity(script)] = script
 
     def draws(self) -> None:
         """The call draws a number from a generator of the process."""
@@ -518,13 +554,13 @@ class Trace:
         if file != _FROM_TEXT:
             return is_own(file) or file.startswith(_WRITTEN_WITH)
         self._tuples = self._tuples or _makers_of_tuples()
-        return id(code) in self._tuples
+        return identity(code) in self._tuples
 
     def ran_apart(self, code: CodeType, frame: FrameType) -> bool:
         """Python code was entered that is not followed; whether that counts."""
         counts = not self.rows.is_in_pure(frame, self.original)
         if counts:
-            self._late[id(code)] = code
+            self._late[identity(code)] = code
         return counts
 
     def entered(self, code: CodeType, frame: FrameType) -> None:
@@ -532,9 +568,9 @@ class Trace:
         try:
             value = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
             kind: Any = value if issubclass(type(value), type) else type(value)
-            if (kind, id(code)) not in self.seen:
+            if (kind, identity(code)) not in self.seen:
                 self.hold((kind, code))
-                self.seen.add((kind, id(code)))
+                self.seen.add((kind, identity(code)))
                 for name in _names_of(kind, code, self.original):
                     self.class_slot(kind, name)
         except Exception as error:  # the call itself is none the worse for it
@@ -549,7 +585,7 @@ class Trace:
         bound = issubclass(type(function), (MethodType, staticmethod, classmethod))
         target = function.__func__ if bound else function
         if type(target) is FunctionType:
-            if target is not function and id(function) in self.outside:  # of a static or class method
+            if target is not function and identity(function) in self.outside:  # of a static or class method
                 self.find(target, function, "")
             self._follow(target)
 
@@ -558,8 +594,9 @@ class Trace:
         known = self.swaps.is_instrumented(code)
         if not known and (is_own(code.co_filename) or self.rows.is_pure(function)):
             return
-        if id(function) in self.outside and (id(function), "()") not in self.seen:
-            self.seen.add((id(function), "()"))
+        which = identity(function)
+        if which in self.outside and which not in self.called:
+            self.called.add(which)
             self._read_function(function)
         if not known:
             why = self.swaps.replace(function)
@@ -594,7 +631,8 @@ class Trace:
     def finish(self) -> Noted:
         """All that was noted; nothing is held any more."""
         effects = tuple(self._effects())
-        reads = Reads({address: self._kept(read) for address, read in self._reads.items()})
+        found = self._reads.values()
+        reads = Reads.of(map(self._kept, found) if self.anchored else found)
         unseen, late = tuple(self._unseen.values()), tuple(self._late.values())
         output, missing = tuple(self._output), tuple(self.given.missing)
         scripts = tuple(self._scripts.values())
@@ -609,6 +647,7 @@ class Trace:
             self._namespaces,
             self._slots,
             self._found,
+            self._users,
             self._carriers,
         ):
             held.clear()
@@ -631,8 +670,8 @@ class Trace:
         value = marking.mark(value)
         for each in self._written.values():
             now = _look(each.kind, each.container, each.key)
-            address = (each.kind, id(each.container), each.key)
-            if id(each.container) in self._carriers:
+            address = (each.kind, identity(each.container), each.key)
+            if identity(each.container) in self._carriers:
                 self._tag(each, value, now, targets, parts, marking)
                 continue
             number = self.given.branch(each.container)
@@ -659,7 +698,7 @@ class Trace:
                 if others or target.address in often:
                     targets.append(target)
                     parts.append(marking.mark(tuple(found) if keys is None else tuple(found.values())))
-                    self._bound.add(("", id(found), None))
+                    self._bound.add(("", identity(found), None))
         for each in self._growing.values():
             self._grow(each, targets, parts, marking, often if not others else None)
         return Bound(value, tuple(targets), tuple(parts)) if targets else value
@@ -674,14 +713,14 @@ class Trace:
         marking: Marking,
     ) -> None:
         """An attribute of a tensor was set: if that is part of the result, what is set is a part, too."""
-        tensor = self._carriers[id(each.container)]()
+        tensor = self._carriers[identity(each.container)]()
         position = next((place for place, leaf in enumerate(_leaves_of(value)) if leaf is tensor), None)
-        known = tensor is None or id(tensor) in self.arguments or each.was is not MISSING
+        known = tensor is None or identity(tensor) in self.arguments or each.was is not MISSING
         if known or position is None or not self._can_be_made(now, marking):
             return
         targets.append(Tag(position, each.key, f"result.{each.key}"))
         parts.append((tensor, marking.mark(now)))
-        self._bound.add((each.kind, id(each.container), each.key))
+        self._bound.add((each.kind, identity(each.container), each.key))
 
     def _grow(
         self,
@@ -692,7 +731,7 @@ class Trace:
         often: Collection[tuple[str, int, Any]] | None,
     ) -> None:
         """Members were added to a list or a deque, and it was not read afterwards: they are parts."""
-        found, identity = each.container, id(each.container)
+        found, where = each.container, identity(each.container)
         now = members.keys(found)
         size = found.maxlen if type(found) is deque else None
         count = each.count if size is None else min(each.count, size)
@@ -700,7 +739,7 @@ class Trace:
         kept = (*each.was, *added)
         expected = kept if size is None else kept[len(kept) - min(size, len(kept)) :]
         as_added = len(now) == len(expected) and all(map(is_, now, expected))
-        if identity in self._looked or identity in self._changed or not as_added or not count:
+        if where in self._looked or where in self._changed or not as_added or not count:
             return
         if any(
             [
@@ -713,7 +752,7 @@ class Trace:
         if self._can_be_made(added, marking) and (often is None or target.address in often):
             targets.append(target)
             parts.append(marking.mark(added))
-            self._bound.add((APPENDED, identity, None))
+            self._bound.add((APPENDED, where, None))
 
     def _bind_given(
         self,
@@ -725,7 +764,7 @@ class Trace:
         marking: Marking,
     ) -> None:
         """A slot of an argument was written: what lies in it now, or that nothing does, is a part."""
-        if id(each.container) in self._changed or each.kind not in (ITEM, ATTRIBUTE):
+        if identity(each.container) in self._changed or each.kind not in (ITEM, ATTRIBUTE):
             return
         can = now in (MISSING, UNSET) if type(now) is object else self._can_be_made(now, marking)
         if not (can or self.given.rebuilt):
@@ -737,7 +776,7 @@ class Trace:
         targets.append(GivenTarget(kind, number, each.key, name, table=table))
         parts.append(None if gone else marking.mark(now))
         if can:
-            self._bound.add((each.kind, id(each.container), each.key))
+            self._bound.add((each.kind, identity(each.container), each.key))
 
     def _fill_given(
         self, each: _Written, number: int, targets: list[Target], parts: list[Any], marking: Marking
@@ -759,7 +798,7 @@ class Trace:
         targets.append(GivenTarget(CONTENTS, number, keys, self.given.names[number], table=table))
         parts.append(marking.mark(held))
         if can:
-            self._bound.add(("", id(found), None))
+            self._bound.add(("", identity(found), None))
 
     def unbound(self, value: Any) -> Any:
         """The result alone, with what the call has left in arguments that are not the caller's own."""
@@ -770,31 +809,31 @@ class Trace:
     def _can_bind(self, each: _Written, now: Any, marking: Marking) -> bool:
         if each.kind == ITEM and type(each.container) not in (dict, list):
             return False
-        asked = ((kind, id(each.container), None) in self._reads for kind in (LENGTH, ORDER))
+        asked = ((kind, identity(each.container), None) in self._reads for kind in (LENGTH, ORDER))
         if each.was is MISSING and any(asked):
             return False  # it grows, and the call reads how far
-        if id(each.container) in self._changed or issubclass(type(self.outside.get(each.owner)), type):
+        if identity(each.container) in self._changed or issubclass(type(self.outside.get(each.owner)), type):
             return False  # a namespace is more than a dict
         return self._can_be_made(now, marking)
 
     def _can_be_made(self, value: Any, marking: Marking, inside: tuple[int, ...] = ()) -> bool:
         """Whether a replay can lay the same into a slot: tensors, plain values, arguments, their like."""
         kind = type(value)
-        if kind in PLAIN_TYPES or kind is torch.Tensor or id(value) in self.given.leaves:
+        if kind in PLAIN_TYPES or kind is torch.Tensor or identity(value) in self.given.leaves:
             return True
         if self.given.number_of(value) is not None:
             return True
         parts = marking.parts_of(value)
-        if parts is None or id(value) in inside or (self.has(value) and kind is not tuple):
+        if parts is None or identity(value) in inside or (self.has(value) and kind is not tuple):
             return False
         if issubclass(kind, dict) and not all([type(key) in PLAIN_TYPES for key in value]):
             return False
-        return all([self._can_be_made(part, marking, (*inside, id(value))) for part in parts])
+        return all([self._can_be_made(part, marking, (*inside, identity(value))) for part in parts])
 
     def _can_fill(self, each: _Written, marking: Marking) -> bool:
         """Whether a list or dict was emptied before anything in it was read, and holds what can be bound."""
         found = each.container
-        if type(found) not in (list, dict) or any(address[1] == id(found) for address in self._reads):
+        if type(found) not in (list, dict) or any(address[1] == identity(found) for address in self._reads):
             return False
         keys = all(type(key) in PLAIN_TYPES for key in found) if type(found) is dict else True
         return keys and self._can_be_made(
@@ -803,7 +842,7 @@ class Trace:
 
     def _kept(self, read: Read) -> Read:
         """What was read, with the object in the form in which it is kept."""
-        if not self.anchored or id(read.container) not in self.anchored:
+        if identity(read.container) not in self.anchored:
             return read
         return read._replace(container=Argument(read.container))
 
@@ -816,27 +855,28 @@ class Trace:
 
     def _as_it_was(self, each: _Growing) -> Iterable[Read]:
         """What has to be so before a replay, where the call has taken its members away again."""
-        found, whose = each.container, id(each.container)
+        found, whose = each.container, identity(each.container)
         length = Content(len(each.was))
         yield Read(LENGTH, found, None, length, whose, " (length)", self._names)
         for index, value in enumerate(each.was):
             yield Read(ITEM, found, index, self._form(value), whose, f"[{index}]", self._names)
 
     def _effects(self) -> Iterable[Effect]:
-        for identity, each in self._growing.items():
-            if (APPENDED, identity, None) in self._bound:
+        for where, each in self._growing.items():
+            if (APPENDED, where, None) in self._bound:
                 continue
             now = contents(each.container)
             if _same_members(each.was, now):
-                self._reads.update([(read.address, read) for read in self._as_it_was(each)])
+                self._reads.update([((read.kind, where, read.key), read) for read in self._as_it_was(each)])
             else:
                 suffix, was, now = _changed(each.container, each.was, now)
                 name = self.name(each.container) + suffix
-                yield Effect(name, _text(was), _text(now), each.site, ("", identity, None))
+                address = address_of("", each.container, None)
+                yield Effect(name, _text(was), _text(now), each.site, address)
         for each in self._written.values():
-            if (each.kind, id(each.container), each.key) in self._bound:
+            if (each.kind, identity(each.container), each.key) in self._bound:
                 continue
-            carrier = self._carriers.get(id(each.container))
+            carrier = self._carriers.get(identity(each.container))
             if carrier is not None and carrier() is None:
                 continue  # the call has made it, and nobody has it
             now = self._form(_look(each.kind, each.container, each.key))
@@ -845,25 +885,25 @@ class Trace:
                 self.given.read(read.kind, read.container, read.key, now, read.name)
             elif _same(each.was, now):  # a replay leaves it as the call does, if it is so before
                 read = self._as_it_is(each, now)
-                self._reads.setdefault(read.address, read)
+                self._reads.setdefault((read.kind, identity(read.container), read.key), read)
             else:
                 number = self.given.branch(each.container)
                 suffix = _suffix(each)
                 path = self._names.path(each.owner, suffix)
                 name = path if number is None else self.given.names[number] + suffix
-                address = (each.kind, id(each.container), each.key)
+                address = address_of(each.kind, each.container, each.key)
                 yield Effect(name, _text(each.was), _text(now), each.site, address, number is not None)
         for each in self._changed.values():
-            if ("", id(each.container), None) in self._bound:
+            if ("", identity(each.container), None) in self._bound:
                 continue
             now = contents(each.container)
             if type(now) is Position and each.was.agrees(now):  # how far it is was looked at, and that is all
                 held = now._replace(asked=True)
                 asked = Read(HELD, each.container, None, held, each.owner, "", self._names)
-                self._reads[asked.address] = asked
+                self._reads[HELD, identity(each.container), None] = asked
             elif not _same_members(each.was, now):
                 suffix, was, now = _changed(each.container, each.was, now)
-                address = ("", id(each.container), None)
+                address = address_of("", each.container, None)
                 given = self.given.branch(each.container)
                 path = self._names.path(each.owner, suffix)
                 name = path if given is None else self.given.names[given] + suffix
@@ -894,7 +934,7 @@ def _makers_of_tuples() -> frozenset[int]:
     ours = [kind for kind in tuple.__subclasses__() if said_module(kind).startswith(_OURS)]
     made = [kind.__new__ for kind in ours if module_of(kind)]
     codes = [each.__code__ for each in made if type(each) is FunctionType]
-    return frozenset(id(code) for code in codes if code.co_filename == _FROM_TEXT)
+    return frozenset(identity(code) for code in codes if code.co_filename == _FROM_TEXT)
 
 
 def _is_torchs_own(frame: FrameType | None) -> bool:
@@ -984,7 +1024,7 @@ def _changed(container: Any, was: Any, now: Any) -> tuple[str, Any, Any]:
 def _suffix(each: _Written) -> str:
     if each.kind == CELL:
         return ""
-    member = each.kind == ITEM and each.owner == id(each.container)
+    member = each.kind == ITEM and each.owner == identity(each.container)
     return f"[{each.key!r}]" if member else f".{each.key}"
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
 
+from ..base.identity import identity
 from .calls import called
 from .handlers import HANDLERS, follow_function
 from .noted import Noted
 from .notes import Notes
+from .summaries import Summary, summaries
 from .swaps import Swaps
 from .table import Rows
 from .trace import Trace
@@ -27,10 +29,13 @@ class Watch:
     """All that is needed to note what calls read; one serves a whole process.
 
     ``__code__`` is an attribute of the process's functions, so what replaces it is one object.
+
+    Args:
+        summaries: Functions of which one note tells all, by the identity of their code.
     """
 
-    def __init__(self) -> None:
-        self._notes = Notes()
+    def __init__(self, summaries: Callable[[], Mapping[int, Summary]] = summaries) -> None:
+        self._notes = Notes(summaries)
         self._swaps = Swaps(self._notes)
         self._rows = Rows(HANDLERS, called)
 
@@ -48,9 +53,9 @@ class Watch:
         for name, value in roots:
             trace.find(value, None, name)
             if is_anchored(value):
-                trace.anchored.add(id(value))
+                trace.anchored.add(identity(value))
             if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
-                trace.arguments[id(value)] = name
+                trace.arguments[identity(value)] = name
             elif isinstance(value, type) and issubclass(value, torch.autograd.Function):
                 follow_function(trace, value)
         if isinstance(function, MethodType):

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..base.identity import identity
 from .members import keys, member, put, refill, values
 from .opened import parts_of, slots_of, table_of
 from .snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE
@@ -86,7 +87,7 @@ class Target:
     @property
     def address(self) -> tuple[str, int, Any]:
         """Which slot it is, as long as the container lives."""
-        return self.kind, id(self.container), self.key
+        return self.kind, identity(self.container), self.key
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Target) and self.address == other.address

@@ -37,6 +37,9 @@ stream_handle: Callable[[int], int] = getattr(
 function_modes: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
 """How many function modes are active: they would see how the attributes of a tensor are read."""
 
+tracing_state: Callable[[], object] = getattr(torch._C, "_get_tracing_state", bool)
+"""What modules ask when they are called: whether ``torch.jit`` traces. Seen in torch 2.11 and 2.13."""
+
 _dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _functorch: Any = getattr(torch._C, "_functorch", None)
 _wrapped: Callable[[torch.Tensor], bool] | None = getattr(_functorch, "is_functorch_wrapped_tensor", None)

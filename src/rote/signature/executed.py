@@ -32,6 +32,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
+from ..base.identity import identity
 from ..base.location import TORCH_NEEDS, Site, is_internal, is_own, user_site
 from .compat import in_backward
 from .kernels import hiding
@@ -70,7 +71,8 @@ TORCHS_OWN = (f"{Path(torch.__file__).parent}/_", f"{Path(numpy.__file__).parent
 """What PyTorch keeps to itself: the dispatcher calls it, and it looks at no object of the user's."""
 
 _SAVING = {
-    id(code): code for code in (saved_tensors_hooks.__enter__.__code__, inspect.unwrap(checkpoint).__code__)
+    identity(code): code
+    for code in (saved_tensors_hooks.__enter__.__code__, inspect.unwrap(checkpoint).__code__)
 }
 """Code that takes over what a backward keeps, by its identity: hashing code takes as long as its text."""
 
@@ -167,7 +169,7 @@ class ExecutedCode:
         followed = self.followed
         if event != "call" or (followed is not None and followed.at_work):
             return
-        if id(frame.f_code) not in self._settled:
+        if identity(frame.f_code) not in self._settled:
             self._note(frame.f_code, frame)
 
     def _start_monitoring(self) -> Callable[[], None] | None:
@@ -183,7 +185,7 @@ class ExecutedCode:
                 return monitoring.DISABLE if followed.is_tool(code) else None
             frame = sys._getframe(1)
             counts = self._note(code, frame)
-            again = not counts or (id(code) in _SAVING and _called_by_us(frame))
+            again = not counts or (identity(code) in _SAVING and _called_by_us(frame))
             return None if again else monitoring.DISABLE
 
         def thrown(code: CodeType, offset: int, error: BaseException) -> None:
@@ -213,8 +215,8 @@ class ExecutedCode:
         code = entered if followed is None else followed.original(entered)
         if code is entered and followed is not None and not _runs_apart(frame, followed):
             counts = followed.ran_apart(code, frame)
-            self._found_in[id(code)] = frame.f_globals
-        elif code is not entered and followed is not None and id(code) in self._apart:
+            self._found_in[identity(code)] = frame.f_globals
+        elif code is not entered and followed is not None and identity(code) in self._apart:
             followed.entered(code, frame)
             counts = False  # each class that has it matters
         if code.co_flags & inspect.CO_GENERATOR:
@@ -232,12 +234,12 @@ class ExecutedCode:
             self.contact = contact(code, user_site(frame))
         if not is_internal(code.co_filename) and (operator := hiding(code, frame)) is not None:
             self.hiding.add(operator)
-        saves = id(code) in _SAVING
+        saves = identity(code) in _SAVING
         if saves and not _called_by_us(frame):
             self.hooks = True
         if code.co_name == "<module>" or is_internal(code.co_filename) or code in self.globals:
             if counts and not saves:  # to note it again in this call would say nothing new
-                self._settled[id(entered)] = entered
+                self._settled[identity(entered)] = entered
             return counts
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if package.startswith("namedtuple_") or any(
@@ -285,16 +287,16 @@ class ExecutedCode:
 
     def note_apart(self, codes: Iterable[CodeType]) -> None:
         """Find the functions of code that C called, so that they can be followed in the next call."""
-        unknown = {id(code): code for code in codes if id(code) not in self._apart}
+        unknown = {identity(code): code for code in codes if identity(code) not in self._apart}
         for code in unknown.values():
-            self._apart[id(code)] = code, []
+            self._apart[identity(code)] = code, []
         for function in gc.get_referrers(*unknown.values()) if unknown else ():
-            if type(function) is FunctionType and id(function.__code__) in unknown:
-                self._apart[id(function.__code__)][1].append(weakref.ref(function))
+            if type(function) is FunctionType and identity(function.__code__) in unknown:
+                self._apart[identity(function.__code__)][1].append(weakref.ref(function))
         for code in unknown.values():  # the collector does not tell of what it was told to leave alone
-            if not self._apart[id(code)][1]:
-                functions = _by_name(code, self._found_in.get(id(code), {}))
-                self._apart[id(code)][1].extend(weakref.ref(function) for function in functions)
+            if not self._apart[identity(code)][1]:
+                functions = _by_name(code, self._found_in.get(identity(code), {}))
+                self._apart[identity(code)][1].extend(weakref.ref(function) for function in functions)
         self._found_in.clear()
 
     def owners(self) -> list[tuple[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -38,9 +38,9 @@ class Argument:
         return value
 
 
-def identity_of(container: Any) -> int:
-    """The identity of what something was read of."""
-    return container.identity if type(container) is Argument else id(container)
+def address_of(kind: str, container: Any, key: Any) -> Address:
+    """Where something is, as long as the container lives."""
+    return kind, container.identity if type(container) is Argument else id(container), key
 
 
 class Names(dict[int, tuple[int, str]]):
@@ -91,7 +91,7 @@ class Read(NamedTuple):
     @property
     def address(self) -> Address:
         """Where it is, as long as the container lives."""
-        return self.kind, identity_of(self.container), self.key
+        return address_of(self.kind, self.container, self.key)
 
 
 class Reads:
@@ -103,6 +103,11 @@ class Reads:
 
     def __init__(self, slots: dict[Address, Read]) -> None:
         self.slots = slots
+
+    @classmethod
+    def of(cls, found: Iterable[Read]) -> Reads:
+        """From reads in order."""
+        return cls({address_of(*read[:3]): read for read in found})
 
     def __iter__(self) -> Iterator[Read]:
         return iter(self.slots.values())

@@ -1,0 +1,304 @@
+"""One note at the beginning of what every module goes through tells what its instructions would."""
+
+from __future__ import annotations
+
+import types
+import warnings
+from collections import OrderedDict
+
+import pytest
+import torch
+
+from rote.reads import Watch
+from rote.reads.summaries import begins_as, summaries
+from rote.recording.room import with_room
+from rote.signature.marks import Content
+
+Module = torch.nn.Module
+
+
+class Layer(Module):
+    def __init__(self, size=2.0):
+        super().__init__()
+        self.size, self.inner = size, None
+        self.weight = torch.nn.Parameter(torch.ones(2))
+        self.register_buffer("shift", torch.zeros(2))
+        self.register_buffer("none", None)
+
+    def forward(self, x):
+        x = x * self.weight * self.size + self.shift
+        return x if self.none is None else x + self.none
+
+
+class Net(Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([Layer(2.0), Layer(3.0)])
+        self.last = Layer(4.0)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.last(self.last(x))
+
+
+class Asking(Layer):
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name not in FALLBACK:
+                raise
+            return FALLBACK[name]
+
+
+class Answering(Layer):
+    def __getattribute__(self, name):
+        return super().__getattribute__(name)
+
+
+class Property(Layer):
+    @property
+    def forward(self):
+        return FORWARDS[0].__get__(self)
+
+
+class Tables(Layer):
+    @property
+    def __dict__(self):
+        return TABLES[0]
+
+
+class Duck:
+    def __init__(self):
+        self._parameters, self._buffers, self._modules = {"a": 1}, OrderedDict(b=2), {"c": 3}
+
+
+FALLBACK = {"other": 5}
+FORWARDS = [Layer.forward]
+TABLES = [{"_parameters": {"a": 6}}]
+
+
+def noted(watch, function, *args):
+    trace = watch.begin(function, [(f"args[{at}]", each) for at, each in enumerate(args)])
+    try:
+        with_room(function, args, {})
+    finally:
+        found = watch.end(trace)
+    return found
+
+
+def said(found):
+    """What was read, and what is not known."""
+    reads = {
+        (read.name, read.kind): read.value.value if isinstance(read.value, Content) else read.value
+        for read in found.reads
+        if not (read.kind == "item" and read.name in _OF_THE_LAST_LINE)
+    }
+    return reads, [str(each) for each in found.unseen], [each.name for each in found.effects]
+
+
+_OF_THE_LAST_LINE = {"AttributeError", "type"}
+"""What a module reads to raise an error."""
+
+
+def of_two_modules(first, second):
+    for _ in range(2):
+        first(torch.ones(2)), second(torch.ones(2))
+
+
+def with_a_hook(module):
+    module(torch.ones(2))
+    handle = module.register_forward_hook(lambda module, given, result: result + SHIFT[0])
+    module(torch.ones(2))
+    handle.remove()
+    module(torch.ones(2))
+
+
+SHIFT = [7.0]
+
+
+def with_a_hook_of_all(module):
+    module(torch.ones(2))
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda *given: given[2] + SHIFT[0])
+    module(torch.ones(2))
+    handle.remove()
+
+
+def with_hooks_of_all_made_anew(module):
+    home = torch.nn.modules.module
+    module(torch.ones(2))
+    was, home._global_forward_hooks = home._global_forward_hooks, OrderedDict()
+    module(torch.ones(2)), module(torch.ones(2))
+    home._global_forward_hooks[1] = _hook
+    module(torch.ones(2))
+    home._global_forward_hooks = was
+
+
+def with_hooks_made_anew(module):
+    module(torch.ones(2))
+    was, module._forward_hooks = module._forward_hooks, OrderedDict()
+    module(torch.ones(2)), module(torch.ones(2))
+    module._forward_hooks[1] = _hook
+    module(torch.ones(2))
+    module._forward_hooks = was
+
+
+def with_another_forward(module):
+    module(torch.ones(2))
+    module.forward = lambda x: x + SHIFT[0]
+    module(torch.ones(2))
+    del module.forward
+    module(torch.ones(2))
+
+
+def with_another_class(module):
+    module(torch.ones(2))
+    Layer.forward, was = _other_forward, Layer.forward
+    module(torch.ones(2))
+    Layer.forward = was
+
+
+def _other_forward(self, x):
+    return x + SHIFT[0]
+
+
+def with_a_parameter_deleted(module):
+    module(torch.ones(2))
+    was = module.weight
+    del module.weight
+    module.register_buffer("weight", torch.ones(2))
+    module(torch.ones(2))
+    del module.weight
+    module.weight = was
+
+
+def with_tables_of_its_own(module):
+    shift, parameters = module.shift, module._parameters
+    module._parameters = {"shift": shift, "weight": module.weight}
+    assert module.shift is module.shift
+    del module._parameters["shift"]
+    assert module.shift is shift
+    module._parameters = parameters
+
+
+def with_other_tables(module):
+    module.shift, module.__dict__["_buffers"]
+    was = module._buffers.pop("shift")
+    module._modules["shift"] = SHIFT
+    assert module.shift is SHIFT
+    module._buffers["shift"] = module._modules.pop("shift") and was
+
+
+def with_other_globals(module):
+    table = {**vars(torch.nn.modules.module), "_global_forward_hooks": OrderedDict({1: _hook})}
+    other = types.FunctionType(Module._call_impl.__code__, table)
+    module(torch.ones(2))
+    other(module, torch.ones(2))
+
+
+def _hook(module, given, result):
+    return result + SHIFT[0]
+
+
+def asked_in_c(module):
+    list(map(module.__getattr__, ["weight", "shift"]))
+    getattr(module, "shift"), getattr(module, "missing", None), hasattr(module, "weight")  # noqa: B009
+    Module.__getattr__(module, "weight")
+    torch.nn.Module.__call__(module, torch.ones(2))
+
+
+def duck(thing):
+    return [Module.__getattr__(thing, name) for name in "abc"]
+
+
+def compiled(module):
+    module(torch.ones(2))
+    module._compiled_call_impl = lambda x: x + SHIFT[0]
+    module(torch.ones(2))
+    del module._compiled_call_impl
+
+
+def made(module):
+    layer = Layer()
+    layer._parameters = module._parameters
+    layer._buffers["more"] = module.shift
+    return layer(torch.ones(2)), layer.more
+
+
+def script(module):
+    return module(torch.ones(2))
+
+
+def _scripted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.jit.script(torch.nn.Linear(2, 2))
+
+
+PROGRAMS = {
+    "a net": (lambda module: module(torch.ones(2)), Net),
+    "two": (lambda module: of_two_modules(module.last, module.layers[0]), Net),
+    "asks by itself": (lambda module: (module(torch.ones(2)), module.other), Asking),
+    "answers by itself": (lambda module: module(torch.ones(2)), Answering),
+    "a property": (lambda module: module(torch.ones(2)), Property),
+    "another __dict__": (lambda module: Module.__getattr__(module, "a"), lambda: Tables.__new__(Tables)),
+    **{
+        each.__name__: (each, Layer)
+        for each in (
+            with_a_hook, with_a_hook_of_all, with_hooks_made_anew, with_hooks_of_all_made_anew,
+            with_another_forward, with_another_class, with_a_parameter_deleted,
+            with_tables_of_its_own, with_other_tables, with_other_globals, asked_in_c, compiled, made,
+        )
+    },
+    "no module": (duck, Duck),
+    "script": (script, _scripted),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def watches():
+    return Watch(), Watch(dict)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_same_is_read(name, watches):
+    program, make = PROGRAMS[name]
+    thing, own = make(), vars(Module)
+    before = {key: own[key].__code__ for key in ("__getattr__", "_call_impl", "_wrapped_call_impl")}
+    program(thing)
+    found, expected = [said(noted(watch, program, thing)) for watch in watches]
+    assert found == expected
+    assert {key: own[key].__code__ for key in before} == before
+
+
+def test_code_is_what_is_written_down():
+    assert {each.code for each in summaries().values()} == {
+        function.__code__ for function in (Module.__getattr__, Module._call_impl, Module._wrapped_call_impl)
+    }
+
+
+def test_other_code_is_not():
+    text = "def f(self):\n    if self.a:\n        return self.b\n    end\n"
+
+    def f(self):
+        if self.a:
+            return self.b
+        return self.c
+
+    same = f.__code__
+
+    def f(self):
+        if self.a:
+            return self.c
+
+    other = f.__code__
+
+    def g(self):
+        if self.a:
+            return self.b
+
+    assert begins_as(same, text)
+    assert not begins_as(other, text)
+    assert not begins_as(g.__code__, text)
+    assert not begins_as(same, text.replace("    end\n", ""))
