@@ -11,7 +11,7 @@ import gc
 import weakref
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from operator import eq, getitem, is_
+from operator import contains, eq, getitem, is_
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from .marks import Content, TensorMark, mark, pointer_of
 from .members import has_plain_length, is_direct
 from .reads import Argument, Reads
 from .slots import Difference, is_among, now_in, read, same, show, show_tensor
-from .snapshot import ATTRIBUTE, ITEM, LENGTH, LOOKED, MEMBERS, NUMBERS, ORDER, Entry, Snapshot
+from .snapshot import ATTRIBUTE, DEFINED, ITEM, LENGTH, LOOKED, MEMBERS, NUMBERS, ORDER, Entry, Snapshot
 
 _data_ptr = torch.Tensor.data_ptr
 
@@ -96,7 +96,7 @@ class Guard:
 
         self._died = died
         training = snapshot.training
-        for entry in snapshot.counting(snapshot.entries).values():
+        for entry in snapshot.counting():
             if not training.read or training.is_guarded(entry.container, entry.key):
                 self._sort(entry)
         self._grad = flags or torch.is_grad_enabled()
@@ -182,6 +182,10 @@ class Guard:
         self._flags = [watched.requires_grad for watched in self._read] if self._grad else None
         self._order_containers = [entry.container for entry in self.orders]
         self._order_values = [entry.value.value for entry in self.orders]
+        names, self._slowest = _parted(self.slow)
+        self._name_containers = [entry.container for entry in names]
+        self._name_keys = [entry.key for entry in names]
+        self._name_values = [entry.value.value for entry in names]
         self._length_containers = [entry.container for entry in self.lengths]
         self._length_values = [entry.value.value for entry in self.lengths]
 
@@ -267,7 +271,10 @@ class Guard:
         return True
 
     def _slow_holds(self) -> bool:
-        return all(same(entry.value, now_in(entry)) for entry in self.slow)
+        defined = map(contains, self._name_containers, self._name_keys)
+        if not all(map(is_, defined, self._name_values)):
+            return False
+        return all(same(entry.value, now_in(entry)) for entry in self._slowest)
 
     def _heal(self) -> bool:
         """Adopt equal plain values that merely are other objects; False if a value really differs."""
@@ -328,6 +335,15 @@ class Guard:
                 was, now = show(entry.value), show(now)
                 found.append(Difference(name, was, now, moved, None, group, entry.key, scheduler))
         return sorted(found, key=lambda difference: (not difference.moved, "(" in difference.name))
+
+
+def _parted(slow: list[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Whether a name is defined in a plain dict, which is asked in one loop of C; and all others."""
+    names: list[Entry] = []
+    others: list[Entry] = []
+    for entry in slow:
+        (names if entry.kind == DEFINED and type(entry.container) is dict else others).append(entry)
+    return names, others
 
 
 def _keeps_others(value: Any) -> bool:

@@ -11,6 +11,7 @@ from collections import OrderedDict, deque
 from typing import Any
 
 _BUILTIN: tuple[type, ...] = (OrderedDict, dict, list, tuple, deque, frozenset, set)
+_BUILTINS = frozenset(_BUILTIN)
 _READING = ("__getitem__", "__len__", "__iter__")
 _GONE: Any = object()
 
@@ -47,8 +48,11 @@ def member(container: Any, key: Any) -> Any:
         KeyError: There is no such key.
         IndexError: There is no such position.
     """
-    if type(container) in (dict, list) or not isinstance(container, dict):
-        return _builtin(type(container)).__getitem__(container, key)
+    kind = type(container)
+    if kind is dict or kind is list:  # most
+        return container[key]
+    if not isinstance(container, dict):
+        return _builtin(kind).__getitem__(container, key)
     found = dict.get(container, key, _GONE)  # does not make what is missing
     if found is _GONE:
         raise KeyError(key)
@@ -67,6 +71,6 @@ def put(container: Any, key: Any, value: Any) -> None:
 
 def _builtin(kind: type) -> Any:
     """The builtin class that a class of containers derives from, or itself."""
-    if kind in _BUILTIN:
+    if kind in _BUILTINS:
         return kind
     return next((base for base in _BUILTIN if issubclass(kind, base)), kind)
