@@ -28,6 +28,8 @@ from .slots import Difference, is_among, now_in, read, same, show, show_tensor
 from .snapshot import ATTRIBUTE, DEFINED, ITEM, LENGTH, LOOKED, MEMBERS, NUMBERS, ORDER, Entry, Snapshot
 
 _data_ptr = torch.Tensor.data_ptr
+_DIRECT = frozenset({ITEM, LENGTH, MEMBERS, ORDER})
+"""Kinds of slots that are asked of the container itself."""
 
 _Looker = Callable[[torch.Tensor], Any]
 _dtype: _Looker = torch.Tensor.dtype.__get__  # pyright: ignore[reportAttributeAccessIssue]
@@ -114,38 +116,40 @@ class Guard:
         self._compile()
 
     def _is_reread(self, entry: Entry) -> bool:
-        if not self._arrays or not isinstance(entry.value, Content):
+        if not isinstance(entry.value, Content):
             return False
         now = read(entry)
         return isinstance(now, numpy.ndarray) and pointer_of(now) in self._arrays
 
     def _sort(self, entry: Entry) -> None:
-        if entry.kind == NUMBERS and is_among(entry, self._arrays) != (entry.key == LOOKED):
+        what = entry.kind
+        if what == NUMBERS and is_among(entry, self._arrays) != (entry.key == LOOKED):
             return  # read again at each replay; or by the slot that holds the array
-        if self._is_reread(entry):
+        if self._arrays and self._is_reread(entry):
             entry = entry._replace(value=read(entry))
-        if isinstance(entry.value, Position):
+        value = entry.value
+        if isinstance(value, Position):
             self._iterates = True
-            if not entry.value.asked:  # what a replay does depends on which it is, not on how far
-                entry = entry._replace(value=entry.value.value)
+            if not value.asked:  # what a replay does depends on which it is, not on how far
+                value = value.value
+                entry = entry._replace(value=value)
         kind = type(entry.container)
-        if kind is Argument:
+        if kind is Argument or what not in _DIRECT:
             self.slow.append(entry)
-            return
-        counted = entry.kind == LENGTH and has_plain_length(kind)
-        if entry.kind in (ITEM, LENGTH, ORDER) and not (counted or is_direct(kind)):
-            self.slow.append(entry)
-        elif entry.kind in (LENGTH, MEMBERS):
+        elif what == MEMBERS:
             self.lengths.append(entry)
-        elif entry.kind == ORDER and all([type(key) is str for key in entry.value.value]):
-            self.orders.append(entry)
-        elif isinstance(entry.value, TensorMark) and entry.kind == ITEM:
-            self.slots.append(entry)
-        elif entry.kind == ITEM and not isinstance(entry.value, (Content, Position)):
-            if type(entry.container) is not tuple:
-                self.items.append(entry)
-        else:
+        elif not (is_direct(kind) or (what == LENGTH and has_plain_length(kind))):
             self.slow.append(entry)
+        elif what == LENGTH:
+            self.lengths.append(entry)
+        elif what == ORDER:
+            (self.orders if all([type(key) is str for key in value.value]) else self.slow).append(entry)
+        elif isinstance(value, TensorMark):
+            self.slots.append(entry)
+        elif isinstance(value, (Content, Position)):
+            self.slow.append(entry)
+        elif kind is not tuple:
+            self.items.append(entry)
 
     def _guard_externals(self, externals: dict[int, torch.Tensor]) -> None:
         for handle in externals:

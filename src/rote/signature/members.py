@@ -18,8 +18,10 @@ _GONE: Any = object()
 
 def is_direct(kind: type) -> bool:
     """Whether containers of a class give what they hold when they are asked in the usual way."""
+    if kind in _BUILTINS:
+        return True
     base = _builtin(kind)
-    if kind in (base, OrderedDict):
+    if base is kind:
         return True
     same = all(getattr(kind, name, None) is getattr(base, name, None) for name in _READING)
     return same and not hasattr(kind, "__missing__")

@@ -52,6 +52,8 @@ from .wrappers import is_bound_method
 MISSING: Any = object()
 """What is read from a slot that is gone."""
 
+_NUMBERED = frozenset({DEFINED, LENGTH, MEMBERS})
+"""Kinds of slots that are a number, always of one type."""
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
 _WIDEST = 60
 """Characters of a value that are shown."""
@@ -135,10 +137,9 @@ def differences(
         if len(found) >= limit:
             return found
     known, added = before.entries, after.added
-    for address, entry in entries.items():
-        if address in known or address in added or (LENGTH, address[1], None) not in known:
-            continue
-        if after.concerns(address, entry):
+    for address in [each for each in entries if each not in known and each not in added]:
+        entry = entries[address]
+        if (LENGTH, address[1], None) in known and after.concerns(address, entry):
             name, line = after.name_of(entry), after.line_of(address)
             found.append(Difference(name, "absent", show(entry.value), site=line))
         if len(found) >= limit:
@@ -179,7 +180,7 @@ def _entry_of(snapshot: Snapshot, noted: Read) -> Entry:
     """The slot that was read, with what lies there now."""
     entry = _tuple(Entry, (*noted[:4], snapshot.node(-1, noted)))
     was, value = noted.value, read(entry)
-    if value is was:  # as most
+    if value is was or (noted.kind in _NUMBERED and value == was):  # as most
         return entry
     if isinstance(value, torch.Tensor):
         snapshot.note_tensor(entry, value)
