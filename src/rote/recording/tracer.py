@@ -191,12 +191,12 @@ class Tracer(Repeated, DispatchMode):
 
     def _repeat(self, was: Event, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What :meth:`_dispatch` does with an operation that another call ran here, on the same operands."""
-        if known.alias and was.kind == ev.VIEW:  # nothing is launched, and nothing new is to be noted
+        facts, complexes = known.facts, self.ledger.looks.complex
+        if known.alias and was.kind == ev.VIEW and not complexes:  # nothing is launched, and nothing is new
             out = known.raw(*args, **kwargs)
             self.index += 1
             return out
-        facts = known.facts
-        if self.ledger.looks.complex or (self._on_host and self.mode is not _OBSERVE):
+        if complexes or (self._on_host and self.mode is not _OBSERVE):
             resolve_lazily()  # no kernel of PyTorch's own makes a lazy tensor of real ones for itself
         if self.unwritten.makers:
             self._note_contents(known, args, kwargs, was.site)
