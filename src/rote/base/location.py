@@ -9,6 +9,8 @@ from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import NamedTuple
 
+from .identity import identity
+
 TORCH_NEEDS = (
     "sympy", "mpmath", "networkx", "jinja2", "typing_extensions.py", "filelock", "fsspec", "triton", "numpy",
 )  # fmt: skip
@@ -119,7 +121,7 @@ class Sites:
         while at is not None:
             code = at.f_code
             if code.co_filename not in internal:
-                found = self._known.get((id(code), at.f_lasti)) or self._look(at)
+                found = self._known.get((identity(code), at.f_lasti)) or self._look(at)
                 if found is not None:
                     return found
             at = at.f_back
@@ -132,7 +134,8 @@ class Sites:
             self._internal.add(code.co_filename)
             return None
         self._codes.append(code)
-        found = self._known[id(code), frame.f_lasti] = Site(code.co_filename, frame.f_lineno, code.co_name)
+        found = Site(code.co_filename, frame.f_lineno, code.co_name)
+        self._known[identity(code), frame.f_lasti] = found
         return found
 
 

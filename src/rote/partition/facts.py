@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -41,7 +42,8 @@ _UNDECLARED_WRITES = {  # running statistics are written without an alias in the
 _TRAINING = 5  # position of the flag of these operations without which they write nothing
 
 
-class Facts(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Facts:
     """Facts of one operation.
 
     Attributes:

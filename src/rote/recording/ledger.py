@@ -145,32 +145,33 @@ class Ledger:
         """Describe an operand; an unknown storage is external."""
         if self._gone:
             self._forget_gone()
-        last = self._last_on(tensor) if type(tensor) in _PLAIN else None
+        if type(tensor) not in _PLAIN:
+            return self._token_anew(tensor)
+        try:
+            handle = tensor.untyped_storage()._cdata
+        except (NotImplementedError, RuntimeError):  # it has none
+            return self._token_anew(tensor)
+        last = self._last.get(handle)  # what was last noted on the storage, which lies in memory then
         if last is None or tensor.is_nested or not ((look := last[1]).check(tensor) or look.knows(tensor)):
             return self._token_anew(tensor)
         offset = tensor.storage_offset()
         if last[2] == offset:
             return last
-        handle = tensor.untyped_storage()._cdata
         return self._note(tensor, self._origins[handle], handle, look, offset)
-
-    def _last_on(self, tensor: torch.Tensor) -> Token | None:
-        """What was last noted on a storage, which then is one that lies in memory."""
-        try:
-            return self._last.get(tensor.untyped_storage()._cdata)
-        except (NotImplementedError, RuntimeError):  # it has none
-            return None
 
     def _token_anew(self, tensor: torch.Tensor) -> Token:
         handle = _storage(tensor)._cdata
-        try:
-            look = self.looks.of(tensor)
-        except RuntimeError as error:  # it has memory, but no shape
-            raise UnsupportedTensorError("nested") from error
+        look = self._look(tensor)
         origin = self._origins.get(handle)
         if origin is None:
             origin = self.add_external(tensor)
         return self._note(tensor, origin, handle, look, tensor.storage_offset())
+
+    def _look(self, tensor: torch.Tensor) -> Look:
+        try:
+            return self.looks.of(tensor)
+        except RuntimeError as error:  # it has memory, but no shape
+            raise UnsupportedTensorError("nested") from error
 
     def _note(self, tensor: torch.Tensor, origin: Origin, handle: int, look: Look, offset: Any) -> Token:
         """The token of a tensor, which is remembered for the next one on its storage."""
@@ -207,10 +208,17 @@ class Ledger:
             number: Of the storage, if it is known.
             like: What it may look like: a guess.
         """
-        storage = _storage(tensor)
-        handle = storage._cdata
         if self._gone:
             self._forget_gone()
+        if (
+            like is None
+            or type(tensor) not in _PLAIN
+            or tensor.is_nested
+            or not (like.check(tensor) or like.knows(tensor))
+        ):
+            like = None
+        storage = _storage(tensor) if like is None else tensor.untyped_storage()
+        handle = storage._cdata
         origin = self._origins.get(handle)
         if origin is None:
             if number is None:
@@ -220,11 +228,8 @@ class Ledger:
             self.sites[number] = (operation, site)
             origin = (NEW, number)
             self._follow(storage, handle, origin, "cpu" if tensor.is_cpu else tensor.device.type)
-        try:
-            if like is None or tensor.is_nested or not (like.check(tensor) or like.knows(tensor)):
-                like = self.looks.of(tensor)
-        except RuntimeError as error:
-            raise UnsupportedTensorError("nested") from error
+        if like is None:
+            like = self._look(tensor)
         return self._note(tensor, origin, handle, like, tensor.storage_offset())
 
     def is_again(self, tensor: torch.Tensor, token: Token) -> bool:

@@ -58,10 +58,11 @@ class Looks:
 
     Attributes:
         complex: Any of the tensors was complex.
+        away: Any of them was not on the host.
     """
 
     def __init__(self) -> None:
-        self.complex = False
+        self.complex = self.away = False
         self._known: dict[tuple[Any, ...], Look] = {}
 
     def of(self, tensor: torch.Tensor) -> Look:
@@ -85,4 +86,5 @@ class Looks:
                 self._known.clear()
             found = self._known[key] = Look(*key)
             self.complex = self.complex or dtype.is_complex
+            self.away = self.away or not on_host
         return found

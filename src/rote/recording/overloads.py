@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -20,7 +21,8 @@ DETACH = torch.ops.aten.detach.default
 LIFT = torch.ops.aten.lift_fresh.default
 
 
-class Overload(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Overload:
     """What is known of an overload.
 
     Attributes:
@@ -32,6 +34,7 @@ class Overload(NamedTuple):
         seeds: It takes the seeds of an attention.
         special: An alias or a literal, which are no events like others.
         repeats: Where it runs depends on its tensors alone, so it can be told by them from another.
+        alias: It only looks at memory of its operands, so what it gives follows from what they look like.
         quiet: It does nothing but make results.
         blank: Its result is memory that it has not written.
         apart: It is never captured, but runs between two segments.
@@ -46,6 +49,7 @@ class Overload(NamedTuple):
     seeds: bool
     special: bool
     repeats: bool
+    alias: bool
     quiet: bool
     blank: bool
     apart: bool
@@ -62,10 +66,12 @@ class Overload(NamedTuple):
         apart = not func.is_view and (facts.unsafe or is_named(func, split))
         odd = blank or apart or special or seen or seeds or func in DECOMPOSITIONS or func is LAZY_ZEROS
         repeats = facts.simple and parts is None and not odd
+        alias = repeats and func.is_view
         quiet = not (facts.written or facts.seeded)
         return cls(
-            func, facts, raw_call(func), parts, seen, seeds, special, repeats, quiet, blank, apart, running
-        )
+            func, facts, raw_call(func), parts, seen, seeds, special, repeats, alias, quiet, blank, apart,
+            running,
+        )  # fmt: skip
 
 
 def is_named(func: Any, names: Collection[str]) -> bool:

@@ -95,7 +95,8 @@ def overdrawn(pupil: Pupil, variant: Variant, site: Site) -> tuple[Event, Reason
         old.release()
         pupil.variants.remove(old)
         pupil.evictions += 1
-    unused = sum(not other.replays and not other.holds() for other in recorded)
+    fresh = [other for other in recorded if not other.replays]
+    unused = sum(not other.holds() for other in fresh) if len(fresh) > MAX_OBSERVED else 0
     if pupil.evictions <= limits.max_recordings and unused <= MAX_OBSERVED:
         return None
     text = f"{pupil.evictions} recordings were replaced (max_recordings={limits.max_recordings})"

@@ -26,7 +26,7 @@ class Placed(HostTensors):
     def _are_at_home(self, tensors: list[torch.Tensor], tokens: list[Token]) -> bool:
         """Whether all operands are on the device whose operations are captured, known as the call's."""
         if self._on_host:
-            return all([token.look.on_host for token in tokens])
+            return not self.ledger.looks.away or all([token[1].on_host for token in tokens])
         index = self._index
         return index >= 0 and all([tensor.get_device() == index and tensor.is_cuda for tensor in tensors])
 

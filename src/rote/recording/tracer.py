@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from ..backends.host.operations import tensors_in
+from ..base.identity import identity
 from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import reason
@@ -114,9 +115,9 @@ class Tracer(Repeated, DispatchMode):
         if self._suspended:
             resolve_lazily()
             return self._seen(func, *args, **kwargs)
-        known = self._known.get(id(func))
+        known = self._known.get(identity(func))
         if known is None and isinstance(func, torch._ops.OpOverload):
-            known = self._known[id(func)] = Overload.of(func, self.split)
+            known = self._known[identity(func)] = Overload.of(func, self.split)
         if known is not None and known.repeats and self.node.complete and not self._lazy_zeros:
             was = self._again(known.facts, args, kwargs)
             if was is not None:
@@ -190,10 +191,14 @@ class Tracer(Repeated, DispatchMode):
 
     def _repeat(self, was: Event, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What :meth:`_dispatch` does with an operation that another call ran here, on the same operands."""
-        facts = known.facts
-        if self.ledger.looks.complex or (self._on_host and self.mode is not _OBSERVE):
+        facts, complexes = known.facts, self.ledger.looks.complex
+        if known.alias and was.kind == ev.VIEW and not complexes:  # nothing is launched, and nothing is new
+            out = known.raw(*args, **kwargs)
+            self.index += 1
+            return out
+        if complexes or (self._on_host and self.mode is not _OBSERVE):
             resolve_lazily()  # no kernel of PyTorch's own makes a lazy tensor of real ones for itself
-        if self.unwritten:
+        if self.unwritten.makers:
             self._note_contents(known, args, kwargs, was.site)
         if not known.quiet:
             self._note_effects(facts, args, kwargs)
@@ -231,7 +236,7 @@ class Tracer(Repeated, DispatchMode):
         event = Event(placement._value_, facts.name, operands, (), "none", site)
         if len(ledger.external_sites) < len(ledger.externals):
             ledger.note_readers(facts.name, site)
-        if self.unwritten:
+        if self.unwritten.makers:
             self._note_contents(known, args, kwargs, site)
         if facts.seeded or facts.written:
             self._note_effects(facts, args, kwargs)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..base.identity import identity
 from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
@@ -113,9 +114,10 @@ class GradientUse:
     def look_at(self, tensor: torch.Tensor, *, flags: bool, sets: bool) -> None:
         """Note that a tensor is asked for its shape, type, or whether it requires grad, or is told that."""
         self.flags = self.flags or flags
-        known = self.looked.get(id(tensor))
+        which = identity(tensor)
+        known = self.looked.get(which)
         if known is None or known() is not tensor:
-            self.looked[id(tensor)] = weakref.ref(tensor)
+            self.looked[which] = weakref.ref(tensor)
         if sets:
             before = self.frozen.get(id(tensor))
             if before is None or before[0]() is not tensor:

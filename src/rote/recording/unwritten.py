@@ -32,14 +32,14 @@ class Unwritten:
 
     Args:
         ledger: The storages of the call.
+
+    Attributes:
+        makers: What made each of them.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._made: dict[Origin | None, str] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._made)
+        self.makers: dict[Origin | None, str] = {}
 
     def made(self, operation: str, out: Any) -> None:
         """Note the result of an operation that makes memory and does not write it."""
@@ -47,7 +47,7 @@ class Unwritten:
             return
         origin = self._ledger.origin(out)
         if origin is not None and origin[0] is NEW:
-            self._made[origin] = operation.partition(".")[0]
+            self.makers[origin] = operation.partition(".")[0]
 
     def meet(
         self, func: Any, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site
@@ -60,7 +60,7 @@ class Unwritten:
         found = self.reasons(facts.name, read_operands(func, facts, args, kwargs), site)
         if facts.written and torch.Tag.inplace_view not in func.tags:
             for tensor in written_operands(facts, args, kwargs):
-                self._made.pop(self._ledger.origin(tensor), None)
+                self.makers.pop(self._ledger.origin(tensor), None)
         return found
 
     def reasons(self, reader: str, tensors: Iterable[torch.Tensor], site: Site) -> list[Reason]:
@@ -71,10 +71,10 @@ class Unwritten:
             tensors: The tensors.
             site: The user's line.
         """
-        for tensor in tensors if self._made else ():
+        for tensor in tensors if self.makers else ():
             if not (has_memory(tensor) and tensor.is_cpu and tensor.numel()):
                 continue
-            maker = self._made.get(self._ledger.origin(tensor))
+            maker = self.makers.get(self._ledger.origin(tensor))
             if maker is not None and not (fills_memory() and _is_as_made(tensor)):
                 text = f"{reader} reads memory that {maker} made and that no operation has written"
                 return [reason(rules.HOST_DATA, text, site, REMEDY)]

@@ -11,7 +11,7 @@ import gc
 import weakref
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from operator import eq, getitem, is_
+from operator import contains, eq, getitem, is_
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -25,9 +25,11 @@ from .marks import Content, TensorMark, mark, pointer_of
 from .members import has_plain_length, is_direct
 from .reads import Argument, Reads
 from .slots import Difference, is_among, now_in, read, same, show, show_tensor
-from .snapshot import ATTRIBUTE, ITEM, LENGTH, LOOKED, MEMBERS, NUMBERS, ORDER, Entry, Snapshot
+from .snapshot import ATTRIBUTE, DEFINED, ITEM, LENGTH, LOOKED, MEMBERS, NUMBERS, ORDER, Entry, Snapshot
 
 _data_ptr = torch.Tensor.data_ptr
+_DIRECT = frozenset({ITEM, LENGTH, MEMBERS, ORDER})
+"""Kinds of slots that are asked of the container itself."""
 
 _Looker = Callable[[torch.Tensor], Any]
 _dtype: _Looker = torch.Tensor.dtype.__get__  # pyright: ignore[reportAttributeAccessIssue]
@@ -96,7 +98,7 @@ class Guard:
 
         self._died = died
         training = snapshot.training
-        for entry in snapshot.counting(snapshot.entries).values():
+        for entry in snapshot.counting():
             if not training.read or training.is_guarded(entry.container, entry.key):
                 self._sort(entry)
         self._grad = flags or torch.is_grad_enabled()
@@ -114,38 +116,40 @@ class Guard:
         self._compile()
 
     def _is_reread(self, entry: Entry) -> bool:
-        if not self._arrays or not isinstance(entry.value, Content):
+        if not isinstance(entry.value, Content):
             return False
         now = read(entry)
         return isinstance(now, numpy.ndarray) and pointer_of(now) in self._arrays
 
     def _sort(self, entry: Entry) -> None:
-        if entry.kind == NUMBERS and is_among(entry, self._arrays) != (entry.key == LOOKED):
+        what = entry.kind
+        if what == NUMBERS and is_among(entry, self._arrays) != (entry.key == LOOKED):
             return  # read again at each replay; or by the slot that holds the array
-        if self._is_reread(entry):
+        if self._arrays and self._is_reread(entry):
             entry = entry._replace(value=read(entry))
-        if isinstance(entry.value, Position):
+        value = entry.value
+        if isinstance(value, Position):
             self._iterates = True
-            if not entry.value.asked:  # what a replay does depends on which it is, not on how far
-                entry = entry._replace(value=entry.value.value)
+            if not value.asked:  # what a replay does depends on which it is, not on how far
+                value = value.value
+                entry = entry._replace(value=value)
         kind = type(entry.container)
-        if kind is Argument:
+        if kind is Argument or what not in _DIRECT:
             self.slow.append(entry)
-            return
-        counted = entry.kind == LENGTH and has_plain_length(kind)
-        if entry.kind in (ITEM, LENGTH, ORDER) and not (counted or is_direct(kind)):
-            self.slow.append(entry)
-        elif entry.kind in (LENGTH, MEMBERS):
+        elif what == MEMBERS:
             self.lengths.append(entry)
-        elif entry.kind == ORDER and all([type(key) is str for key in entry.value.value]):
-            self.orders.append(entry)
-        elif isinstance(entry.value, TensorMark) and entry.kind == ITEM:
-            self.slots.append(entry)
-        elif entry.kind == ITEM and not isinstance(entry.value, (Content, Position)):
-            if type(entry.container) is not tuple:
-                self.items.append(entry)
-        else:
+        elif not (is_direct(kind) or (what == LENGTH and has_plain_length(kind))):
             self.slow.append(entry)
+        elif what == LENGTH:
+            self.lengths.append(entry)
+        elif what == ORDER:
+            (self.orders if all([type(key) is str for key in value.value]) else self.slow).append(entry)
+        elif isinstance(value, TensorMark):
+            self.slots.append(entry)
+        elif isinstance(value, (Content, Position)):
+            self.slow.append(entry)
+        elif kind is not tuple:
+            self.items.append(entry)
 
     def _guard_externals(self, externals: dict[int, torch.Tensor]) -> None:
         for handle in externals:
@@ -182,6 +186,10 @@ class Guard:
         self._flags = [watched.requires_grad for watched in self._read] if self._grad else None
         self._order_containers = [entry.container for entry in self.orders]
         self._order_values = [entry.value.value for entry in self.orders]
+        names, self._slowest = _parted(self.slow)
+        self._name_containers = [entry.container for entry in names]
+        self._name_keys = [entry.key for entry in names]
+        self._name_values = [entry.value.value for entry in names]
         self._length_containers = [entry.container for entry in self.lengths]
         self._length_values = [entry.value.value for entry in self.lengths]
 
@@ -267,7 +275,10 @@ class Guard:
         return True
 
     def _slow_holds(self) -> bool:
-        return all(same(entry.value, now_in(entry)) for entry in self.slow)
+        defined = map(contains, self._name_containers, self._name_keys)
+        if not all(map(is_, defined, self._name_values)):
+            return False
+        return all(same(entry.value, now_in(entry)) for entry in self._slowest)
 
     def _heal(self) -> bool:
         """Adopt equal plain values that merely are other objects; False if a value really differs."""
@@ -328,6 +339,15 @@ class Guard:
                 was, now = show(entry.value), show(now)
                 found.append(Difference(name, was, now, moved, None, group, entry.key, scheduler))
         return sorted(found, key=lambda difference: (not difference.moved, "(" in difference.name))
+
+
+def _parted(slow: list[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Whether a name is defined in a plain dict, which is asked in one loop of C; and all others."""
+    names: list[Entry] = []
+    others: list[Entry] = []
+    for entry in slow:
+        (names if entry.kind == DEFINED and type(entry.container) is dict else others).append(entry)
+    return names, others
 
 
 def _keeps_others(value: Any) -> bool:

@@ -13,14 +13,17 @@ from types import MappingProxyType
 from typing import Any
 
 _BUILTIN: tuple[type, ...] = (OrderedDict, dict, list, tuple, deque, frozenset, set)
+_BUILTINS = frozenset(_BUILTIN)
 _READING = ("__getitem__", "__len__", "__iter__")
 _GONE: Any = object()
 
 
 def is_direct(kind: type) -> bool:
     """Whether containers of a class give what they hold when they are asked in the usual way."""
+    if kind in _BUILTINS:
+        return True
     base = _builtin(kind)
-    if kind in (base, OrderedDict):
+    if base is kind:
         return True
     same = all(getattr(kind, name, None) is getattr(base, name, None) for name in _READING)
     return same and not hasattr(kind, "__missing__")
@@ -49,8 +52,11 @@ def member(container: Any, key: Any) -> Any:
         KeyError: There is no such key.
         IndexError: There is no such position.
     """
-    if type(container) in (dict, list) or not isinstance(container, dict):
-        return _builtin(type(container)).__getitem__(container, key)
+    kind = type(container)
+    if kind is dict or kind is list:  # most
+        return container[key]
+    if not isinstance(container, dict):
+        return _builtin(kind).__getitem__(container, key)
     found = dict.get(container, key, _GONE)  # does not make what is missing
     if found is _GONE:
         raise KeyError(key)
@@ -86,7 +92,7 @@ def put(container: Any, key: Any, value: Any) -> None:
 
 def _builtin(kind: type) -> Any:
     """The builtin class that a class of containers derives from, or itself."""
-    if kind in _BUILTIN:
+    if kind in _BUILTINS:
         return kind
     return next((base for base in _BUILTIN if issubclass(kind, base)), kind)
 

@@ -104,26 +104,27 @@ class Snapshot:
         """Only what was read counts from now on; what was read beside what the walk found is added."""
         self.reads = reads
 
-    def counting(self, entries: dict[Address, Entry]) -> dict[Address, Entry]:
-        """The slots that have a part in what traced calls did, of those that a walk has found."""
-        if self.reads is None:
-            return entries
-        slots, keys, always = self.reads.slots, self.reads.keys, self.always
-        return {
-            address: entry
-            for address, entry in entries.items()
-            if (address in slots if address[0] in _OF_KEYS else address[1:] in keys)
-            or address[0] in _ALWAYS
-            or address[1] in always
+    def counts(self, address: Address, entry: Entry) -> bool:
+        """Whether a slot that a walk has found has a part in what traced calls did."""
+        reads = self.reads
+        if reads is None:
+            return True
+        kind, container, key = address
+        return (
+            (address in reads.slots if kind in _OF_KEYS else (container, key) in reads.keys)
+            or kind in _ALWAYS
+            or container in self.always
             or type(entry.container) is Holder
-        }
+        )
 
-    def concerned(self, entries: dict[Address, Entry]) -> dict[Address, Entry]:
-        """The slots that count, and those that the traced call has written."""
-        counting, written = self.counting(entries), self.written
-        if not written or counting is entries:
-            return counting
-        return {each: entry for each, entry in entries.items() if each in counting or self.line_of(each)}
+    def counting(self) -> list[Entry]:
+        """The slots that have a part in what traced calls did."""
+        entries, added, counts = self.entries, self.added, self.counts
+        return [entry for address, entry in entries.items() if address in added or counts(address, entry)]
+
+    def concerns(self, address: Address, entry: Entry) -> bool:
+        """Whether a slot counts, or the traced call has written it."""
+        return self.counts(address, entry) or (bool(self.written) and self.line_of(address) is not None)
 
     def line_of(self, address: Address) -> Site | None:
         """The line in which the traced call has written a slot, or any slot of its container."""

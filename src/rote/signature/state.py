@@ -68,7 +68,9 @@ BULK_LENGTH = 4096
 
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)
-_CONTAINERS = frozenset({dict, OrderedDict, list, tuple, set, frozenset})
+_CONTAINERS = frozenset({list, tuple, set, frozenset})
+_TABLES = frozenset({"_parameters", "_buffers", "_modules"})
+"""Attributes of a module whose members are named as attributes are."""
 _KEPT_TYPES = _PLAIN_TYPES | BY_IDENTITY | {Content}  # kept as they are
 
 
@@ -192,6 +194,9 @@ class StateWalk:
 
     def _expand(self, value: Any, node: int) -> None:
         kind = type(value)
+        if kind is dict or kind is OrderedDict:  # most
+            self._expand_dict(value, node)
+            return
         if isinstance(value, dict):
             self._expand_dict(value, node)
         elif isinstance(value, (list, tuple, deque)):
@@ -338,7 +343,7 @@ class StateWalk:
             if name in HOOKS_OF and not attributes.get(HOOKS_OF[name], True):
                 continue
             value = attributes[name]
-            if name in ("_parameters", "_buffers", "_modules") and isinstance(value, dict):
+            if name in _TABLES and isinstance(value, dict):
                 self._note(LENGTH, value, None, counted(members.length(value)), node, f".{name} (length)")
                 self._note_order(value, node)
                 for key, item in members.items(value):

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import torch
 
+from ...base.identity import identity
 from ..compat import raw_call
 from .calls import method_of
 from .compat import Call, OpOverload, composite_call, schema_of
@@ -97,9 +98,9 @@ class Catalog:
 
     def facts(self, func: OpOverload) -> Facts:
         """What is true of every call of ``func``."""
-        found = self._facts.get(id(func))
+        found = self._facts.get(identity(func))
         if found is None:
-            found = self._facts[id(func)] = _facts(func)
+            found = self._facts[identity(func)] = _facts(func)
         return found
 
     def variant(
@@ -119,7 +120,7 @@ class Catalog:
             forms: What the tensors in both look like, in order.
             results: What it returned.
         """
-        number = id(facts.op)
+        number = identity(facts.op)
         try:
             variant = self._variants[number]
         except KeyError:

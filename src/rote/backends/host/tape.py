@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
+from ...base.identity import identity
 from ..aliases import OWNING, Aliases
 from .compat import OpOverload, fills_memory
 from .forms import Form
@@ -128,7 +129,7 @@ class Tape:
 
     def _result_form(self, facts: Facts, tensor: torch.Tensor, first: Form | None, number: int) -> Form:
         """What a result looks like, which is guessed: as the last one of the operation on such an operand."""
-        guesses, guess = self._forms.guesses, (id(facts), id(first), number)
+        guesses, guess = self._forms.guesses, (identity(facts), identity(first), number)
         like = guesses.get(guess, first)
         form = self._form(facts.op, "returns", tensor, like)
         if form is not like:
