@@ -293,7 +293,7 @@ def test_a_module_in_a_cycle_dies_with_its_recordings(device, how, end):
             y = getattr(holder, how)(torch.ones(2, 3, device=device)).sum()
             if end == "backward":
                 y.backward()
-    assert getattr(holder, how).report().replayed
+    assert getattr(holder, how).report().replayed, getattr(holder, how).explain()
     holder.last = y if end == "pending" else y.detach()
     alive = [weakref.ref(holder), weakref.ref(holder.net.weight)]
     del holder, y

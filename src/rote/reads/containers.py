@@ -278,18 +278,19 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
             _overridden(trace, part, names)
         if names and trace.kinds[type(part)] in (FUNCTION, METHOD):
             continue  # such a method does not call it
-        _look_into(trace, part, part is value)
+        _look_into(trace, part, part is value, bool(names))
         if inside:
             left.extend(_parts(trace, part))
 
 
-def _look_into(trace: Trace, value: Any, handed: bool) -> None:
+def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> None:
     """C looks into one object.
 
     Args:
         trace: Of the call.
         value: The object.
         handed: Whether C was handed the object itself, not what it lies in.
+        compared: Whether C compares it, which by default tells which object it is.
     """
     looks_through(trace, type(value))
     methods(trace, value)
@@ -299,7 +300,7 @@ def _look_into(trace: Trace, value: Any, handed: bool) -> None:
     if is_readable(value):
         whole(trace, value)
         return
-    if identity(value) in trace.given.objects:
+    if (handed or compared) and identity(value) in trace.given.objects:
         trace.identify(value, "hands it to a function in C, or compares it")
     if trace.has(value):
         _object(trace, value, handed)

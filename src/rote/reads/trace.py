@@ -83,6 +83,7 @@ from ..signature.snapshot import (
     ORDER,
 )
 from ..signature.training import is_empty_stage_table
+from ..signature.wrappers import is_bound_method
 from . import lookup
 from .given import Given
 from .kinds import CLASS, CONTAINER, MODULE, PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
@@ -496,7 +497,8 @@ class Trace:
         if outside:
             self._forget_told(container)
         if outside and identity(container) not in self._changed:
-            was = contents(container)
+            growing = self._growing.get(identity(container))
+            was = contents(container) if growing is None else growing.was
             self._changed[identity(container)] = _Written(
                 "", container, None, was, identity(container), self._site()
             )
@@ -582,7 +584,7 @@ class Trace:
 
     def runs(self, function: Any) -> None:
         """Something is about to be called: if it is Python code, it is followed."""
-        bound = issubclass(type(function), (MethodType, staticmethod, classmethod))
+        bound = is_bound_method(function) or issubclass(type(function), (staticmethod, classmethod))
         target = function.__func__ if bound else function
         if type(target) is FunctionType:
             if target is not function and identity(function) in self.outside:  # of a static or class method
