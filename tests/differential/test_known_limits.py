@@ -26,22 +26,6 @@ def test_as_strided_beyond_an_argument():
     check(scenario)
 
 
-@limit("version counters and the hooks of tensors that no operation reads are no part of the guard")
-@pytest.mark.parametrize("name", ["_version", "_backward_hooks"])
-def test_counters_of_a_tensor(name: str):
-    def scenario(wrap):
-        table = torch.zeros(4, requires_grad=True)
-
-        def change():
-            table.register_hook(lambda gradient: gradient)
-            with torch.no_grad():
-                table.add_(1)
-
-        yield from drive(wrap(lambda x: x * (2.0 if getattr(table, name) else 3.0)), change=change)
-
-    check(scenario)
-
-
 @limit("autocast keeps the casts of weights until it is left, even stale ones; a recording casts anew")
 def test_autocast_keeps_a_stale_weight():
     def scenario(wrap):

@@ -108,7 +108,7 @@ def test_a_name_is_of_something(name):
     (torch.get_num_threads, "ask"), (sys.getrecursionlimit, "ask"),
     (time.time, "clock"), (time.perf_counter, "clock"), (time.sleep, "clock"),
     (os.getpid, "environment"), (os.getcwd, "environment"),
-    (contextvars.copy_context, "ambient"), (sys.getrefcount, "ambient"),
+    (contextvars.copy_context, "ambient"), (sys.getrefcount, "address"),
     (torch.Event.query, "clock"), (torch.Event.elapsed_time, "clock"), (torch.Stream.query, "clock"),
     (torch.futures.Future().done, "clock"), (torch.Event.record, "pure"),
     (os.listdir, "io"), (select.select, "io"),

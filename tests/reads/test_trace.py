@@ -376,7 +376,7 @@ def test_a_list_with_an_iteration_of_its_own():
     (lambda x: list(zip(*map(list, [x, x]))), True),  # noqa: B905
     (lambda x: max(*Own([1])), False),
     (lambda x: functools.partial(max)(*(each for each in x)), True),
-    (lambda x: Own([x]), True),
+    (lambda x: Own([x]), False),
     (lambda x: Plain(*(each for each in x[:1])), True),
     (lambda x: max(*x), True),
     (lambda x: max(*x[:2]), True),

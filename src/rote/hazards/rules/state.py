@@ -147,13 +147,13 @@ ARGUMENT_CHANGED = Rule(
 
     Why: A replay runs no Python, so in a captured graph the caller's container stays as it was.
 
-    Limits: rote's own replays store tensors and plain values again (``out["y"] = y``), and nothing else.
+    Limits: rote's own replays store tensors, plain values and containers of them again (``out["y"] = [y]``).
     Writing into a *tensor* of the container (``cache["keys"].copy_(k)``) is fine and not reported.
 
     Bad::
 
         y = x * 2
-        out["y"] = [y]
+        out["y"] = lambda: y
         return y
 
     Good::
