@@ -47,7 +47,7 @@ def traced_module(device, scale=2.0):
 
 
 MAKERS = [frozen, traced, traced_module]
-"""On CUDA PyTorch fuses them once they have run; nobody sees what a fused kernel gives, and the call is eager."""
+"""On CUDA PyTorch fuses them once they have run; nobody sees what a fused kernel gives: the call is eager."""
 
 
 @pytest.mark.parametrize("make", MAKERS)
