@@ -6,6 +6,7 @@ import functools
 import math
 import resource
 import select
+import threading
 import time
 from collections import OrderedDict, deque, namedtuple
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from rote.reads import WATCH
+from rote.reads import WATCH, notes
 from rote.recording.room import with_room
 from rote.signature.marks import Content
 from rote.signature.reads import Read
@@ -405,3 +406,26 @@ def test_named_tuples_of_ours_are_made_for_the_notes_and_others_are_not():
         assert not trace.is_tool(namedtuple("Other", "a", module="rote.reads.trace").__new__.__code__)
     finally:
         WATCH.end(trace)
+
+
+class Asked:
+    worker = True
+
+
+def asks_itself():
+    """Code that a note calls may take notes itself: the standard library's, where the call has run it."""
+    return Asked.worker
+
+
+def test_a_thread_of_pytorchs_is_asked_once(monkeypatch):
+    monkeypatch.setattr(notes, "is_worker", asks_itself)
+
+    def function(thing):
+        asks_itself()
+        worker = threading.Thread(target=lambda: asks_itself() and thing.inner["k"])
+        worker.start()
+        worker.join()
+
+    found = noted(function, Thing())
+    assert not [each for each in found.unseen if "could not be followed" in each.text], found.unseen
+    assert values(found)["args[0].inner['k']"] is not None

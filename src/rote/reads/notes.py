@@ -84,6 +84,7 @@ class Notes:
         self._summaries = summaries
         self._traces: dict[int, Trace] = {}
         self._calls: dict[int, Trace] = {}  # also while a note is at work
+        self._busy: set[int] = set()  # threads where one is: what it asks may run code that notes
         for note, function in _LEFT.items():
             setattr(self, note, self._sender(function))
         for note in ("truth", "advance"):
@@ -127,34 +128,42 @@ class Notes:
         calls = list(self._calls.values())
         for each in calls if len(calls) > 1 else ():
             each.refuse("torch.autograd", "runs a backward on a device while another thread is traced")
-        self._traces[thread] = calls[0]
         return calls[0]
 
     def _sender(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        traces = self._traces
+        traces, busy = self._traces, self._busy
 
         def note(*given: Any) -> Any:
             thread = get_ident()
+            if thread in busy:
+                return None
             trace = traces.pop(thread, None)
-            if trace is None and self._calls and (trace := self._adopt(thread)) is not None:
-                del traces[thread]
-            if trace is not None:
-                profiler = our_profiler() if _PROFILED else None
-                if profiler is not None:
-                    setprofile(None)
-                trace.at_work = True
-                try:
-                    return function(trace, *given)
-                except Exception as error:  # the call itself is none the worse for it
-                    trace.failed(f"note {function.__name__}", error)
-                finally:
-                    trace.at_work = False
-                    if profiler is not None:
-                        setprofile(profiler)
+            if trace is None and not self._calls:
+                return None
+            busy.add(thread)
+            try:
+                trace = self._adopt(thread) if trace is None else trace
+                return self._take(function, trace, given) if trace is not None else None
+            finally:
+                busy.discard(thread)
+                if trace is not None:
                     traces[thread] = trace
-            return None
 
         return note
+
+    def _take(self, function: Callable[..., Any], trace: Trace, given: tuple[Any, ...]) -> Any:
+        profiler = our_profiler() if _PROFILED else None
+        if profiler is not None:
+            setprofile(None)
+        trace.at_work = True
+        try:
+            return function(trace, *given)
+        except Exception as error:  # the call itself is none the worse for it
+            trace.failed(f"note {function.__name__}", error)
+        finally:
+            trace.at_work = False
+            if profiler is not None:
+                setprofile(profiler)
 
     def _summary(self, summary: Summary) -> Callable[..., bool]:
         """Of an object, and a name or a table; returns whether nothing is left to be told."""
@@ -179,7 +188,7 @@ class Notes:
     def _of_one(self, function: Callable[..., None]) -> Callable[..., None]:
         """Of one value, most often a plain one, a tensor, or an iterator of Python's own."""
         send, uninteresting = self._sender(function), PLAIN_OR_TENSOR | _STEPPING
-        traces, mark = self._traces, function.__name__
+        traces, traced, mark = self._traces, self._calls, function.__name__
 
         def note(value: Any) -> None:
             if type(value) in uninteresting:
@@ -194,13 +203,11 @@ class Notes:
         if function is containers.advance:
 
             def moved(value: Any) -> None:
-                thread = get_ident()
-                trace = traces.get(thread)
-                if trace is None and self._calls:
-                    trace = self._adopt(thread)
-                if trace is not None and (
-                    identity(value) in trace.outside or type(value) not in uninteresting
-                ):
+                trace = traces.get(get_ident())
+                if trace is None:
+                    if traced:
+                        send(value)
+                elif identity(value) in trace.outside or type(value) not in uninteresting:
                     send(value)
 
             return moved
