@@ -509,3 +509,16 @@ def test_a_loss_that_is_walked_back_inside(device):
         assert_alike(*history)
         assert not history[0][-1].requires_grad
     assert g.report().replayed >= CALLS - 5, g.explain()
+
+
+def test_a_kernel_that_appends_does_so_once(device):
+    """Where a replay runs the kernel, it is the kernel that appends."""
+    seen = []
+    with torch.library._scoped_library("kept_outside", "FRAGMENT") as library:
+        library.define("noted(Tensor x) -> Tensor")
+        library.impl("noted", lambda x: (seen.append(1), x * 2)[1], "CompositeExplicitAutograd")
+        g = rote.graph(lambda x: torch.ops.kept_outside.noted(x))
+        for n in range(8):
+            x = torch.full((3,), float(n), device=device)
+            assert torch.equal(g(x), x * 2)
+            assert len(seen) == n + 1

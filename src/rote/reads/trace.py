@@ -512,6 +512,7 @@ class Trace:
         """
         where = identity(container)
         known = type(container) in (list, deque) and self.has(container) and count >= 0
+        known = known and not _is_in_operation(self.frame())  # a replay that runs a kernel appends by itself
         if not known or where in self._changed or self.given.branch(container) is not None:
             return False
         if where not in self._growing:
@@ -929,6 +930,15 @@ def _names_of(kind: type, code: CodeType, original: Callable[[CodeType], CodeTyp
 def _bounds(value: Any) -> tuple[Any, ...]:
     """What a slice has made numbers of where it is used; nothing of other values."""
     return (value.start, value.stop, value.step) if type(value) is slice else ()
+
+
+def _is_in_operation(frame: FrameType | None) -> bool:
+    """Whether code is a kernel: it runs below an operation that is dispatched."""
+    while frame is not None:
+        if frame.f_code.co_name == "__torch_dispatch__" and is_own(frame.f_code.co_filename):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _makers_of_tuples() -> frozenset[int]:
