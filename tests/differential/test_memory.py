@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import types
 import weakref
 
@@ -241,6 +242,7 @@ def test_object_replaced_again_and_again_is_let_go():
             seen.append(weakref.ref(o.value))
             for j in range(1 if i % 2 else 5):
                 yield g(full(j))
+        gc.collect()  # recordings are cycles
         yield sum(found() is not None for found in seen) < 10
 
     check(scenario, max_recordings=4)
