@@ -10,9 +10,7 @@ from collections import OrderedDict, UserDict
 import pytest
 import torch
 
-from rote.reads import WATCH
-from rote.recording.room import with_room
-from rote.signature.marks import Content
+from .noting import noted, values
 
 
 class Base:
@@ -48,21 +46,6 @@ class Answering(Base):
 
 def plus(a, *, b=2):
     return a + b
-
-
-def noted(function, *args):
-    trace = WATCH.begin(function, [(f"args[{at}]", each) for at, each in enumerate(args)])
-    try:
-        with_room(function, args, {})
-    finally:
-        found = WATCH.end(trace)
-    return found
-
-
-def values(found):
-    return {
-        read.name: read.value.value if isinstance(read.value, Content) else read.value for read in found.reads
-    }
 
 
 USES = {

@@ -11,8 +11,8 @@ import torch
 
 from rote.reads import Watch
 from rote.reads.summaries import begins_as, summaries
-from rote.recording.room import with_room
-from rote.signature.marks import Content
+
+from .noting import noted, value_of
 
 Module = torch.nn.Module
 
@@ -79,19 +79,10 @@ FORWARDS = [Layer.forward]
 TABLES = [{"_parameters": {"a": 6}}]
 
 
-def noted(watch, function, *args):
-    trace = watch.begin(function, [(f"args[{at}]", each) for at, each in enumerate(args)])
-    try:
-        with_room(function, args, {})
-    finally:
-        found = watch.end(trace)
-    return found
-
-
 def said(found):
     """What was read, and what is not known."""
     reads = {
-        (read.name, read.kind): read.value.value if isinstance(read.value, Content) else read.value
+        (read.name, read.kind): value_of(read)
         for read in found.reads
         if not (read.kind == "item" and read.name in _OF_THE_LAST_LINE)
     }
@@ -125,23 +116,22 @@ def with_a_hook_of_all(module):
     handle.remove()
 
 
-def with_hooks_of_all_made_anew(module):
-    home = torch.nn.modules.module
+def _with_made_anew(home, name, module):
     module(torch.ones(2))
-    was, home._global_forward_hooks = home._global_forward_hooks, OrderedDict()
+    was, made = getattr(home, name), OrderedDict()
+    setattr(home, name, made)
     module(torch.ones(2)), module(torch.ones(2))
-    home._global_forward_hooks[1] = _hook
+    made[1] = _hook
     module(torch.ones(2))
-    home._global_forward_hooks = was
+    setattr(home, name, was)
+
+
+def with_hooks_of_all_made_anew(module):
+    _with_made_anew(torch.nn.modules.module, "_global_forward_hooks", module)
 
 
 def with_hooks_made_anew(module):
-    module(torch.ones(2))
-    was, module._forward_hooks = module._forward_hooks, OrderedDict()
-    module(torch.ones(2)), module(torch.ones(2))
-    module._forward_hooks[1] = _hook
-    module(torch.ones(2))
-    module._forward_hooks = was
+    _with_made_anew(module, "_forward_hooks", module)
 
 
 def with_another_forward(module):
@@ -267,7 +257,7 @@ def test_the_same_is_read(name, watches):
     thing, own = make(), vars(Module)
     before = {key: own[key].__code__ for key in ("__getattr__", "_call_impl", "_wrapped_call_impl")}
     program(thing)
-    found, expected = [said(noted(watch, program, thing)) for watch in watches]
+    found, expected = [said(noted(program, thing, watch=watch)) for watch in watches]
     assert found == expected
     assert {key: own[key].__code__ for key in before} == before
 

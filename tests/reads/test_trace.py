@@ -15,9 +15,10 @@ import pytest
 import torch
 
 from rote.reads import WATCH, notes
-from rote.recording.room import with_room
 from rote.signature.marks import Content
 from rote.signature.reads import Read
+
+from .noting import noted, values
 
 SCALE, COUNT = 2, 0
 TABLE = {"one": 1, "two": 2}
@@ -52,22 +53,6 @@ class Slotted:
 class Lazy:
     def __getattr__(self, name):
         return SCALE
-
-
-def noted(function, *args):
-    trace = WATCH.begin(function, [(f"args[{at}]", each) for at, each in enumerate(args)])
-    try:
-        with_room(function, args, {})  # ours: who called it, as the test runner, is not looked at
-    finally:
-        found = WATCH.end(trace)
-    return found
-
-
-def values(found):
-    """What was read, by name."""
-    return {
-        read.name: read.value.value if isinstance(read.value, Content) else read.value for read in found.reads
-    }
 
 
 def effects(found):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, time
 from functools import partial
 from types import (
@@ -255,7 +255,7 @@ def _sequence(trace: Trace, value: Any) -> None:
         trace.read(ITEM, value, index, each, f"[{index}]")
 
 
-def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bool = True) -> None:
+def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bool = True) -> Collection[Any]:
     """C may look into a value, and into what lies in it, however deep.
 
     Args:
@@ -263,27 +263,30 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
         value: The value.
         names: Methods that C calls of it and of what lies in it.
         inside: Whether C looks into what lies in it at all.
+
+    Returns:
+        What it looks into.
     """
-    value = trace.behind(value)
-    if trace.kinds[type(value)] in (PLAIN, TENSOR):
-        return
     met: dict[int, Any] = {}  # holds what is made on the way, so that an identity stands for one object
+    value = trace.behind(value)
     left = [value]
     while left:
         part = trace.behind(left.pop())
-        if trace.kinds[type(part)] in (PLAIN, TENSOR) or identity(part) in met:
+        what = trace.kinds[type(part)]
+        if what == PLAIN or identity(part) in met:
             continue
         met[identity(part)] = part
-        if names:
+        if names and what != TENSOR:
             _overridden(trace, part, names)
-        if names and trace.kinds[type(part)] in (FUNCTION, METHOD):
+        if what == TENSOR or (names and what in (FUNCTION, METHOD)):
             continue  # such a method does not call it
-        _look_into(trace, part, part is value, bool(names))
+        parts = _look_into(trace, part, part is value, "__eq__" in names)
         if inside:
-            left.extend(_parts(trace, part))
+            left.extend(parts)
+    return met.values()
 
 
-def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> None:
+def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> Iterable[Any]:
     """C looks into one object.
 
     Args:
@@ -291,72 +294,80 @@ def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> None:
         value: The object.
         handed: Whether C was handed the object itself, not what it lies in.
         compared: Whether C compares it, which by default tells which object it is.
+
+    Returns:
+        What lies in it, as far as C looks into it without calling its methods.
     """
     looks_through(trace, type(value))
     methods(trace, value)
     if not handed and trace.kinds[type(value)] in (FUNCTION, METHOD):
         trace.runs(value)
-        return
+        return ()
     if is_readable(value):
         whole(trace, value)
-        return
-    if (handed or compared) and identity(value) in trace.given.objects:
-        trace.identify(value, "hands it to a function in C, or compares it")
-    if trace.has(value):
-        _object(trace, value, handed)
-
-
-def _parts(trace: Trace, value: Any) -> Iterable[Any]:
-    """What lies in an object, as far as C looks into it without calling its methods."""
-    kind = type(value)
-    if is_readable(value):
-        if issubclass(kind, dict):
+        if issubclass(type(value), dict):
             return [part for pair in members.items(value) for part in pair]
         return members.keys(value)
+    if (handed or compared) and identity(value) in trace.given.objects:
+        trace.identify(value, "hands it to a function in C, or compares it")
+    return _object(trace, value, handed)
+
+
+def _object(trace: Trace, value: Any, handed: bool = True) -> Iterable[Any]:
+    """C looks into an object that is no builtin container; returns what lies in it."""
+    kind, outside = type(value), trace.has(value)
     if kind is SimpleNamespace:
+        if outside:
+            everything(trace, value)
         return list(vars(value).values())
     if issubclass(kind, BaseException):
+        if outside:
+            plain_attribute(trace, "args", value)
         return (value.args,)
-    if kind is partial:
-        return value.func, value.args, value.keywords
-    if issubclass(kind, numpy.ndarray) and value.dtype.hasobject:
-        return value.ravel().tolist()
-    if kind in _VIEWS:
-        return gc.get_referents(value)
-    return (value.obj,) if kind is memoryview else ()
-
-
-def _object(trace: Trace, value: Any, handed: bool = True) -> None:
-    """C looks into an object outside that is no builtin container."""
-    kind = type(value)
-    if is_readable(value):
-        whole(trace, value)
-    elif trace.in_class(kind, "__next__") is not lookup.MISSING:
+    if issubclass(kind, numpy.ndarray):
+        return _array(trace, value)
+    parts = _parts(value)
+    if not outside:
+        return parts.values()
+    if trace.in_class(kind, "__next__") is not lookup.MISSING:
         trace.change(value)
-    elif kind in _VIEWS:
-        viewed = gc.get_referents(value)[0]
-        trace.find(viewed, value, "")
-        whole(trace, viewed)
-    elif kind is memoryview:
-        trace.find(value.obj, value, ".obj")
-    elif issubclass(kind, BaseException):
-        plain_attribute(trace, "args", value)
-    elif kind is partial:
-        for name in ("func", "args", "keywords"):
-            trace.find(getattr(value, name), value, f".{name}")
-    elif kind is SimpleNamespace:
-        everything(trace, value)
-    elif issubclass(kind, (datetime, time)):
-        trace.find(value.tzinfo, value, ".tzinfo")
-        methods(trace, value.tzinfo)
-    elif issubclass(kind, numpy.ndarray):
-        trace.look_into(value)
-        if value.dtype.hasobject:
-            _find_held(trace, value, 2)
-    elif handed and not (issubclass(kind, FIXED) or trace.by_content(kind) or is_python(kind)):
-        name = name_of(kind)
-        if trace.rows.is_pure(kind) or trace.rows.row_of(name) in ("fixed", "pure", "none"):
-            return
+    elif not parts and handed:
+        _known(trace, value)
+    for suffix, part in parts.items():
+        trace.find(part, value, suffix)
+    if kind in _VIEWS:
+        whole(trace, parts[""])
+    return parts.values()
+
+
+def _array(trace: Trace, value: numpy.ndarray[Any, Any]) -> list[Any]:
+    trace.look_into(value)
+    if not value.dtype.hasobject:
+        return []
+    if trace.has(value):
+        _find_held(trace, value, 2)
+    return value.ravel().tolist()
+
+
+def _parts(value: Any) -> dict[str, Any]:
+    """What lies in an object of C, by what the user writes behind its name."""
+    kind = type(value)
+    if kind is partial:
+        return {".func": value.func, ".args": value.args, ".keywords": value.keywords}
+    if kind in _VIEWS:
+        return {"": gc.get_referents(value)[0]}
+    if issubclass(kind, (datetime, time)):
+        return {".tzinfo": value.tzinfo}
+    return {".obj": value.obj} if kind is memoryview else {}
+
+
+def _known(trace: Trace, value: Any) -> None:
+    """Refuse an object of whose type nothing is known."""
+    kind = type(value)
+    if issubclass(kind, FIXED) or trace.by_content(kind) or is_python(kind):
+        return
+    name = name_of(kind)
+    if not trace.rows.is_pure(kind) and trace.rows.row_of(name) not in ("fixed", "pure", "none"):
         trace.refuse(name, f"uses a {name} made outside of it, of which nothing is known", unknown=True)
 
 
@@ -445,11 +456,13 @@ def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> boo
         trace.runs(found)
     elif not is_in_c(found):
         trace.call((), found, value)
-    elif outside and writes:
-        change(trace, value)
-        _object(trace, value)
     elif outside:
-        _object(trace, value)
+        if writes:
+            change(trace, value)
+        if is_readable(value):
+            whole(trace, value)
+        else:
+            _object(trace, value)
     return True
 
 
@@ -602,26 +615,16 @@ def text(trace: Trace, value: Any, *_: Any, asks: tuple[str, ...] = ("__str__", 
         value: The value.
         asks: Methods that are asked before ``__repr__``.
     """
-    value = trace.behind(value)
-    if trace.kinds[type(value)] != PLAIN:
-        _text(trace, value, set(), asks)
-        content(trace, value)
+    for part in content(trace, value, _TEXTS):
+        _text_of(trace, part, asks if part is value else ())
 
 
-def _text(trace: Trace, value: Any, above: set[int], asks: tuple[str, ...] = ()) -> None:
-    """The text of a container has those of its members, that of an object the name of its class."""
+def _text_of(trace: Trace, value: Any, asks: tuple[str, ...]) -> None:
+    """The text of an object has its class's name, and what lies in it has a text of its own."""
     kind = type(value)
     written(trace, value)
     if trace.kinds[kind] == TENSOR:
         return
-    _overridden(trace, value, _TEXTS)
-    if is_readable(value) and identity(value) not in above:
-        above.add(identity(value))
-        mapping = issubclass(kind, dict)
-        for each in members.items(value) if mapping else members.keys(value):
-            for part in each if mapping else (each,):
-                if trace.kinds[type(part)] != PLAIN:
-                    _text(trace, part, above)
     for named in (kind, value):
         for name in _NAMES if issubclass(type(named), (type, FunctionType)) else ():
             attribute(trace, name, named)

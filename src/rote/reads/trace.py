@@ -64,7 +64,6 @@ from ..signature.handed import Marking
 from ..signature.iterators import Position
 from ..signature.key import Call
 from ..signature.leaves import flatten
-from ..signature.made_in_c import is_python
 from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
 from ..signature.origin import module_of, said_module, said_name
 from ..signature.reads import Argument, Names, Read, Reads, address_of
@@ -188,7 +187,6 @@ class Trace:
         self._namespaces: dict[type, dict[str, Any]] = {}
         self._slots: dict[tuple[type, str, type | None], Any] = {}  # of classes, as they were looked up
         self._found: dict[tuple[type, str], Any] = {}  # the same, of which nothing is read
-        self._users: dict[type, bool] = {}
         self._unseen: dict[str, Unseen] = {}
         self._late: dict[int, CodeType] = {}
         self._output: dict[Output, None] = {}
@@ -402,13 +400,6 @@ class Trace:
             value = self._found[kind, name] = lookup.find(kind, name).value
         return value
 
-    def is_users(self, kind: type) -> bool:
-        """Whether a class is written in Python, and is not one of PyTorch's."""
-        users = self._users.get(kind)
-        if users is None:
-            users = self._users[kind] = is_python(kind) and not said_module(kind).startswith("torch")
-        return users
-
     def class_slot(self, kind: type, name: str, after: type | None = None) -> Any:
         """Note what a class has under a name, itself or from a base; returns it, or MISSING."""
         slot = (kind, name, after)
@@ -468,7 +459,7 @@ class Trace:
 
     def _forget_classes(self) -> None:
         """What was found by way of classes may be another from now on: it is noted anew."""
-        for known in (self._slots, self._found, self._users, self.seen, self.called, self.told):
+        for known in (self._slots, self._found, self.seen, self.called, self.told):
             known.clear()
 
     def _forget_told(self, container: Any) -> None:
@@ -650,7 +641,6 @@ class Trace:
             self._namespaces,
             self._slots,
             self._found,
-            self._users,
             self._carriers,
         ):
             held.clear()
@@ -769,10 +759,10 @@ class Trace:
         """A slot of an argument was written: what lies in it now, or that nothing does, is a part."""
         if identity(each.container) in self._changed or each.kind not in (ITEM, ATTRIBUTE):
             return
-        can = now in (MISSING, UNSET) if type(now) is object else self._can_be_made(now, marking)
+        gone = now is MISSING or now is UNSET
+        can = gone or self._can_be_made(now, marking)
         if not (can or self.given.rebuilt):
             return
-        gone = now is MISSING or now is UNSET
         table = each.container is not self.given.of(number)
         name = self.given.names[number] + _suffix(each)
         kind = DELETED if gone else each.kind

@@ -1,0 +1,30 @@
+"""What a call reads, noted without a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rote.reads import WATCH, Noted, Watch
+from rote.recording.room import with_room
+from rote.signature.marks import Content
+
+
+def noted(function: Callable[..., Any], *args: Any, watch: Watch = WATCH) -> Noted:
+    """One call, and what is noted of it."""
+    trace = watch.begin(function, [(f"args[{at}]", each) for at, each in enumerate(args)])
+    try:
+        with_room(function, args, {})  # ours: who called it, as the test runner, is not looked at
+    finally:
+        found = watch.end(trace)
+    return found
+
+
+def value_of(read: Any) -> Any:
+    """What was read, as it was."""
+    return read.value.value if isinstance(read.value, Content) else read.value
+
+
+def values(found: Noted) -> dict[str, Any]:
+    """What was read, by name."""
+    return {read.name: value_of(read) for read in found.reads}
