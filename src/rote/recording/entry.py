@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import Counter
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from types import FrameType, FunctionType
@@ -300,6 +301,7 @@ class Entry:
         plan.watch, dice = weakref.ref(watch), HostRandom.read()
         plan.generators = variant.generators.values() if variant is not None else ()
         plan.codes = self.executed.extent
+        plan.known = variant.known if known and variant is not None else None
         traced = TracedCall(self.function, call, plan, site)
         try:
             noted, outcome = self._follow(call, traced, variant, plan)
@@ -316,11 +318,14 @@ class Entry:
     def _follow(
         self, call: Call, traced: TracedCall, variant: Variant | None, plan: Plan
     ) -> tuple[Noted, Outcome]:
-        """Run the callable, and note what it reads and writes outside of itself."""
+        """Run the callable, and note what it reads and writes outside of itself, unless that is known."""
+        assert plan.backend is not None
+        if plan.known is not None:
+            with self.executed, unwaited(plan.backend):
+                return plan.known.noted, self._run_traced(traced, variant, plan)
         trace = self.executed.followed = self.subject.follow(call)
         noted: Noted | None = None
         try:
-            assert plan.backend is not None
             with self.executed, unwaited(plan.backend):
                 outcome = self._run_traced(traced, variant, plan, trace)
             self._bound.update([target.address for target in outcome.template.targets])
@@ -330,17 +335,24 @@ class Entry:
             self.executed.note_apart(noted.late)
         return noted, outcome
 
-    def _run_traced(self, traced: TracedCall, variant: Variant | None, plan: Plan, trace: Trace) -> Outcome:
+    def _run_traced(
+        self, traced: TracedCall, variant: Variant | None, plan: Plan, trace: Trace | None = None
+    ) -> Outcome:
         """Run the callable; what is recorded has leaves of its own instead of the parameters."""
-        often = {address for address, times in self._bound.items() if times >= OFTEN}
-        binds = not (self.limits.borrow or self.limits.pads)
-        bound = partial(trace.bound, often=often) if binds else trace.unbound
+        run = partial(traced.run, self._binding(trace), trace.take) if trace is not None else traced.run
         grad = torch.is_grad_enabled() or (variant is not None and may_track(variant))
         if plan.session is None or variant is None or not grad:
-            return traced.run(bound, trace.take)
+            return run()
         parameters = [tensor for ref in variant.externals.values() if (tensor := ref()) is not None]
         with variant.stand_ins.placed(parameters):
-            return traced.run(bound, trace.take)
+            return run()
+
+    def _binding(self, trace: Trace) -> Callable[[Any], Any]:
+        """What adds to a result what the call has left outside."""
+        if self.limits.borrow or self.limits.pads:
+            return trace.unbound
+        often = {address for address, times in self._bound.items() if times >= OFTEN}
+        return partial(trace.bound, often=often)
 
     def _abandon(self, variant: Variant | None, plan: Plan) -> None:
         """The callable raised, or what it did could not be kept: nothing of a recording is left."""

@@ -32,7 +32,7 @@ from .placement import describe_inputs
 from .pupil import Pupil
 from .replay import result_of
 from .result import EAGER, RECORDED, Result
-from .run import HostRandom, Outcome, Plan, parameters_of
+from .run import HostRandom, Known, Outcome, Plan, parameters_of
 from .shortage import estimate_of, keep, settle
 from .states import Event, State
 from .template import AGAIN, GIVEN, Template, spend
@@ -78,6 +78,8 @@ class Lesson:
         self._first = False  # the first observation of a state
         self._strange = False  # one state more that was seen only once
         self._noted = noted
+        self._marked = outcome.value is not outcome.returned
+        self._strayed = False  # it did something else than it was known to do
         self._slots = {target.address for target in outcome.template.targets}
         self._made = judge.bound_containers(outcome)
         self._read = noted.reads
@@ -97,6 +99,8 @@ class Lesson:
         """
         found, after = self._judge(before, watch, dice)
         difference = self._outcome.tracer.difference or self._compare_result()
+        if difference is None:
+            self._look_astray()
         self._results = tracked_results(self._outcome.value, self._outcome.template)
         value = self._value()
         self._outcome.value = self._outcome.returned = None
@@ -200,6 +204,25 @@ class Lesson:
         node.template, node.seen = None, 0
         node.unrecord()
         return why
+
+    def _look_astray(self) -> None:
+        """A call of which nothing was noted went another way than the known one: it is not recorded."""
+        known = self._plan.known
+        self._strayed = known is not None and known.end is not self._node
+        for node in self._outcome.recorded if self._strayed else ():
+            node.unrecord()
+
+    def _what_is_known(self) -> Known | None:
+        """What is known of another call that finds everything as this one did.
+
+        Code that C calls is followed from the second call on, and what is put into slots or made of arguments
+        is told by the notes of the call that does it.
+        """
+        noted, template = self._noted, self._outcome.template
+        unclear = noted.late or noted.missing or noted.unseen or noted.scripts or self._marked
+        if self._strayed or unclear or template.targets or template.needs_given:
+            return None
+        return Known(noted, self._node)
 
     def _restore_arguments(self, after: Snapshot) -> list[Reason]:
         """Python state that got hold of a static or a borrowed input is given the caller's tensor instead."""
@@ -343,6 +366,8 @@ class Lesson:
     def _differed(self, value: Any, found: list[Reason]) -> Result:
         """The tree now holds what this call did; it counts as seen once."""
         self._discard()
+        if self._variant is not None:
+            self._variant.known = None
         for node in self._outcome.tracer.nodes:
             node.seen = 1
         self._note_end(self._outcome.template.bare())
@@ -357,6 +382,7 @@ class Lesson:
     def _agreed(self, value: Any, guards: list[Reason]) -> Result:
         pupil, plan, outcome, variant = self._pupil, self._plan, self._outcome, self._variant
         assert variant is not None
+        variant.known = self._what_is_known()
         for node in outcome.tracer.nodes:
             node.seen += 1
         self._note_end(outcome.template.prepared() if self._node.recorded else outcome.template.bare())
@@ -369,7 +395,9 @@ class Lesson:
             guards = [*guards, unseen.reason()]
         if not self._first and not fruitless:  # or it agreed with nothing yet
             pupil.life.steady()
-        settled = self._settle_session(variant)
+        if self._strayed:
+            self._discard()
+        settled = not self._strayed and self._settle_session(variant)
         if self._refused is not None:
             return self._capture_failed(value, self._refused)
         if not settled:

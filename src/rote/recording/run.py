@@ -23,6 +23,7 @@ from ..backends.base import Backend, Session
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..reads import Noted
 from ..signature.bound import Bound
 from ..signature.key import OPAQUE, PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
@@ -62,6 +63,19 @@ tracing: ContextVar[bool] = ContextVar("rote_tracing", default=False)
 """Whether a call is being traced in this context; wrappers called inside are plain then."""
 
 
+@dataclass(frozen=True)
+class Known:
+    """What a call did, and what another one does that finds all that it read as it was.
+
+    Attributes:
+        noted: What it read and wrote.
+        end: Where its way through the tree ended: a value that the host reads may lead elsewhere.
+    """
+
+    noted: Noted
+    end: Node
+
+
 @dataclass
 class Plan:
     """How a traced call is to run.
@@ -82,6 +96,7 @@ class Plan:
         watch: The gradient slots before the call, weakly.
         split: Names of operations that run between segments.
         generators: Random generators that lived outside at earlier calls.
+        known: What the call is known to do; then nothing is noted of it.
     """
 
     root: Node
@@ -99,6 +114,7 @@ class Plan:
     watch: weakref.ref[GradientWatch] | None = None
     split: frozenset[str] = frozenset()
     generators: Iterable[torch.Generator] = ()
+    known: Known | None = None
 
 
 @dataclass

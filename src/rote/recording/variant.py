@@ -41,6 +41,7 @@ from .tree import Island, Node
 
 if TYPE_CHECKING:
     from .hot import HotPath
+    from .run import Known
 
 NOTES = 8
 """How often the gradient slots are noted anew; it takes longer than to ask them once."""
@@ -57,6 +58,7 @@ class Variant:
         self.root = root
         self.guard: Guard | None = None
         self.reads: Reads | None = None
+        self.known: Known | None = None
         self.holding: Holding | None = None
         self.inputs: StaticInputs | None = None
         self.written: set[int] = set()

@@ -1,0 +1,97 @@
+"""A call that finds all that an equal call read as it was does the same, so nothing is noted of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import rote
+from rote.reads import WATCH
+
+
+@pytest.fixture
+def noted(monkeypatch):
+    """Lists the calls of which something is noted."""
+    begun, begin = [], WATCH.begin
+
+    def counted(function, *args):
+        begun.append(function)
+        return begin(function, *args)
+
+    monkeypatch.setattr(WATCH, "begin", counted)
+    return begun
+
+
+def assert_plain(g, function, x):
+    torch.testing.assert_close(g(x), function(x), rtol=0, atol=0)
+
+
+def test_the_recorded_call_is_not_noted(device, noted):
+    state, x = SimpleNamespace(scale=2.0), torch.ones(3, device=device)
+
+    def scaled(x):
+        return x * state.scale
+
+    g = rote.graph(scaled)
+    for _ in range(4):
+        assert_plain(g, scaled, x)
+    assert len(noted) == 1 and g.report().replayed == 2
+    state.scale = 3.0  # a new state is noted
+    for _ in range(3):
+        assert_plain(g, scaled, x)
+    assert len(noted) == 2 and g.report().replayed == 3
+
+
+def test_a_value_leads_elsewhere(device, noted):
+    state = SimpleNamespace(scale=2.0, shift=3.0)
+
+    def moved(x):
+        return x * state.scale if x.sum().item() > 0 else x + state.shift
+
+    g, x = rote.graph(moved), torch.ones(3, device=device)
+    for sign in (1, -1, -1, -1, 1, 1, -1, -1, 1):
+        assert_plain(g, moved, x * sign)
+    replayed = g.report().replayed
+    assert replayed and len(noted) > 1
+    state.shift = 5.0  # which the call read of which nothing was noted
+    for sign in (-1, 1, -1, -1, 1):
+        assert_plain(g, moved, x * sign)
+    state.scale = 7.0
+    for sign in (-1, 1, -1, -1, 1):
+        assert_plain(g, moved, x * sign)
+    assert g.report().replayed > replayed
+
+
+def test_a_value_leads_elsewhere_with_gradients(device):
+    weight = torch.nn.Parameter(torch.full((3,), 2.0, device=device))
+    state = SimpleNamespace(shift=3.0)
+
+    def loss(x):
+        y = x * weight
+        return (y if y.sum().item() > 0 else y * state.shift).sum()
+
+    g, x = rote.graph(loss), torch.ones(3, device=device)
+    for number, sign in enumerate((1, -1, -1, 1, -1, -1, -1, 1, 1, -1)):
+        state.shift = 3.0 if number < 6 else 4.0
+        grads = []
+        for function in (g, loss):
+            weight.grad = None
+            function(x * sign).backward()
+            grads.append(weight.grad)
+        torch.testing.assert_close(*grads, rtol=0, atol=0)
+
+
+def test_what_is_bound_is_noted_each_time(device, noted):
+    state, x = SimpleNamespace(last=None), torch.ones(3, device=device)
+
+    def kept(x):
+        state.last = x * 2
+        return state.last + 1
+
+    g = rote.graph(kept)
+    for number in range(5):
+        torch.testing.assert_close(g(x * number), x * number * 2 + 1, rtol=0, atol=0)
+        torch.testing.assert_close(state.last, x * number * 2, rtol=0, atol=0)
+    assert len(noted) == 2 and g.report().replayed == 3
