@@ -24,6 +24,7 @@ from .common import Outcome, Settings
 CASES = (
     "overhead",
     "guards",
+    "words",
     "recording",
     "linear_sgd",
     "adamw",

@@ -40,7 +40,6 @@ from ..signature.executed import ExecutedCode
 from ..signature.key import Call, bind, explain_key, remedy_of_key
 from ..signature.opened import Openings
 from ..signature.source import NOT_MINE
-from ..signature.ticket import Ticket
 from .bound import BoundWeakly, GraphedMethod, Kept
 from .callables import dress, name_of, place_of, takes_any_keyword
 from .keys import Keys
@@ -88,7 +87,6 @@ class Graphed:
         self._recorded = self._padded = 0
         self._warm = False
         self._verifier, checks = options.verifiers()
-        self._last: tuple[Ticket, Entry] | None = None
         self._account = account or Account(self._name, parse_size(options.budget, "budget"))
         self._backwards = BackwardLog(self._tally, self._strict, checks)
         counts = options.warmup, options.max_recordings, options.max_paths
@@ -171,29 +169,22 @@ class Graphed:
     def call_exactly(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
         """One call, with the wrapper's lock held; PLAINLY or a Timed if it has to run as it is."""
         since = perf_counter()
-        known = None if self._openings.of_tensors else self._last  # a ticket does not tell of that
-        call = known[0].admit(args, kwargs) if known is not None else None
-        if call is not None and known is not None and not known[1].dead:
-            entry = known[1]
-        else:
-            try:
-                call = self._bind(args, kwargs)
-            except RecursionError:  # a container that contains itself
-                return PLAINLY
-            if call.foreign is not None:
-                text = f"{call.foreign_name()} is {call.foreign}"
-                return self._call_plainly(reason(rules.UNSUPPORTED_TENSOR, text, user_site(caller)))
+        try:
+            call = self._bind(args, kwargs)
+        except RecursionError:  # a container that contains itself
+            return PLAINLY
+        if call.foreign is not None:
+            text = f"{call.foreign_name()} is {call.foreign}"
+            return self._call_plainly(reason(rules.UNSUPPORTED_TENSOR, text, user_site(caller)))
+        entry = self._keys.find(call)
+        if entry is None and self._keys.opens(call):
+            call = self._bind(args, kwargs)
             entry = self._keys.find(call)
-            if entry is None and self._keys.opens(call):
-                call = self._bind(args, kwargs)
-                entry = self._keys.find(call)
-            if entry is None:
-                why = self._keys.refuse(call, caller)
-                if why is not None:
-                    return self._call_plainly(why)
-                entry = self._keys.make(call, caller, tell=not self._strict)  # or it says so itself
-            ticket = Ticket.of(call, args, kwargs)
-            self._last = (ticket, entry) if ticket is not None else None
+        if entry is None:
+            why = self._keys.refuse(call, caller)
+            if why is not None:
+                return self._call_plainly(why)
+            entry = self._keys.make(call, caller, tell=not self._strict)  # or it says so itself
         self._counts.calls += 1
         if self._strict:
             self._check_strict(entry, call, user_site(caller))
@@ -321,7 +312,6 @@ class Graphed:
         reasons: list[Reason]
         if entry.calls == 0:
             del self._keys.entries[call.key]
-            self._last = None
             known = next(iter(self._keys.entries.values()), None)
             text = explain_key(known.key, call) if known is not None else "no key was seen before"
             remedy = remedy_of_key(known.key, call) if known is not None else ""
@@ -367,7 +357,6 @@ class Graphed:
         """Free all recordings and forget everything that was observed."""
         with self._lock:
             self._keys.clear()
-            self._last = None
             for bound in [known() for _, known in self._bound.values()]:
                 bound.reset() if bound is not None else None
             self._tally.clear()

@@ -1,6 +1,6 @@
 """The hot path: one generated function per recording that answers the calls which are plain replays.
 
-A replay takes a GPU two microseconds to be told, and a general path through keys, tickets, variants and
+A replay takes a GPU two microseconds to be told, and a general path through keys, variants and
 templates takes Python twenty times that. So for a recording that has been replayed once, a function is
 written that does for this key, this state and this result what the general path would do: check the
 arguments and the surroundings (:mod:`..signature.admission`), check the guard (:mod:`..signature.quick`),
