@@ -5,8 +5,9 @@ A use stays in rote where it takes more than 3 % off the host time of a call of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -15,7 +16,7 @@ from examples.pi0_policy import Tabletop, build_policy, noise_sequence
 from transformers import LlamaConfig, LlamaModel
 
 import rote
-from rote.signature import dicts, held, quick, sets, switches
+from rote.signature import dicts, held, quick, switches
 
 from .common import Call, Outcome, Settings, describe, time_loops
 from .guards import Model
@@ -32,7 +33,6 @@ USES: Mapping[str, tuple[Use, ...]] = {
     "tensors": ((quick, "find_layout", lambda: None),),
     "versions of dicts": ((dicts, "find_version", lambda: None),),
     "empty containers": ((dicts, "find_lengths", dict),),
-    "sets": ((sets, "find_table", lambda: None),),
     "cells": ((held.Held, "take_cell", lambda *_: False),),
     "attributes of functions": ((held.Held, "take_attribute", lambda *_: False),),
     "classes of objects": (
@@ -45,7 +45,7 @@ USES: Mapping[str, tuple[Use, ...]] = {
 
 
 @contextmanager
-def without(use: str) -> Iterator[None]:
+def without(use: str) -> Generator[None]:
     """Guards that are made here do without a use."""
     patches = [patch.object(*each) for each in USES.get(use, ())]
     for each in patches:
@@ -74,9 +74,14 @@ def subjects(device: torch.device) -> dict[str, Callable[[], tuple[Any, tuple[An
         (noise,) = noise_sequence(made, 1, 0)
         return made.sample_actions, (), {**Tabletop(made, 1, 0).observe(), "noise": noise}
 
+    def listed() -> Any:
+        values = [torch.ones(1, device=device) for _ in range(100)]
+        return lambda x: x + torch.cat(values).sum(), (torch.ones(1, device=device),), {}
+
     return {
         "4 x (Linear, ReLU)": lambda: numbers(0),
         "the same and 100 numbers": lambda: numbers(100),
+        "100 tensors in a list": listed,
         "Llama, 4 layers": llama,
         "PI0, small": policy,
     }
@@ -100,7 +105,7 @@ def run(settings: Settings) -> Outcome:
             out.checks[f"{subject}: {use}: replayed"] = graphed.report().replayed > 0
             same = [torch.equal(*pair) for pair in zip(_tensors(wanted), _tensors(got), strict=True)]
             out.checks[f"{subject}: {use}: bitwise equal to eager"] = all(same)
-            ways[use] = lambda graphed=graphed: graphed(*args, **kwargs)
+            ways[use] = partial(graphed, *args, **kwargs)
             made.append(graphed)
         measured = time_loops(ways, settings, rounds=40, calls=50)
         out.add(subject, measured)

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from rote.recording.compat import swap_tensors
-from rote.signature import compat, dicts, epoch, held, quick, sets
+from rote.signature import compat, dicts, epoch, held, quick
 from rote.signature.compat import dict_version, numbers_watched_dicts, plain_functions
 from rote.signature.dicts import RARELY
 from rote.signature.executed import ExecutedCode
@@ -325,7 +325,6 @@ WAYS = {
         (held, "find_cell"): lambda: None,
         (held, "find_items"): lambda: None,
         (held, "find_attributes"): dict,
-        (sets, "find_table"): lambda: None,
     },
     "read and watched": AT_ONCE,
     "asked and watched": {**AT_ONCE, (quick, "MANY"): 1 << 30, (dicts, "find_version"): lambda: None},
@@ -422,6 +421,7 @@ def test_a_cell_is_not_known_by_the_address_of_what_is_gone():
 def test_what_is_read_is_not_looked_at(monkeypatch):
     """Closures, modules, tensors in one or the other: nothing of it is asked in Python."""
     count, loose, layer = 3, torch.ones(2), nn.Linear(2, 2)
+    del layer._non_persistent_buffers_set  # sets are asked
     executed = ExecutedCode()
     executed.add_function(fn := lambda x: layer(x) * count + loose)
     snapshot = StateWalk(executed).take([("fn", fn)])

@@ -30,7 +30,6 @@ from rote.signature.layout import (
     find_layout,
     find_lengths,
     find_owners,
-    find_table,
     find_version,
     place_of_table,
     shows_changes,
@@ -208,7 +207,6 @@ FINDERS = (
     find_cell,
     find_items,
     find_attributes,
-    find_table,
 )
 
 
@@ -264,23 +262,6 @@ def test_members_of_lists():
         assert words_at(places(start, range(length))) == [*map(id, members)]
         members[-1] = None
         assert words_at(places(start, range(length))) == [*map(id, members)]
-
-
-@pytest.mark.parametrize("length", [0, 1, 4, 5, 20, 100])
-def test_members_of_sets(length):
-    table = find_table()
-    assert table is not None
-
-    def members(found):
-        used, mask, start = [word(id(found), place) for place in table.head]
-        keys = words_at(places(start, range(0, 2 * (mask + 1), 2)))
-        return used, {*keys} - table.nobody
-
-    found = {object() for _ in range(length)}
-    for _ in range(2):
-        assert members(found) == (len(found), {*map(id, found)})
-        if found:
-            found.pop()
 
 
 def test_attributes():

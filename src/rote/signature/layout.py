@@ -12,7 +12,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from functools import cache, partial
 from types import CellType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
 import torch
@@ -166,53 +166,6 @@ def find_items() -> int | None:
     if any(address % BYTES or address < 1 << 20 for address in found):
         return None
     return place if [read(*each) for each in zip(found, (3, 17, 40), strict=True)] == ids else None
-
-
-class Table(NamedTuple):
-    """Where the words of a set lie.
-
-    Attributes:
-        head: In the object: the number of members, that of the table's places less one, its address.
-        nobody: What stands in a place, of which every other word is a member's address, where there is none.
-    """
-
-    head: tuple[int, int, int]
-    nobody: frozenset[int]
-
-
-@cache
-def find_table() -> Table | None:
-    """Find the words of a set; None where not all are found.
-
-    A small set has its table inside the object, so the one word that is an address in there is the table's.
-    """
-    used, size = find_lengths().get(set), set.__basicsize__ // BYTES
-    if used is None:
-        return None
-    samples = [{object() for _ in range(length)} for length in (2, 4, 100, 300)]
-    heads = [read(id(sample), size) for sample in samples]
-    insides = [
-        {n for n, found in enumerate(head) if 0 < found - id(sample) < set.__basicsize__}
-        for sample, head in zip(samples[:2], heads, strict=False)
-    ]
-    masks = [
-        {n for n, found in enumerate(head) if 7 <= found < 1 << 20 and not found & (found + 1)}
-        for head in heads
-    ]
-    inside, mask = set.intersection(*insides), set.intersection(*masks)
-    if len(inside) != 1 or len(mask) != 1:
-        return None
-    head = used, mask.pop(), inside.pop()
-    gone = samples[0].pop()
-    keys = [{*_keys(sample, head)} for sample in samples]
-    nobody = keys[0].difference(map(id, samples[0]))
-    right = all([each - nobody == {*map(id, sample)} for each, sample in zip(keys, samples, strict=True)])
-    return Table(head, frozenset(nobody)) if right and id(gone) not in nobody and len(nobody) <= 2 else None
-
-
-def _keys(sample: set[Any], head: tuple[int, int, int]) -> list[int]:
-    words = read(id(sample), set.__basicsize__ // BYTES)
-    return read(words[head[2]], 2 * (words[head[1]] + 1))[::2]
 
 
 @cache

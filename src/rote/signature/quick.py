@@ -282,8 +282,6 @@ class QuickGuard:
         heads, members = self._held.stages(
             [*[id(values[index]) for index in self._rest_read], *self._slot_ids_read]
         )
-        of_sets, in_sets = self._sets.stages()
-        heads, members = joined(heads, of_sets), joined(members, in_sets)
         switches = self._switches.words if self._switches is not None else NOTHING
         heads = joined(joined(self._dicts.words, switches), heads)
         self._containers = (*portions(heads), *portions(members))
@@ -291,7 +289,7 @@ class QuickGuard:
         stages = (joined(first, heads), joined(second, members), *others)
         self._stages = tuple([part for each in stages for part in portions(each)]) or (NOTHING,)
         self._is_apart = self._dicts.apart
-        self._is_read = not (self._references or self._dicts.empties or self._sets.asked or self._checks)
+        self._is_read = not (self._references or self._dicts.empties or self._sets.entries or self._checks)
         self._is_short = self._is_read and len(self._stages) <= _INLINED and not self._is_apart
         self._show()
 
@@ -319,7 +317,7 @@ class QuickGuard:
 
     def _others_same(self) -> bool:
         """Whether what is not read word by word is as it was."""
-        if any(self._dicts.empties) or (self._sets.asked and not self._sets.same()):
+        if any(self._dicts.empties) or (self._sets.entries and not self._sets.same()):
             return False
         try:
             for check in self._checks:
