@@ -95,3 +95,48 @@ def test_an_equal_set_in_the_same_order(device):
         x = torch.ones(3, device=device)
         assert_same(g(x), x * 6)
     assert g.report().replayed >= 6
+
+
+class One:
+    def __radd__(self, other):
+        return 2.0
+
+    def __lt__(self, other):
+        return True
+
+
+class Other:
+    def __radd__(self, other):
+        return 3.0
+
+    def __lt__(self, other):
+        return False
+
+
+OF_WHICH_CLASS = {
+    "is": lambda thing: 2.0 if type(thing) is One else 3.0,
+    "equal": lambda thing: 2.0 if type(thing) == One else 3.0,  # noqa: E721
+    "in": lambda thing: 2.0 if type(thing) in (One, int) else 3.0,
+    "name": lambda thing: float(len(type(thing).__name__)),
+    "key": lambda thing: {One: 2.0, Other: 3.0}[type(thing)],
+    "attribute": lambda thing: 2.0 if thing.__class__ is One else 3.0,
+    "instance": lambda thing: 2.0 if isinstance(thing, One) else 3.0,
+    "asked twice": lambda thing: 2.0 if type(thing) is type(thing) is One else 3.0,
+    "sum": lambda thing: sum([thing]),
+    "largest": lambda thing: 1.0 if max(thing, 3.0) is thing else 2.0,
+    "mapped": lambda thing: 2.0 if [*map(type, [thing])] == [One] else 3.0,
+}
+
+
+@pytest.mark.parametrize("ask", OF_WHICH_CLASS.values(), ids=OF_WHICH_CLASS)
+def test_of_which_class_an_object_is(device, ask):
+    thing = One()
+
+    def fn(x):
+        return x * ask(thing)
+
+    g, x = rote.graph(fn), torch.ones(2, device=device)
+    for number in range(15):
+        thing.__class__ = Other if 5 <= number < 10 else One
+        assert_same(g(x), fn(x))
+    assert g.report().replayed >= 8, g.explain()

@@ -26,9 +26,9 @@ from ..signature.marks import PROXIES, Content
 from ..signature.slots import answer
 from ..signature.snapshot import ATTRIBUTE, ITEM, KIND, ORDER, SAID
 from . import lookup
-from .kinds import C_FUNCTIONS, CLASS, MODULE, PLAIN, TENSOR, is_in_c
+from .kinds import C_FUNCTIONS, CLASS, MODULE, OTHER, PLAIN, TENSOR, is_in_c
 from .output import is_for_output, tells_when
-from .trace import Trace
+from .trace import OF_CLASS, Trace
 
 _MISSING = lookup.MISSING
 _IDENTIFYING = frozenset({
@@ -406,8 +406,11 @@ def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
     found = trace.class_slot(type(value), method)
     if found is not _MISSING and not _is_plain(found, method):
         _hand_on(trace, found, value, name, *new)
-    else:
-        plain_store(trace, name, value)
+        return
+    plain_store(trace, name, value)
+    if trace.kinds[type(value)] == OTHER and not trace.has(value) and name not in OF_CLASS:
+        trace.hold(type(value))
+        trace.seen.add((type(value), name, method))
 
 
 def plain_store(trace: Trace, name: str, value: Any) -> None:

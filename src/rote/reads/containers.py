@@ -39,6 +39,7 @@ from .kinds import (
     IN_C,
     METHOD,
     MODULE,
+    OTHER,
     PLAIN,
     PLAIN_TYPES,
     TENSOR,
@@ -48,7 +49,7 @@ from .kinds import (
 from .output import is_for_output
 from .settings import settings, written
 from .table import name_of
-from .trace import GLOBAL_GENERATORS, Trace
+from .trace import GLOBAL_GENERATORS, SPECIAL, Trace
 
 _WITHOUT_METHODS = frozenset({PLAIN, TENSOR, CONTAINER, MODULE, FUNCTION, METHOD, IN_C})
 _SAID_OF_CLASSES = frozenset({
@@ -60,6 +61,8 @@ _SAID_OF_CLASSES = frozenset({
 _OF_GENERATORS = ("send", "throw", "close")
 _HASHING = ("__hash__", "__eq__")
 _EQUAL = ("__eq__",)
+_ASKING_WHICH = (_HASHING, _EQUAL)
+"""Methods that say which object something is, of most classes."""
 _TEXTS = ("__format__", "__str__", "__repr__")
 _NAMES = ("__qualname__", "__module__")
 _WITH_ADDRESS = frozenset(
@@ -146,6 +149,8 @@ def index(trace: Trace, key: Any) -> None:
     """A tensor is indexed: C looks into what it is indexed by."""
     if type(key) not in _USUAL_INDICES:
         content(trace, key)
+    if issubclass(type(key), numpy.ndarray):
+        trace.makes_tensor(key)
 
 
 def member(trace: Trace, value: Any, key: Any) -> None:
@@ -276,6 +281,8 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
         if what == PLAIN or identity(part) in met:
             continue
         met[identity(part)] = part
+        if names in _ASKING_WHICH and what == OTHER and trace.is_by_identity(part):
+            continue
         if names and what != TENSOR:
             _overridden(trace, part, names)
         if what == TENSOR or (names and what in (FUNCTION, METHOD)):
@@ -300,6 +307,8 @@ def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> Iterab
     """
     looks_through(trace, type(value))
     methods(trace, value)
+    if trace.has(value) and not issubclass(type(value), type):
+        trace.kind(value)
     if not handed and trace.kinds[type(value)] in (FUNCTION, METHOD):
         trace.runs(value)
         return ()
@@ -541,10 +550,10 @@ def _overridden(trace: Trace, value: Any, names: tuple[str, ...]) -> None:
 def methods(trace: Trace, value: Any) -> None:
     """C may call any special method of a value's class: which there are, and which are not, is read."""
     kind = type(value)
-    if trace.kinds[kind] in _WITHOUT_METHODS or ("special", kind) in trace.seen:
+    if trace.kinds[kind] in _WITHOUT_METHODS or (SPECIAL, kind) in trace.seen:
         return
     trace.hold(kind)
-    trace.seen.add(("special", kind))
+    trace.seen.add((SPECIAL, kind))
     for each in lookup.bases(kind):
         if not lookup.can_change(each) or has_parts_in_c(each) or said_module(each).startswith("torch"):
             continue

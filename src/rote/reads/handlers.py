@@ -139,8 +139,11 @@ def _iter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
         iterate(trace, each)
 
 
-def _make_class(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """What a class is made of is told, and so are its bases."""
+def _type(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What a class is made of is told, and so are its bases; or it is asked of which class an object is."""
+    if len(args) == 1 and trace.has(args[0]):
+        trace.kind(args[0])
+        trace.seen.add(("type", identity(args[0])))
     bases, table = args[-2:] if len(args) >= 3 else ((), {})
     for each in bases if issubclass(type(bases), tuple) else ():
         if issubclass(type(each), type):
@@ -531,6 +534,8 @@ def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
     for each in (*args, *kwargs.values()):
         if not issubclass(type(each), numpy.ndarray) or each.dtype.hasobject:
             content(trace, each)
+        else:
+            trace.makes_tensor(each)
 
 
 HANDLERS: dict[str, Handler] = {
@@ -562,8 +567,8 @@ HANDLERS: dict[str, Handler] = {
     "_abc._abc_subclasscheck": _abc_subclass,
     "builtins.len": _len,
     "builtins.iter": _iter,
-    "builtins.type": _make_class,
-    "builtins.type.__new__": _make_class,
+    "builtins.type": _type,
+    "builtins.type.__new__": _type,
     "builtins.next": _next,
     "builtins.bool": _truth,
     "builtins.callable": _callable,

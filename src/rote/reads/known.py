@@ -6,7 +6,8 @@ no where a yes were right; the note is taken then, and comes to the same.
 
 from __future__ import annotations
 
-from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType
+import builtins
+from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, MethodWrapperType
 from typing import Any
 
 import torch
@@ -19,6 +20,17 @@ PLAIN_OR_TENSOR = PLAIN_TYPES | {torch.Tensor, torch.nn.Parameter}
 _BUILTIN_CONTAINERS = frozenset(CONTAINERS)
 _LISTS = frozenset({list, tuple})
 _KEYS = frozenset({str, int})
+ERRORS = frozenset(
+    each for each in vars(builtins).values() if isinstance(each, type) and issubclass(each, BaseException)
+)
+"""Python's own classes of exceptions: nobody can change them."""
+_HASHED = frozenset({set, frozenset, dict})
+_SHOWS_DICTS = frozenset({"items", "keys", "values"})
+STEPPING = frozenset(
+    type(iter(each))
+    for each in ((), [], {}, {}.values(), {}.items(), set[int](), range(0), "", zip(), enumerate(()))
+) | {GeneratorType}
+"""Types of iterators of Python's own, and of those whose code is followed."""
 _ASKS_ATTRIBUTES = frozenset({getattr, hasattr})
 
 
@@ -36,7 +48,7 @@ def is_known_member(trace: Trace, value: Any, key: Any) -> bool:
     if identity(value) in trace.outside:
         return type(key) in _KEYS and (identity(value), key) in trace.members
     if type(value) in _BUILTIN_CONTAINERS:
-        return type(key) in PLAIN_TYPES
+        return type(key) in PLAIN_TYPES or (type(value) in _HASHED and trace.is_by_identity(key))
     return type(value) in PLAIN_OR_TENSOR and type(key) in PLAIN_OR_TENSOR
 
 
@@ -44,7 +56,8 @@ def is_known_whole(trace: Trace, value: Any) -> bool:
     """Whether all of a builtin container was read, or the call has made it."""
     if identity(value) in trace.outside:
         return type(value) in _BUILTIN_CONTAINERS and ("[:]", identity(value)) in trace.seen
-    return type(value) in _BUILTIN_CONTAINERS or type(value) in PLAIN_OR_TENSOR
+    kind = type(value)
+    return kind in _BUILTIN_CONTAINERS or kind in PLAIN_OR_TENSOR or kind in STEPPING
 
 
 def is_known_call(trace: Trace, function: Any, args: tuple[Any, ...]) -> bool:
@@ -66,6 +79,11 @@ def is_known_call(trace: Trace, function: Any, args: tuple[Any, ...]) -> bool:
         value = function.__self__
         whose = identity(value)
         return (whose if whose in trace.outside else type(value), args[0], "plain") in trace.seen
+    if kind is type and function in ERRORS:
+        return PLAIN_TYPES.issuperset(map(type, args))
+    if function is type and len(args) == 1:
+        which = identity(args[0])
+        return which not in trace.outside or ("type", which) in trace.seen
     return which in trace.rows.plain and _are_plain(trace, args)
 
 
@@ -73,7 +91,13 @@ def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> boo
     owner = function.__self__
     whose = type(owner)
     if whose is dict:
+        if function.__name__ in _SHOWS_DICTS:
+            return is_known_whole(trace, owner)
         return function.__name__ == "get" and is_known_member(trace, owner, args[0] if args else None)
+    if whose is set and identity(owner) not in trace.outside and function.__name__ == "add" and args:
+        return type(args[0]) in PLAIN_TYPES or trace.is_by_identity(args[0])
+    if function is next and len(args) == 1:
+        return type(args[0]) in STEPPING and identity(args[0]) not in trace.outside
     if function is isinstance and len(args) == 2:
         return _is_known_question(trace, *args)
     if function in _ASKS_ATTRIBUTES and len(args) > 1 and type(args[1]) is str:
@@ -86,6 +110,8 @@ def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> boo
         key = (whose, function.__name__)
     else:
         key = identity(function)
+    if key in trace.rows.silent:
+        return trace.outside.keys().isdisjoint(map(identity, args))
     return key in trace.rows.plain and _are_plain(trace, args)
 
 

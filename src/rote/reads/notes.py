@@ -14,7 +14,7 @@ from _thread import get_ident
 from collections.abc import Callable, Mapping
 from functools import partial
 from sys import setprofile
-from types import CellType, CodeType, CoroutineType, GeneratorType, MethodType
+from types import CellType, CodeType, CoroutineType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
 from ..base.identity import identity
@@ -22,9 +22,11 @@ from ..signature.executed import our_profiler
 from ..signature.workers import is_worker
 from . import attributes, calls, containers, lookup, names
 from .instrument import Beginning
-from .kinds import CONTAINERS
+from .kinds import CONTAINERS, PLAIN_TYPES
 from .known import (
+    ERRORS,
     PLAIN_OR_TENSOR,
+    STEPPING,
     is_known_attribute,
     is_known_call,
     is_known_member,
@@ -35,24 +37,19 @@ from .summaries import Summary, summaries
 from .trace import Trace
 
 _LEFT: dict[str, Callable[..., None]] = {
-    "store_attribute": attributes.store_attribute,
-    "delete_attribute": attributes.delete_attribute,
     "store_cell": names.store_cell,
     "delete_cell": names.store_cell,
     "imported": names.imported,
     "sliced": containers.sliced,
-    "caught": calls.caught,
     "store_item": containers.store_item,
     "store_slice": containers.store_slice,
     "delete_item": containers.delete_item,
     "length": containers.length,
     "unary": containers.unary,
-    "text": containers.text,
     "enter": containers.enter,
     "match_kind": containers.match_kind,
     "match_keys": containers.match_keys,
     "match_class": calls.match_class,
-    "raised": calls.raised,
 }
 """Notes that are handed on as they are."""
 
@@ -61,11 +58,8 @@ _AS_THEY_ARE = frozenset(CONTAINERS)
 _VALUES = (int, float, str, bytes, complex)
 _PROFILED = not hasattr(sys, "monitoring")
 """Code is watched by a profiler, which would be called for every function here."""
+_CALLED = frozenset({FunctionType, MethodType, staticmethod, classmethod})
 _GENERATORS = frozenset({GeneratorType, CoroutineType})
-_STEPPING = frozenset(
-    type(iter(each))
-    for each in ((), [], {}, {}.values(), {}.items(), set[int](), range(0), "", zip(), enumerate(()))
-)
 
 
 def _key(given: Any = None) -> Any:
@@ -97,6 +91,9 @@ class Notes:
         self.item, self.contains = self._item(), self._contains()
         self.iterate, self.merged = self._whole(containers.iterate), self._whole(containers.merged)
         self.attribute, self.super_attribute = self._attribute(), self._super_attribute()
+        self.store_attribute = self._stored(attributes.store_attribute, "__setattr__")
+        self.delete_attribute = self._stored(attributes.delete_attribute, "__delattr__")
+        self.text, self.raised, self.caught = self._text(), self._raised(), self._caught()
         self.cell = self._cell()
         self.call, self.call_spread = self._call(), self._call_spread()
         self.gather = self._gather()
@@ -187,7 +184,7 @@ class Notes:
 
     def _of_one(self, function: Callable[..., None]) -> Callable[..., None]:
         """Of one value, most often a plain one, a tensor, or an iterator of Python's own."""
-        send, uninteresting = self._sender(function), PLAIN_OR_TENSOR | _STEPPING
+        send, uninteresting = self._sender(function), PLAIN_OR_TENSOR | STEPPING
         traces, traced, mark = self._traces, self._calls, function.__name__
 
         def note(value: Any) -> None:
@@ -195,7 +192,8 @@ class Notes:
                 return
             trace = traces.get(get_ident())
             if trace is None or identity(value) not in trace.outside:
-                send(value)
+                if trace is None or type(value) not in _AS_THEY_ARE:
+                    send(value)
             elif (mark, identity(value)) not in trace.seen:
                 send(value)
                 trace.seen.add((mark, identity(value)))
@@ -224,12 +222,13 @@ class Notes:
 
     def _of_keys(self, step: int) -> Callable[..., None]:
         """Of a dict or a set that is made: what is looked up in it, which is every so manieth item."""
-        send = self._sender(containers.keyed)
+        traces, send = self._traces, self._sender(containers.keyed)
 
         def note(*given: Any) -> None:
             keys = given[::step]
+            trace = traces.get(get_ident())
             for key in keys:
-                if type(key) not in PLAIN_OR_TENSOR:
+                if type(key) not in PLAIN_OR_TENSOR and (trace is None or not trace.is_by_identity(key)):
                     send(*keys)
                     return
 
@@ -283,6 +282,53 @@ class Notes:
                 return
             if type(value) is not super or not is_known_attribute(trace, name, value):
                 send(name, value)
+
+        return note
+
+    def _stored(self, function: Callable[..., None], method: str) -> Callable[..., None]:
+        """An attribute is set, or deleted: of objects that the call has made it says something once."""
+        traces, traced, send = self._traces, self._calls, self._sender(function)
+
+        def note(name: str, *values: Any) -> None:
+            trace, value = traces.get(get_ident()), values[-1]
+            if trace is None:
+                if traced:
+                    send(name, *values)
+                return
+            known = identity(value) not in trace.outside and (type(value), name, method) in trace.seen
+            if not known or type(values[0]) in _CALLED:
+                send(name, *values)
+
+        return note
+
+    def _text(self) -> Callable[..., None]:
+        send = self._sender(containers.text)
+
+        def note(value: Any, *_: Any) -> None:
+            if type(value) not in PLAIN_TYPES:
+                send(value)
+
+        return note
+
+    def _raised(self) -> Callable[..., None]:
+        send = self._sender(calls.raised)
+
+        def note(count: int, *values: Any) -> None:
+            for value in values:
+                if isinstance(value, type):
+                    send(count, *values)
+                    return
+
+        return note
+
+    def _caught(self) -> Callable[[Any, Any], None]:
+        traces, send = self._traces, self._sender(calls.caught)
+
+        def note(error: Any, kinds: Any) -> None:
+            trace = traces.get(get_ident())
+            known = trace is not None and type(error) in ERRORS and identity(error) not in trace.outside
+            if trace is None or not known or (type(kinds) is tuple and identity(kinds) in trace.outside):
+                send(error, kinds)
 
         return note
 

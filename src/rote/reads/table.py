@@ -117,6 +117,7 @@ class Rows:
     Attributes:
         plain: What gives the same for the same numbers and tensors, and does nothing else: identities of
             functions, and names of methods with their class.
+        silent: What reads and writes nothing that is known of it, likewise.
     """
 
     def __init__(self, handlers: Mapping[str, Callable[..., None]], called: Callable[..., None]) -> None:
@@ -127,6 +128,7 @@ class Rows:
         self._codes: set[CodeType] = set()
         self._of: dict[Any, Row] = {}
         self.plain: set[Any] = set()
+        self.silent: set[Any] = set()
         self._shipped: Names | None = None
 
     def read_shipped(self) -> None:
@@ -210,6 +212,8 @@ class Rows:
             found = self._of[key] = Row(name, row, self._handlers.get(name), function if free else None)
             if found.handler is None and row in ("pure", "none"):
                 self.plain.add(key)
+                if row == "none":
+                    self.silent.add(key)
         return found
 
     def of_instances(self, kind: type) -> Row:

@@ -64,7 +64,7 @@ from ..signature.handed import Marking
 from ..signature.iterators import Position
 from ..signature.key import Call
 from ..signature.leaves import flatten
-from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
+from ..signature.marks import ARRAY_BYTES, Content, TensorMark, base_of, mark, pointer_of
 from ..signature.origin import module_of, said_module, said_name
 from ..signature.reads import Argument, Names, Read, Reads, address_of
 from ..signature.slots import MISSING, answer, same, show
@@ -99,7 +99,7 @@ _FROM_TEXT = "<string>"
 _ABSENT = Content(False)
 _COUNTERS = frozenset({"next_id"})
 """What PyTorch's handles of hooks are numbered by: which number it is makes no difference."""
-_OF_CLASS = frozenset({"__class__", "__dict__", "__code__"})
+OF_CLASS = frozenset({"__class__", "__dict__", "__code__"})
 """Attributes by which an object becomes one of another class, has other attributes, or runs other code."""
 _QUEUES = "_lazy_call"
 """Functions of PyTorch's that keep what is to be done when a device starts, and who asked for it."""
@@ -112,6 +112,9 @@ _BY_CONTENT = (
 
 _BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
 """Types of methods that belong to one object."""
+
+SPECIAL = "special"
+"""Marks classes whose special methods are noted."""
 
 GLOBAL_GENERATORS: tuple[Any, ...] = (
     getattr(random, "_inst", None),
@@ -198,6 +201,7 @@ class Trace:
         self.call: Callable[..., None] = rows.called(self)
         self.around: Trace | None = None
         self.at_work = False
+        self._arrays: dict[int, Any] = {}  # made by the call, of which tensors are made, by their address
         self._tuples = frozenset[int]()
 
     # ------------------------------------------------------------------ what is outside
@@ -354,6 +358,17 @@ class Trace:
             return
         self.read(NUMBERS, array, LOOKED, Content(array.tobytes()), " (its numbers)")
 
+    def makes_tensor(self, array: Any) -> None:
+        """A tensor is about to be made of an array: if the call made that, its numbers follow from reads."""
+        base = base_of(array)
+        ours = not (self.has(array) or self.has(base)) and base.flags.owndata and not array.dtype.hasobject
+        if ours and array.nbytes <= _COMPARED_BYTES:
+            self._arrays[pointer_of(array)] = array
+
+    def has_made(self, pointer: int) -> bool:
+        """Whether an array of the call's own lies at an address, of which a tensor is made."""
+        return pointer in self._arrays
+
     def _form(self, value: Any) -> Any:
         """The form in which a value is compared: of most objects it is their identity."""
         return mark(value) if self.by_content(type(value)) else value
@@ -400,6 +415,15 @@ class Trace:
             value = self._found[kind, name] = lookup.find(kind, name).value
         return value
 
+    def is_by_identity(self, value: Any) -> bool:
+        """Whether an object is found and compared by which it is, and all its class says of that is noted."""
+        kind = type(value)
+        if (SPECIAL, kind) not in self.seen or identity(value) in self.given.objects:
+            return False
+        return self.in_class(kind, "__eq__") is object.__eq__ and (
+            self.in_class(kind, "__hash__") is object.__hash__
+        )
+
     def class_slot(self, kind: type, name: str, after: type | None = None) -> Any:
         """Note what a class has under a name, itself or from a base; returns it, or MISSING."""
         slot = (kind, name, after)
@@ -440,7 +464,7 @@ class Trace:
 
     def write(self, kind: str, container: Any, key: Any, owner: Any) -> None:
         """A slot is about to be written."""
-        if issubclass(type(owner), type) or (type(key) is str and key in _OF_CLASS):
+        if issubclass(type(owner), type) or (type(key) is str and key in OF_CLASS):
             self._forget_classes()
         if not (self.has(owner) or self.has(container) or self.given.branch(container) is not None):
             return
@@ -642,6 +666,7 @@ class Trace:
             self._slots,
             self._found,
             self._carriers,
+            self._arrays,
         ):
             held.clear()
         self._held.clear()

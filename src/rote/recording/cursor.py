@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -34,6 +34,20 @@ class Mode(Enum):
     FOLLOW = "follow"
     RECORD = "record"
     OBSERVE = "observe"
+
+
+class Lent(NamedTuple):
+    """A tensor over the memory of an array that the call has made.
+
+    Attributes:
+        tensor: The tensor.
+        kept: What it held when it was made.
+        site: The user's line.
+    """
+
+    tensor: torch.Tensor
+    kept: torch.Tensor
+    site: Site
 
 
 class Cursor(Place):
@@ -71,6 +85,7 @@ class Cursor(Place):
         watch: weakref.ref[GradientWatch] | None = None,
         split: Collection[str] = (),
         generators: Generators | None = None,
+        has_made: Callable[[int], bool] | None = None,
     ) -> None:
         self.node = root
         self.index = 0
@@ -94,6 +109,8 @@ class Cursor(Place):
         self._device = device
         self._on_host = device.type == "cpu"
         self._constants: set[Origin] = set()
+        self._has_made = has_made
+        self._lent: list[Lent] = []
         self._follow = list(path or ())
         self._stop = stop
         self._warmup = warmup

@@ -324,6 +324,7 @@ class Entry:
             with self.executed, unwaited(plan.backend):
                 return plan.known.noted, self._run_traced(traced, variant, plan)
         trace = self.executed.followed = self.subject.follow(call)
+        plan.has_made = trace.has_made
         noted: Noted | None = None
         try:
             with self.executed, unwaited(plan.backend):

@@ -182,11 +182,14 @@ class HostDataMode(TorchFunctionMode):
 
     def _from_array(self, func: Any, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The array is read where it is, or copied again at each replay."""
-        tracer = self._tracer
-        if func is not torch.tensor and func is not _Tensor.new_tensor:
+        tracer, name = self._tracer, func.__name__
+        made = tracer.is_made(pointer_of(data)) and not kwargs.get("requires_grad")
+        if made or (func is not torch.tensor and func is not _Tensor.new_tensor):
             tensor = tracer.aside(lambda: func(*args, **kwargs))
             if tensor.is_cpu and tensor.data_ptr() == pointer_of(data):
-                return tracer.alias_array(tensor)
+                return tracer.lend_array(tensor, name) if made else tracer.alias_array(tensor)
+            if made:
+                return tracer.host_tensor(tensor, name, tensor)
         event = Event(ev.HOST, func.__name__, comparable(data, tracer.ledger), (), "one", user_site())
         return tracer.copy_array(event, pointer_of(data), lambda: func(*args, **kwargs))
 

@@ -1,7 +1,8 @@
 """Host data becoming tensors, as the tracer handles it.
 
-Plain values make constants: the recording keeps the tensor and copies it afresh at each replay. Numpy arrays
-are external memory, read in place (``from_numpy``) or copied again at each replay (``torch.tensor``).
+Plain values make constants: the recording keeps the tensor and copies it afresh at each replay. So do numpy
+arrays that the call has made, as long as it leaves them alone afterwards. Other arrays are external memory,
+read in place (``from_numpy``) or copied again at each replay (``torch.tensor``).
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from typing import Any
 import torch
 
 from ..base.location import user_site
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
 from . import events as ev
-from .cursor import Mode
+from .compat import unseen_functions
+from .cursor import Lent, Mode
 from .events import Event
 from .follower import Follower
 from .operands import content_of
@@ -48,6 +52,27 @@ class HostTensors(Follower):
             self._meet(event)
         return tensor
 
+    def is_made(self, pointer: int) -> bool:
+        """Whether an array that the call has made lies at an address."""
+        if self._has_made is not None:
+            return self._has_made(pointer)
+        events = self.node.events  # nothing is noted: as in the call that this one is known by
+        return self.index < len(events) and events[self.index].kind == ev.CONST
+
+    def lend_array(self, tensor: torch.Tensor, operation: str) -> torch.Tensor:
+        """A tensor over the memory of an array that the call has made."""
+        with unseen_functions():  # PyTorch makes it where functions are seen, and ours are none of the call's
+            kept = self.aside(tensor.clone)
+            self._lent.append(Lent(tensor, kept, user_site()))
+            return self.host_tensor(tensor if self.mode is Mode.OBSERVE else kept, operation, kept)
+
+    def changed_arrays(self) -> list[Reason]:
+        """Why arrays that the call has made are no constants: they have changed since tensors were made."""
+        text = "a numpy array made inside the call is changed after it became a tensor"
+        changed = [each.site for each in self._lent if content_of(each.tensor) != content_of(each.kept)]
+        self._lent.clear()  # or they were alive after the call
+        return [reason(rules.HOST_DATA, text, site) for site in changed]
+
     def copy_array(self, event: Event, pointer: int, build: Any) -> torch.Tensor:
         """A tensor copied from a numpy array: copied again at each replay."""
         self.arrays[pointer] = event.site
@@ -73,7 +98,8 @@ class HostTensors(Follower):
         The recording keeps the tensor and makes a fresh copy of it at each replay, since the callable may
         write into what it got.
         """
-        event = Event(ev.CONST, operation, content_of(data), (), "one", user_site())
+        content = self.quietly(lambda: content_of(data))  # we may be above the dispatcher here
+        event = Event(ev.CONST, operation, content, (), "one", user_site())
         if self.mode is Mode.FOLLOW:
             was = self._expect(event)
             tensor = self._remembered(was.results[0], [], event)
@@ -116,5 +142,6 @@ class HostTensors(Follower):
     def _lifted(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor made from host data below the dispatcher: from an index list, or an array's memory."""
         if tensor.is_cpu and not tensor.untyped_storage().resizable():
-            return self.alias_array(tensor)
+            made = self.is_made(tensor.data_ptr())
+            return self.lend_array(tensor, "from_numpy") if made else self.alias_array(tensor)
         return self.host_tensor(tensor, "torch.tensor", tensor)

@@ -97,6 +97,7 @@ class Plan:
         split: Names of operations that run between segments.
         generators: Random generators that lived outside at earlier calls.
         known: What the call is known to do; then nothing is noted of it.
+        has_made: Whether an array that the call has made lies at an address; None if nothing is noted.
     """
 
     root: Node
@@ -115,6 +116,7 @@ class Plan:
     split: frozenset[str] = frozenset()
     generators: Iterable[torch.Generator] = ()
     known: Known | None = None
+    has_made: Callable[[int], bool] | None = None
 
 
 @dataclass
@@ -308,6 +310,7 @@ class TracedCall:
         host.roots.clear()
         template, blockers = make_template(value, tracer.ledger, self._positions(), spent, self._site)
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
+        blockers += tracer.changed_arrays()
         blockers += tracer.generators.settle()
         tracer.ledger.note_readers("the result", self._site)
         tracer.complete()
@@ -339,7 +342,7 @@ class TracedCall:
         return Tracer(
             plan.root, ledger, device, follow=follow, path=path, stop=stop, tape=self._tape,
             warmup=plan.warmup, watch=plan.watch, split=plan.split,
-            generators=Generators(plan.generators, self._ran),
+            generators=Generators(plan.generators, self._ran), has_made=plan.has_made,
         )  # fmt: skip
 
     def _apart(self, members: list[int]) -> bool:

@@ -76,7 +76,8 @@ HOST_DATA = Rule(
     the copy reads the old bytes, or freed memory.
 
     Limits: An array that lives outside (an attribute, a global) is found by the runtime, which reads it anew
-    at each replay, and not reported.
+    at each replay. One that the call makes, and leaves alone once it has become a tensor, is a constant of
+    the recording. Neither is reported by the runtime.
 
     Bad::
 
