@@ -196,6 +196,17 @@ class Variant:
         """Whether the Python state and the gradient slots are as they were."""
         return self.gradients_hold() and self.guard is not None and self.guard.holds()
 
+    def moves(self) -> bool:
+        """Whether all holds for objects that lie in the place of others now; if so, it is about those."""
+        guard = self.guard.moved() if self.guard is not None and self.gradients_hold() else None
+        if guard is None:
+            return False
+        self.guard, self.reads = guard, guard.reads
+        if self.hot is not None:
+            self.hot.drop()
+            self.hot = None
+        return True
+
     def gradients_hold(self) -> bool:
         """Whether the gradient slots are as they were."""
         if self.gradients_stand():

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from functools import cached_property
 from operator import contains, eq, getitem, is_
 from types import ModuleType
@@ -23,8 +24,9 @@ from .compat import metadata_check, plain_functions
 from .iterators import Position
 from .marks import Content, TensorMark, mark, pointer_of
 from .members import has_plain_length, is_direct
-from .reads import Argument, Reads
-from .slots import Difference, is_among, now_in, read, same, show, show_tensor
+from .paths import Known, Pairs, Place, can_pair
+from .reads import Argument, Read, Reads
+from .slots import Difference, form_of, is_among, now_in, read, same, show, show_tensor
 from .snapshot import ATTRIBUTE, DEFINED, ITEM, LENGTH, LOOKED, MEMBERS, NUMBERS, ORDER, Entry, Snapshot
 
 _data_ptr = torch.Tensor.data_ptr
@@ -89,14 +91,7 @@ class Guard:
         self._readers = readers
         self.dead = False
         self._iterates = False
-        guard = weakref.ref(self)
-
-        def died(_: object) -> None:
-            alive = guard()
-            if alive is not None:
-                alive.dead = True
-
-        self._died = died
+        self._died = _notice(self)
         training = snapshot.training
         for entry in snapshot.counting():
             if not training.read or training.is_guarded(entry.container, entry.key):
@@ -207,6 +202,79 @@ class Guard:
         except (KeyError, IndexError):
             return False
         return self._heal() and self._slow_holds()
+
+    def moved(self) -> Guard | None:
+        """The guard over other objects that lie in the place of those that were read, and read the same.
+
+        Returns:
+            It, if it holds; None if nothing is moved, or something else is not what it was.
+        """
+        reads = self._snapshot.reads
+        if reads is None or self.dead:
+            return None
+        places = [place for place in self._differing() if can_pair(type(place.was))]
+        pairs = self._pairs(places)
+        if pairs is None or not pairs.are_one_to_one():
+            return None
+        other = copy(self)
+        other._follow(pairs, reads)
+        return other if not other.dead and other.holds() else None
+
+    def _differing(self) -> Iterator[Place]:
+        """The slots that hold something else than they did."""
+        for entry in (*self.items, *self.slow):
+            now = read(entry)
+            if now is not entry.value and not same(entry.value, form_of(entry.value, now)):
+                yield Place(entry, "", entry.value, now)
+
+    def _pairs(self, places: list[Place]) -> Pairs | None:
+        """Objects in slots that differ, with what lies there now; None if there are none."""
+        pairs = Pairs(self._known)
+        for place in places:
+            if id(place.entry.container) not in pairs.found and not pairs.agree([place]):
+                return None
+        return pairs if pairs.found else None
+
+    @cached_property
+    def _known(self) -> Known:
+        entries = (*self.items, *self.slots, *self.slow, *self.lengths, *self.orders)
+        return Known.from_slots(entries, self._snapshot.reads or Reads({}))
+
+    def _follow(self, pairs: Pairs, reads: Reads) -> None:
+        """Be about the objects that lie in the place of others."""
+        for known in ("containers", "_known"):
+            self.__dict__.pop(known, None)
+        instead, found = pairs.instead, pairs.found
+
+        def follow(slot: Any) -> Any:
+            if id(slot.container) not in found and id(slot.value) not in found:
+                return slot
+            return slot._replace(container=instead(slot.container), value=instead(slot.value))
+
+        for name in ("items", "slots", "slow", "lengths", "orders"):
+            setattr(self, name, [follow(entry) for entry in getattr(self, name)])
+        snapshot = self._snapshot = copy(self._snapshot)
+        snapshot.reads = Reads.of(map(follow, reads), reads.pinned)
+        snapshot.entries = {}
+        snapshot.labels = [
+            label.name if isinstance(label, Read) and follow(label) is not label else label
+            for label in snapshot.labels
+        ]
+        self._died = _notice(self)
+        watched, self._read = self._read, []
+        for each in watched:
+            tensor = each.reference()
+            if tensor is None:
+                self.dead = True
+                return
+            entry = follow(each.entry) if each.entry is not None else None
+            self._read.append(each._replace(entry=entry, reference=weakref.ref(tensor, self._died)))
+        self._compile()
+
+    @property
+    def reads(self) -> Reads | None:
+        """What was read of the objects that are under guard, if that is known."""
+        return self._snapshot.reads
 
     def covers(self, reads: Reads) -> bool:
         """Whether everything that a call read is under guard here."""
@@ -333,12 +401,34 @@ class Guard:
             now = now_in(entry)
             name = self._snapshot.name_of(entry)
             if name not in known and not same(entry.value, now):
-                moved = isinstance(entry.value, TensorMark)
+                entry, suffix, was, now = self._deepest(entry, now)
+                name = self._snapshot.name_of(entry) + suffix
+                moved = isinstance(was, TensorMark)
                 group = self._snapshot.training.groups.get(id(entry.container))
                 scheduler = self._snapshot.training.schedulers.get(id(entry.container))
-                was, now = show(entry.value), show(now)
+                was, now = show(was), show(now)
                 found.append(Difference(name, was, now, moved, None, group, entry.key, scheduler))
         return sorted(found, key=lambda difference: (not difference.moved, "(" in difference.name))
+
+    def _deepest(self, entry: Entry, now: Any) -> Place:
+        """What differs in a slot: of another object of the same class, what is read of that."""
+        place, pairs = Place(entry, "", entry.value, now), Pairs(self._known)
+        if not can_pair(type(now)) or pairs.agree([place]) or pairs.difference is None:
+            return place
+        inner = pairs.difference
+        return inner._replace(now=form_of(inner.was, inner.now))
+
+
+def _notice(guard: Guard) -> Callable[[object], None]:
+    """What is told when a tensor that a guard is about dies."""
+    reference = weakref.ref(guard)
+
+    def died(_: object) -> None:
+        alive = reference()
+        if alive is not None:
+            alive.dead = True
+
+    return died
 
 
 def _parted(slow: list[Entry]) -> tuple[list[Entry], list[Entry]]:

@@ -184,7 +184,7 @@ def _entry_of(snapshot: Snapshot, noted: Read) -> Entry:
         return entry
     if isinstance(value, torch.Tensor):
         snapshot.note_tensor(entry, value)
-    now = _form(entry, value)
+    now = form_of(entry.value, value)
     if isinstance(now, Position) and isinstance(was, Position):
         now = now._replace(asked=was.asked)
     return entry._replace(value=now)
@@ -223,12 +223,12 @@ def container_of(entry: Entry) -> Any:
 
 def now_in(entry: Entry) -> Any:
     """What lies in the slot, in the form that the guard keeps."""
-    return _form(entry, read(entry))
+    return form_of(entry.value, read(entry))
 
 
-def _form(entry: Entry, value: Any) -> Any:
-    """The form in which the guard keeps what lies in a slot."""
-    as_it_is = isinstance(entry.value, numpy.ndarray) or value is entry.value  # a guard's iterator
+def form_of(was: Any, value: Any) -> Any:
+    """The form in which the guard keeps what lies in a slot, where it has kept what lay there before."""
+    as_it_is = isinstance(was, numpy.ndarray) or value is was  # a guard's iterator
     return value if as_it_is else mark(value)
 
 

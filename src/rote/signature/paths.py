@@ -1,0 +1,192 @@
+"""Objects that lie in the place of others, and of which a call would read what it read of those.
+
+Programs put objects in place anew: a config, a dict of options, a lambda. Another object of the same class
+answers for the one that was there if everything that was read of that is the same when it is read of the
+other one by the same path. Objects found in it may be others, likewise. So objects are *paired*, each with
+the one in whose place it lies, and two paths that led to one object have to lead to one object again.
+
+Which object something is may matter itself: it is compared by ``is``, looked up, handed to C, written to,
+handed out, referred to weakly, or found in a way that is no slot. Such objects are *pinned* while a call is
+traced (:meth:`rote.reads.trace.Trace.pin`), and are in no pair.
+
+What does not change has no reads of its own: members of tuples, what methods, partials and functions are
+made of. That is paired part by part.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from types import CellType, FunctionType, MethodType
+from typing import Any, NamedTuple
+
+from ..base.identity import identity
+from . import members
+from .opened import is_openable
+from .reads import Argument, Read, Reads
+from .slots import form_of, read, same
+from .snapshot import Entry
+
+_KINDS = frozenset({dict, OrderedDict, list, tuple, deque, FunctionType, MethodType, partial, CellType})
+_CLOSED = frozenset({defaultdict})
+_PLAIN_KEYS = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+class Place(NamedTuple):
+    """Something that was read, and what is read there now.
+
+    Attributes:
+        entry: The slot, or that in which it was found.
+        suffix: What is written behind the name of the slot.
+        was: What lay there, as the guard keeps it.
+        now: What lies there.
+    """
+
+    entry: Entry
+    suffix: str
+    was: Any
+    now: Any
+
+
+class Known(NamedTuple):
+    """What a guard knows of the objects that were read.
+
+    Attributes:
+        of: The slots under guard, by the identity of what they lie in.
+        holders: All slots that were read, by the identity of what lay in them.
+        pinned: Identities of objects in whose place no other will do.
+    """
+
+    of: Mapping[int, list[Entry]]
+    holders: Mapping[int, list[Entry | Read]]
+    pinned: frozenset[int]
+
+    @classmethod
+    def from_slots(cls, entries: Iterable[Entry], reads: Reads) -> Known:
+        """From the slots under guard, and from what was read."""
+        of, holders = defaultdict[int, list[Entry]](list), defaultdict[int, list[Entry | Read]](list)
+        for entry in entries:
+            of[_which(entry.container)].append(entry)
+            holders[id(entry.value)].append(entry)
+        for each in reads:
+            of[_which(each.container)]  # known, though nothing in it may change
+            holders[id(each.value)].append(each)
+        return cls(of, holders, reads.pinned)
+
+    def has(self, value: Any) -> bool:
+        """Whether something was read of an object, or in a slot where it lay."""
+        return id(value) in self.of or id(value) in self.holders
+
+
+class Pairs:
+    """Pairs objects that were read with those that lie in their place.
+
+    Args:
+        known: What was read.
+        inside: Identities of objects that are paired with themselves where they are still there, to be read.
+
+    Attributes:
+        found: By the identity of each object that was there: it, and the one in its place.
+        difference: What is not the same, if there is such a thing.
+    """
+
+    def __init__(self, known: Known, inside: frozenset[int] = frozenset()) -> None:
+        self._known = known
+        self._inside = inside
+        self._taken: set[int] = set()
+        self._staying: set[int] = set()
+        self.found: dict[int, tuple[Any, Any]] = {}
+        self.difference: Place | None = None
+
+    def agree(self, places: Sequence[Place]) -> bool:
+        """Whether what is read from some places on is what it was."""
+        left = [*reversed(places)]
+        while left:
+            place = left.pop()
+            if not self._agrees(place, left):
+                self.difference = place
+                return False
+        return True
+
+    def are_one_to_one(self) -> bool:
+        """Whether two paths lead to one object where they did, and nowhere else."""
+        known, found = self._known, self.found
+        if not self._staying.isdisjoint(found):
+            return False
+        for each, (_, now) in found.items():
+            if id(now) not in found and known.has(now):
+                return False
+            for entry in known.holders.get(each, ()):
+                if _which(entry.container) not in found and read(_as_entry(entry)) is not now:
+                    return False
+        return True
+
+    def instead(self, value: Any) -> Any:
+        """What lies in the place of an object; itself if that is not another one."""
+        pair = self.found.get(id(value))
+        return value if pair is None else pair[1]
+
+    def _agrees(self, place: Place, left: list[Place]) -> bool:
+        was, now = place.was, place.now
+        pair = self.found.get(id(was))
+        if pair is not None:
+            return pair[1] is now
+        if was is now and id(was) not in self._inside:
+            self._staying.add(id(was))
+            return True
+        if was is not now and same(was, form_of(was, now)):
+            return True
+        parts = self._parts(was, now)
+        if parts is None:
+            return False
+        self.found[id(was)] = was, now
+        self._taken.add(id(now))
+        entries = self._known.of.get(id(was), ())
+        inner = [Place(entry, "", entry.value, read(entry._replace(container=now))) for entry in entries]
+        outer = [Place(place.entry, place.suffix + suffix, one, other) for suffix, one, other in parts]
+        left.extend(reversed((*inner, *outer)))
+        return True
+
+    def _parts(self, was: Any, now: Any) -> list[tuple[str, Any, Any]] | None:
+        """What lies in two objects for good, with what one writes to get it; None if they differ."""
+        kind = type(was)
+        if kind is not type(now) or not can_pair(kind) or id(now) in self._taken:
+            return None
+        if identity(was) in self._known.pinned or identity(now) in self._known.pinned:
+            return None
+        if issubclass(kind, dict):
+            entries = self._known.of.get(id(was), ())
+            return [] if all([type(entry.key) in _PLAIN_KEYS for entry in entries]) else None
+        if issubclass(kind, tuple):
+            mine, others = members.values(was), members.values(now)
+            names = getattr(kind, "_fields", None)
+            names = [f".{name}" for name in names] if names else [f"[{n}]" for n in range(len(mine))]
+            return [*zip(names, mine, others, strict=True)] if len(mine) == len(others) else None
+        if kind is FunctionType:
+            return _of_functions(was, now)
+        attributes = _MADE_OF.get(kind, ())
+        return [(f".{name}", getattr(was, name), getattr(now, name)) for name in attributes]
+
+
+_MADE_OF = {MethodType: ("__func__", "__self__"), partial: ("func", "args", "keywords")}
+
+
+def _of_functions(was: Any, now: Any) -> list[tuple[str, Any, Any]] | None:
+    if was.__code__ is not now.__code__ or was.__globals__ is not now.__globals__:
+        return None
+    cells = zip(was.__code__.co_freevars, was.__closure__ or (), now.__closure__ or (), strict=True)
+    return [(f".{name}", one, other) for name, one, other in cells]
+
+
+def can_pair(kind: type) -> bool:
+    """Whether an instance of a class is known by what is read of it."""
+    return kind in _KINDS or (kind not in _CLOSED and is_openable(kind))
+
+
+def _which(container: Any) -> int:
+    return container.identity if type(container) is Argument else id(container)
+
+
+def _as_entry(noted: Entry | Read) -> Entry:
+    return noted if type(noted) is Entry else Entry(*noted[:4], -1)
