@@ -56,7 +56,6 @@ class Variant:
     def __init__(self, root: Node) -> None:
         self.root = root
         self.guard: Guard | None = None
-        self.reads: Reads | None = None
         self.holding: Holding | None = None
         self.inputs: StaticInputs | None = None
         self.written: set[int] = set()
@@ -128,6 +127,11 @@ class Variant:
         self._leaves = watch.leaves()
 
     @property
+    def reads(self) -> Reads | None:
+        """What the calls of this state have read, of the objects that lie there now."""
+        return self.guard.reads if self.guard is not None else None
+
+    @property
     def may_meet_gradients(self) -> bool:
         """Whether a way through the call that is still unseen may read a tensor that requires grad."""
         return bool(self.root.edges and self._leaves)
@@ -160,7 +164,7 @@ class Variant:
         """
         other = Variant(self.root.bare())
         other.guard, other.arrays, other.readers = self.guard, set(self.arrays), dict(self.readers)
-        other.reads, other.written_out = self.reads, dict(self.written_out)
+        other.written_out = dict(self.written_out)
         other.written_arrays = dict(self.written_arrays)
         other.written, other.sites = set(self.written), dict(self.sites)
         other.externals, other.writes = dict(self.externals), dict(self.writes)
@@ -201,7 +205,7 @@ class Variant:
         guard = self.guard.moved() if self.guard is not None and self.gradients_hold() else None
         if guard is None:
             return False
-        self.guard, self.reads = guard, guard.reads
+        self.guard = guard
         if self.hot is not None:
             self.hot.drop()
             self.hot = None

@@ -9,6 +9,9 @@ Which object something is may matter itself: it is compared by ``is``, looked up
 handed out, referred to weakly, or found in a way that is no slot. Such objects are *pinned* while a call is
 traced (:meth:`rote.reads.trace.Trace.pin`), and are in no pair.
 
+Where other objects lie in a slot again and again, a guard does not become one about each of them: what is
+read of them is compared at each call (:class:`Followed`).
+
 What does not change has no reads of its own: members of tuples, what methods, partials and functions are
 made of. That is paired part by part.
 """
@@ -16,21 +19,25 @@ made of. That is paired part by part.
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import CellType, FunctionType, MethodType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..base.identity import identity
 from . import members
 from .opened import is_openable
-from .reads import Argument, Read, Reads
+from .reads import Argument, Names, Read, Reads
 from .slots import form_of, read, same
 from .snapshot import Entry
 
+_tuple = tuple.__new__  # half the time of a named tuple's own constructor
 _KINDS = frozenset({dict, OrderedDict, list, tuple, deque, FunctionType, MethodType, partial, CellType})
 _CLOSED = frozenset({defaultdict})
 _PLAIN_KEYS = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+_Slot = TypeVar("_Slot", Entry, Read)
 
 
 class Place(NamedTuple):
@@ -56,11 +63,13 @@ class Known(NamedTuple):
         of: The slots under guard, by the identity of what they lie in.
         holders: All slots that were read, by the identity of what lay in them.
         pinned: Identities of objects in whose place no other will do.
+        others: Identities of objects that are known besides.
     """
 
     of: Mapping[int, list[Entry]]
     holders: Mapping[int, list[Entry | Read]]
     pinned: frozenset[int]
+    others: frozenset[int] = frozenset()
 
     @classmethod
     def from_slots(cls, entries: Iterable[Entry], reads: Reads) -> Known:
@@ -76,7 +85,7 @@ class Known(NamedTuple):
 
     def has(self, value: Any) -> bool:
         """Whether something was read of an object, or in a slot where it lay."""
-        return id(value) in self.of or id(value) in self.holders
+        return id(value) in self.of or id(value) in self.holders or id(value) in self.others
 
 
 class Pairs:
@@ -127,6 +136,12 @@ class Pairs:
         pair = self.found.get(id(value))
         return value if pair is None else pair[1]
 
+    def follow(self, slot: _Slot) -> _Slot:
+        """A slot of an object, or one in which it lies, as that of the one in its place; else itself."""
+        if id(slot.container) not in self.found and id(slot.value) not in self.found:
+            return slot
+        return slot._replace(container=self.instead(slot.container), value=self.instead(slot.value))
+
     def _agrees(self, place: Place, left: list[Place]) -> bool:
         was, now = place.was, place.now
         pair = self.found.get(id(was))
@@ -143,7 +158,10 @@ class Pairs:
         self.found[id(was)] = was, now
         self._taken.add(id(now))
         entries = self._known.of.get(id(was), ())
-        inner = [Place(entry, "", entry.value, read(entry._replace(container=now))) for entry in entries]
+        inner = [
+            Place(entry, "", entry.value, read(_tuple(Entry, (entry.kind, now, *entry[2:]))))
+            for entry in entries
+        ]
         outer = [Place(place.entry, place.suffix + suffix, one, other) for suffix, one, other in parts]
         left.extend(reversed((*inner, *outer)))
         return True
@@ -151,7 +169,9 @@ class Pairs:
     def _parts(self, was: Any, now: Any) -> list[tuple[str, Any, Any]] | None:
         """What lies in two objects for good, with what one writes to get it; None if they differ."""
         kind = type(was)
-        if kind is not type(now) or not can_pair(kind) or id(now) in self._taken:
+        if kind is not type(now) or id(now) in self._taken:
+            return None
+        if id(was) not in self._inside and not can_pair(kind):
             return None
         if identity(was) in self._known.pinned or identity(now) in self._known.pinned:
             return None
@@ -190,3 +210,62 @@ def _which(container: Any) -> int:
 
 def _as_entry(noted: Entry | Read) -> Entry:
     return noted if type(noted) is Entry else Entry(*noted[:4], -1)
+
+
+class Followed:
+    """Slots in which other objects lie again and again, and what is read of those.
+
+    Args:
+        roots: The slots.
+        inner: What is read of the objects in them.
+        known: What is known of all other objects.
+        names: Gives the names of slots.
+    """
+
+    def __init__(
+        self, roots: list[Entry], inner: list[Entry], known: Known, names: Callable[[Entry], str]
+    ) -> None:
+        self.roots = roots
+        self.inner = inner
+        self._known = known
+        self._names = names
+        self._difference: Place | None = None
+        self._sort()
+
+    def _sort(self) -> None:
+        of = defaultdict[int, list[Entry]](list)
+        for entry in self.inner:
+            of[id(entry.container)].append(entry)
+        self._inside = self._known._replace(of=of, holders={})
+
+    @property
+    def objects(self) -> frozenset[int]:
+        """Identities of the objects that lay there last, as far as something was read of them."""
+        return frozenset(self._inside.of)
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All that is compared."""
+        return [*self.roots, *self.inner]
+
+    @property
+    def reads(self) -> list[Read]:
+        """The same, as what was read."""
+        return [Read(*entry[:4], 0, self._names(entry), Names()) for entry in self.entries]
+
+    def holds(self) -> bool:
+        """Whether all is as it was in what lies there now; it is about that from then on."""
+        pairs = Pairs(self._inside, self.objects)
+        found = pairs.agree([Place(entry, "", entry.value, read(entry)) for entry in self.roots])
+        if not (found and pairs.are_one_to_one()):
+            self._difference = pairs.difference
+            return False
+        if any([was is not now for was, now in pairs.found.values()]):
+            self.roots = [pairs.follow(entry) for entry in self.roots]
+            self.inner = [pairs.follow(entry) for entry in self.inner]
+            self._sort()
+        return True
+
+    def difference(self) -> Place:
+        """What was not as it was when it was asked last."""
+        return self._difference or Place(self.roots[0], "", self.roots[0].value, read(self.roots[0]))

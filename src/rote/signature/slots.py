@@ -52,6 +52,8 @@ from .wrappers import is_bound_method
 MISSING: Any = object()
 """What is read from a slot that is gone."""
 
+FOLLOWED = "followed"
+"""Kind of what stands for slots in which other objects lie again and again (:mod:`.paths`)."""
 _NUMBERED = frozenset({DEFINED, LENGTH, MEMBERS})
 """Kinds of slots that are a number, always of one type."""
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
@@ -370,6 +372,7 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     RESULT: lambda entry: cached_in(entry.container, entry.key[0])[entry.key[1]],
     CACHED: lambda entry: Content(remembered(entry.container, entry.key)),
     HELD: lambda entry: entry.container,
+    FOLLOWED: lambda entry: Content(entry.container.holds()),
 }
 
 
