@@ -533,8 +533,22 @@ def by_text(home: Any, x: torch.Tensor) -> Any:
     return x + (f"{home.cfg!r}" == f"{home.first!r}") + (str([home.cfg]) == str([home.first]))
 
 
-WHICH = [by_is, by_operator, by_identity, by_a_key, by_a_member, by_hash, by_equality,
-         by_equality_of_members, by_index, by_a_set, by_the_result, by_a_function_as_a_key, by_a_function_that_is, by_text]  # fmt: skip
+WHICH = [
+    by_is,
+    by_operator,
+    by_identity,
+    by_a_key,
+    by_a_member,
+    by_hash,
+    by_equality,
+    by_equality_of_members,
+    by_index,
+    by_a_set,
+    by_the_result,
+    by_a_function_as_a_key,
+    by_a_function_that_is,
+    by_text,
+]
 
 
 class Bare:

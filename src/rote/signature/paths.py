@@ -20,12 +20,15 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple, TypeVar
 
 from ..base.identity import identity
 from . import members
+from .iterators import Position
+from .marks import Content, TensorMark
 from .opened import is_openable
 from .reads import Argument, Names, Read, Reads
 from .slots import form_of, read, same
@@ -34,6 +37,8 @@ from .snapshot import Entry
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
 _KINDS = frozenset({dict, OrderedDict, list, tuple, deque, FunctionType, MethodType, partial, CellType})
 _CLOSED = frozenset({defaultdict})
+_ALONE = frozenset({Content, TensorMark, Position, int, float, bool, str, bytes, type(None), type})
+"""Types of what lies in slots and is known by what it is."""
 _PLAIN_KEYS = frozenset({str, int, float, bool, bytes, type(None)})
 
 
@@ -77,10 +82,12 @@ class Known(NamedTuple):
         of, holders = defaultdict[int, list[Entry]](list), defaultdict[int, list[Entry | Read]](list)
         for entry in entries:
             of[_which(entry.container)].append(entry)
-            holders[id(entry.value)].append(entry)
         for each in reads:
             of[_which(each.container)]  # known, though nothing in it may change
-            holders[id(each.value)].append(each)
+        for each in (*of.values(), reads):
+            for slot in each:
+                if type(slot.value) not in _ALONE:
+                    holders[id(slot.value)].append(slot)
         return cls(of, holders, reads.pinned)
 
     def has(self, value: Any) -> bool:
@@ -124,7 +131,7 @@ class Pairs:
         if not self._staying.isdisjoint(found):
             return False
         for each, (_, now) in found.items():
-            if id(now) not in found and known.has(now):
+            if id(now) not in found and (known.has(now) or id(now) in self._staying):
                 return False
             for entry in known.holders.get(each, ()):
                 if _which(entry.container) not in found and read(_as_entry(entry)) is not now:
@@ -218,15 +225,22 @@ class Followed:
     Args:
         roots: The slots.
         inner: What is read of the objects in them.
+        objects: Identities of those objects.
         known: What is known of all other objects.
         names: Gives the names of slots.
     """
 
     def __init__(
-        self, roots: list[Entry], inner: list[Entry], known: Known, names: Callable[[Entry], str]
+        self,
+        roots: list[Entry],
+        inner: list[Entry],
+        objects: AbstractSet[int],
+        known: Known,
+        names: Callable[[Entry], str],
     ) -> None:
         self.roots = roots
         self.inner = inner
+        self.objects = frozenset(objects)
         self._known = known
         self._names = names
         self._difference: Place | None = None
@@ -237,11 +251,6 @@ class Followed:
         for entry in self.inner:
             of[id(entry.container)].append(entry)
         self._inside = self._known._replace(of=of, holders={})
-
-    @property
-    def objects(self) -> frozenset[int]:
-        """Identities of the objects that lay there last, as far as something was read of them."""
-        return frozenset(self._inside.of)
 
     @property
     def entries(self) -> list[Entry]:
@@ -263,6 +272,7 @@ class Followed:
         if any([was is not now for was, now in pairs.found.values()]):
             self.roots = [pairs.follow(entry) for entry in self.roots]
             self.inner = [pairs.follow(entry) for entry in self.inner]
+            self.objects = frozenset([id(now) for _, now in pairs.found.values()])
             self._sort()
         return True
 
