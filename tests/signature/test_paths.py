@@ -199,7 +199,7 @@ def shown(value: Any, numbers: dict[int, int]) -> Any:
     new = id(value) not in numbers
     number = numbers.setdefault(id(value), len(numbers))
     parts: tuple[Any, ...] = value if isinstance(value, tuple) and new else ()
-    cells = value.__closure__ or () if kind is types.FunctionType and new else ()
+    cells = getattr(value, "__closure__", None) or () if kind is types.FunctionType and new else ()
     return kind, number, [shown(part, numbers) for part in (*parts, *cells)]
 
 
@@ -302,19 +302,21 @@ def test_what_changes_in_place_afterwards(spec: Spec, other: Spec, plan: Any) ->
         moved = guard if guard.holds() else guard.moved()
         assert moved is not None
         guard = moved
-        slot, undo = world.home["slot"], None
-        if type(slot) in (Config, Slots, types.SimpleNamespace):
-            undo, slot.a = (slot, slot.a), build(other)
-        elif type(slot) is list and slot:
-            undo, slot[0] = (slot, slot[0]), build(other)
-        elif type(slot) in BY_KEY:
+        slot: Any = world.home["slot"]
+        undo: Any = None
+        kind = type(slot)
+        if kind in (Config, Slots, types.SimpleNamespace):
+            undo, slot.a = slot.a, build(other)
+        elif kind is list and slot:
+            undo, slot[0] = slot[0], build(other)
+        elif kind in BY_KEY:
             slot["a"] = build(other)
         now = world.log() == was
         assert (guard.holds() or guard.moved() is not None) == now, turn
-        if undo is not None and type(slot) is list:
-            slot[0] = undo[1]
-        elif undo is not None:
-            slot.a = undo[1]
+        if kind is list and slot:
+            slot[0] = undo
+        elif kind in (Config, Slots, types.SimpleNamespace):
+            slot.a = undo
 
 
 def test_the_deepest_slot_that_differs_is_named() -> None:
