@@ -164,6 +164,18 @@ def by_a_method_of_a_function(home: Any) -> None:
     home.cfg = types.MethodType(lambda self, x: x * k * self.scale, Config(3.0))
 
 
+def by_two_functions_over_one_variable(home: Any) -> None:
+    k = Config(2.0)
+    home.other = lambda x: x * k.scale
+    home.cfg = lambda x: home.other(x) + k.scale
+
+
+def by_a_method_of_what_lies_beside_it(home: Any) -> None:
+    home.other = Config(2.0)
+    home.pair = (home.other.scaled, home.other)
+    home.cfg = lambda x: home.pair[0](x) + home.other.scale + home.pair[1].scale
+
+
 CALLED = [
     by_a_lambda,
     by_a_closure_over_a_list,
@@ -171,6 +183,8 @@ CALLED = [
     by_a_method,
     by_a_partial,
     by_a_method_of_a_function,
+    by_two_functions_over_one_variable,
+    by_a_method_of_what_lies_beside_it,
 ]
 
 

@@ -200,7 +200,6 @@ class Trace:
         self.at_work = False
         self._tuples = frozenset[int]()
         self._pinned: set[int] = set()
-        self._parts: dict[int, int] = {}  # what lies in functions and methods: in which
 
     # ------------------------------------------------------------------ what is outside
 
@@ -218,11 +217,10 @@ class Trace:
         self._pinned.add(identity(value))
 
     def find_part(self, value: Any, owner: Any, suffix: str) -> None:
-        """Something was found in a function or a method: found elsewhere as well, it is one object."""
-        if identity(value) in self.outside and self._parts.get(identity(value)) != identity(owner):
+        """Something was found in a function or a method, which is made of it for good."""
+        if identity(owner) in self._pinned:
             self.pin(value)
         self._meet(value, owner, suffix)
-        self._parts.setdefault(identity(value), identity(owner))
 
     def _meet(self, value: Any, owner: Any, suffix: str) -> None:
         if identity(value) in self.outside:
@@ -282,8 +280,6 @@ class Trace:
             self._find_again(value, owner, suffix)
         for part in _bounds(value):
             self._find(part, owner, suffix)
-        if identity(value) in self._parts:
-            self.pin(value)
         if identity(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
             return
         if self.kinds[type(value)] == CONTAINER and is_compilers(said_module(type(owner))):
@@ -611,7 +607,7 @@ class Trace:
         target = function.__func__ if bound else function
         if type(target) is FunctionType:
             if target is not function and identity(function) in self.outside:
-                self.find_part(target, function, "")
+                (self.find_part if type(function) is MethodType else self.find)(target, function, "")
             self._follow(target)
 
     def _follow(self, function: FunctionType) -> None:
@@ -657,7 +653,10 @@ class Trace:
         """All that was noted; nothing is held any more."""
         effects = tuple(self._effects())
         found = self._reads.values()
-        reads = Reads.of(map(self._kept, found) if self.anchored else found, self._pinned)
+        pinned = (
+            self._pinned & self.outside.keys()
+        )  # what the call has made may be gone, its identity another's
+        reads = Reads.of(map(self._kept, found) if self.anchored else found, pinned)
         unseen, late = tuple(self._unseen.values()), tuple(self._late.values())
         output, missing = tuple(self._output), tuple(self.given.missing)
         scripts = tuple(self._scripts.values())

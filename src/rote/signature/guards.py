@@ -319,7 +319,9 @@ class Guard:
         others = [each for each in reads if id(each.container) not in moving and id(each.value) not in moving]
         snapshot.reads = Reads.of(others, reads.pinned)
         ids = frozenset({*known.of, *known.holders}.difference(moving))
-        self._followed = Followed(roots, inner, moving, Known({}, {}, reads.pinned, ids), snapshot.name_of)
+        self._followed = Followed(
+            roots, inner, moving, Known({}, {}, reads.pinned, {}, ids), snapshot.name_of
+        )
         self._moving = frozenset()
         self.slow.append(Entry(FOLLOWED, self._followed, None, Content(True), -1))
         self.__dict__.pop("_known", None)

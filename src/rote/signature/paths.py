@@ -37,6 +37,7 @@ from .snapshot import Entry
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
 _KINDS = frozenset({dict, OrderedDict, list, tuple, deque, FunctionType, MethodType, partial, CellType})
 _CLOSED = frozenset({defaultdict})
+_COMPOSED = frozenset({FunctionType, MethodType, partial})
 _ALONE = frozenset({Content, TensorMark, Position, int, float, bool, str, bytes, type(None), type})
 """Types of what lies in slots and is known by what it is."""
 _PLAIN_KEYS = frozenset({str, int, float, bool, bytes, type(None)})
@@ -68,12 +69,14 @@ class Known(NamedTuple):
         of: The slots under guard, by the identity of what they lie in.
         holders: All slots that were read, by the identity of what lay in them.
         pinned: Identities of objects in whose place no other will do.
+        owners: Identities of functions, methods and tuples, by the identity of what they are made of.
         others: Identities of objects that are known besides.
     """
 
     of: Mapping[int, list[Entry]]
     holders: Mapping[int, list[Entry | Read]]
     pinned: frozenset[int]
+    owners: Mapping[int, list[int]]
     others: frozenset[int] = frozenset()
 
     @classmethod
@@ -88,7 +91,8 @@ class Known(NamedTuple):
             for slot in each:
                 if type(slot.value) not in _ALONE:
                     holders[id(slot.value)].append(slot)
-        return cls(of, holders, reads.pinned)
+        values = [slot.value for slots in holders.values() for slot in slots[:1]]
+        return cls(of, holders, reads.pinned, _owners(values))
 
     def has(self, value: Any) -> bool:
         """Whether something was read of an object, or in a slot where it lay."""
@@ -132,6 +136,8 @@ class Pairs:
             return False
         for each, (_, now) in found.items():
             if id(now) not in found and (known.has(now) or id(now) in self._staying):
+                return False
+            if not all([owner in found for owner in known.owners.get(each, ())]):
                 return False
             for entry in known.holders.get(each, ()):
                 if _which(entry.container) not in found and read(_as_entry(entry)) is not now:
@@ -185,25 +191,45 @@ class Pairs:
         if issubclass(kind, dict):
             entries = self._known.of.get(id(was), ())
             return [] if all([type(entry.key) in _PLAIN_KEYS for entry in entries]) else None
-        if issubclass(kind, tuple):
-            mine, others = members.values(was), members.values(now)
-            names = getattr(kind, "_fields", None)
-            names = [f".{name}" for name in names] if names else [f"[{n}]" for n in range(len(mine))]
-            return [*zip(names, mine, others, strict=True)] if len(mine) == len(others) else None
-        if kind is FunctionType:
-            return _of_functions(was, now)
-        attributes = _MADE_OF.get(kind, ())
-        return [(f".{name}", getattr(was, name), getattr(now, name)) for name in attributes]
+        if kind is FunctionType and (
+            was.__code__ is not now.__code__ or was.__globals__ is not now.__globals__
+        ):
+            return None
+        mine, others = _made_of(was), _made_of(now)
+        if len(mine) != len(others):
+            return None
+        return [(name, one, other) for (name, one), (_, other) in zip(mine, others, strict=True)]
 
 
 _MADE_OF = {MethodType: ("__func__", "__self__"), partial: ("func", "args", "keywords")}
 
 
-def _of_functions(was: Any, now: Any) -> list[tuple[str, Any, Any]] | None:
-    if was.__code__ is not now.__code__ or was.__globals__ is not now.__globals__:
-        return None
-    cells = zip(was.__code__.co_freevars, was.__closure__ or (), now.__closure__ or (), strict=True)
-    return [(f".{name}", one, other) for name, one, other in cells]
+def _made_of(value: Any) -> list[tuple[str, Any]]:
+    """What an object has for good, with what one writes to get it."""
+    kind = type(value)
+    if issubclass(kind, tuple):
+        held, names = members.values(value), getattr(kind, "_fields", None)
+        names = [f".{name}" for name in names] if names else [f"[{n}]" for n in range(len(held))]
+        return [*zip(names, held, strict=True)]
+    if kind is FunctionType:
+        names = [f".{name}" for name in value.__code__.co_freevars]
+        return [*zip(names, value.__closure__ or (), strict=True)]
+    return [(f".{name}", getattr(value, name)) for name in _MADE_OF.get(kind, ())]
+
+
+def _owners(values: Sequence[Any]) -> dict[int, list[int]]:
+    """What is made of what, of all that some values are made of."""
+    found, met, left = defaultdict[int, list[int]](list), set[int](), [*values]
+    while left:
+        value = left.pop()
+        kind = type(value)
+        if id(value) in met or kind in _ALONE or not (kind in _COMPOSED or issubclass(kind, tuple)):
+            continue
+        met.add(id(value))
+        for _, part in _made_of(value):
+            found[id(part)].append(id(value))
+            left.append(part)
+    return found
 
 
 def can_pair(kind: type) -> bool:
