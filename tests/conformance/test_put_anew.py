@@ -682,3 +682,80 @@ def test_read_in_a_backward(device: Any) -> None:
             home.weight.grad = None
             call(torch.full((3,), number + 1.0, device=device)).sum().backward()
         assert_same(ours.weight.grad, theirs.weight.grad)
+
+
+# ---------------------------------------------------------------------- in every call, and then
+
+
+def test_a_way_that_is_new(device: Any) -> None:
+    def run(home: Any, x: torch.Tensor) -> torch.Tensor:
+        y = x * home.cfg.scale
+        return y + home.cfg.inner.scale if y[0].item() > 17 else y - home.other["b"]
+
+    def lays(home: Any, scale: float = 2.0, inner: float = 5.0, b: float = 3.0) -> None:
+        home.cfg, home.other = Config(scale, Config(inner)), {"a": 1.0, "b": b}
+
+    def step(home: Any, number: int) -> None:
+        lays(home)  # the first way until x is 9
+        if number == CALLS - 1:
+            lays(home, inner=6.0)
+
+    play(run, lays, device, step)
+    ours, theirs = Home(run, device, lays), Home(run, device, lays)
+    graphed = rote.graph(ours)
+    changes = [{}] * 14 + [{"inner": 6.0}, {"b": 4.0}, {"scale": 3.0}, {}, {"inner": 7.0}] * 2
+    for number, change in enumerate(changes):
+        for home in (ours, theirs):
+            lays(home, **change)
+        x = torch.full((3,), 1.0 if number < 6 or number % 2 else 20.0, device=device)
+        assert_same(graphed(x), theirs(x))
+
+
+@pytest.mark.parametrize("options", [{"verify": 1}, {"warmup": 3}, {"outputs": "borrow"}, {"strict": True}])
+def test_with_options(options: Any, device: Any) -> None:
+    lays = of(Config)
+    ours, theirs = Home(reads, device, lays), Home(reads, device, lays)
+    graphed = rote.graph(ours, **options)
+    with torch.no_grad():
+        for number in range(CALLS):
+            for home in (ours, theirs):
+                lays(home)
+            x = torch.full((3,), number + 1.0, device=device)
+            assert_same(graphed(x).clone(), theirs(x))
+    assert graphed.report().replayed >= CALLS - 4
+
+
+def test_whole_steps_with_options_put_anew(device: Any) -> None:
+    def run(home: Any, x: torch.Tensor) -> torch.Tensor:
+        home.weight.grad = None
+        loss = (home.weight * x * home.cfg["scale"]).sum()
+        loss.backward()
+        return loss.detach()
+
+    def lays(home: Any, scale: float = 2.0) -> None:
+        home.cfg = {"scale": scale, "more": [1, 2]}
+
+    ours, theirs = Home(run, device, lays), Home(run, device, lays)
+    graphed = rote.graph(ours)
+    for number in range(CALLS):
+        for home in (ours, theirs):
+            lays(home, 2.0 if number != 9 else 3.0)
+        x = torch.full((3,), number + 1.0, device=device)
+        assert_same(graphed(x), theirs(x))
+        assert_same(ours.weight.grad, theirs.weight.grad)
+    assert graphed.report().replayed >= 5
+
+
+def test_two_recordings_of_one_state(device: Any) -> None:
+    lays = of(Config)
+    ours, theirs = Home(reads, device, lays), Home(reads, device, lays)
+    graphed = rote.graph(ours)
+    for number in range(2 * CALLS):
+        for home in (ours, theirs):
+            if number > 6:
+                home.cfg = Config(2.0 if number < 18 else 3.0, Config(5.0))
+            if number == 20:
+                home.cfg.inner.scale = 6.0
+        x = torch.full((3 + number % 2,), number + 1.0, device=device)
+        assert_same(graphed(x), theirs(x))
+    assert graphed.report().replayed >= CALLS
