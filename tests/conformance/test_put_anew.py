@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
 import functools
 import gc
+import itertools
+import json
 import operator
+import pickle
 import types
 import weakref
 from collections.abc import Callable
@@ -14,6 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+import torch.utils._pytree as pytree
 
 import rote
 from rote.testing import assert_same
@@ -759,3 +764,87 @@ def test_two_recordings_of_one_state(device: Any) -> None:
         x = torch.full((3 + number % 2,), number + 1.0, device=device)
         assert_same(graphed(x), theirs(x))
     assert graphed.report().replayed >= CALLS
+
+
+# ---------------------------------------------------------------------- however it is read
+
+
+def by_match(cfg: Any) -> Any:
+    match cfg:
+        case Config(scale=scale, inner={"b": [_, b, *_]}):
+            return scale + b
+        case _:
+            return 0.0
+
+
+def added(*args: float, **more: float) -> float:
+    return sum(args) + sum(more.values())
+
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "match": by_match,
+    "asdict": lambda cfg: dataclasses.asdict(cfg)["inner"]["b"][1],
+    "astuple": lambda cfg: dataclasses.astuple(cfg)[1]["b"][1],
+    "vars": lambda cfg: vars(cfg)["inner"]["b"][1],
+    "copy": lambda cfg: copy.copy(cfg).inner["b"][1],
+    "deepcopy": lambda cfg: copy.deepcopy(cfg).inner["b"][1],
+    "replace": lambda cfg: dataclasses.replace(cfg, scale=1.0).inner["b"][1],
+    "json": lambda cfg: len(json.dumps(cfg.inner)),
+    "pickle": lambda cfg: pickle.dumps(cfg.inner["b"]).count(b"@\x14"),
+    "text": lambda cfg: len(f"{cfg.inner}"),
+    "repr": lambda cfg: len(repr(cfg)),
+    "items": lambda cfg: [[*each] for each in cfg.inner.items()][-1][1][1],
+    "sorted": lambda cfg: sorted(cfg.inner["b"])[-1],
+    "max": lambda cfg: max(cfg.inner["b"]),
+    "map": lambda cfg: sum(map(lambda each: each * 2, cfg.inner["b"])),
+    "reduce": lambda cfg: functools.reduce(operator.add, cfg.inner["b"]),
+    "zip": lambda cfg: [b for b, _ in zip(cfg.inner["b"], range(3), strict=False)][1],
+    "iter": lambda cfg: [*iter(cfg.inner["b"])][1],
+    "slice": lambda cfg: cfg.inner["b"][1:][0],
+    "star": lambda cfg: added(*cfg.inner["b"], **{"c": 1.0}),
+    "unpack": lambda cfg: (lambda a, b, c: b)(*cfg.inner["b"]),
+    "merged": lambda cfg: {**cfg.inner, "c": 1}["b"][1],
+    "or": lambda cfg: operator.or_(cfg.inner, {"c": 1})["b"][1],
+    "equal": lambda cfg: float(cfg.inner["b"] == [1.0, 5.0, 2.0]),
+    "equal objects": lambda cfg: float(cfg == Config(2.0, {"b": [1.0, 5.0, 2.0]})),
+    "in": lambda cfg: float(5.0 in cfg.inner["b"]),
+    "count": lambda cfg: cfg.inner["b"].count(5.0),
+    "hash": lambda cfg: float(hash(tuple(cfg.inner["b"])) == hash((1.0, 5.0, 2.0))),
+    "set": lambda cfg: max({*cfg.inner["b"]}),
+    "getter": lambda cfg: operator.itemgetter("b")(operator.attrgetter("inner")(cfg))[1],
+    "getattr": lambda cfg: cfg.inner.get("b").__getitem__(1),
+    "tensor": lambda cfg: torch.tensor(cfg.inner["b"])[1].item(),
+    "format": lambda cfg: len(f"{cfg.inner['b']}"),
+    "class": lambda cfg: type(cfg)(cfg.scale, cfg.inner).inner["b"][1],
+    "dict": lambda cfg: dict(cfg.inner)["b"][1],
+    "list": lambda cfg: list(cfg.inner.values())[-1][1],
+    "chain": lambda cfg: [*itertools.chain(cfg.inner["b"], [1.0])][1],
+    "partial": lambda cfg: functools.partial(getattr, cfg)("inner")["b"][1],
+    "closure": lambda cfg: (lambda: cfg.inner["b"][1])(),
+    "generator": lambda cfg: sum(each for each in cfg.inner["b"]),
+    "method": lambda cfg: cfg.scaled(1.0) + cfg.inner["b"][1],
+    "super": lambda cfg: object.__getattribute__(cfg, "inner")["b"][1],
+    "chain map": lambda cfg: collections.ChainMap(cfg.inner)["b"][1],
+    "namespace": lambda cfg: types.SimpleNamespace(**vars(cfg)).inner["b"][1],
+    "pytree": lambda cfg: pytree.tree_flatten(cfg.inner)[0][1],
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_read_in_any_way_is_compared(reader: str, device: Any) -> None:
+    read = READERS[reader]
+
+    def lays(home: Any, b: float = 5.0) -> None:
+        home.cfg = Config(2.0, {"b": [1.0, b, 2.0]})
+
+    def step(home: Any, number: int) -> None:
+        if number < 8:
+            lays(home)
+        elif number == 8:
+            lays(home, 55.25)
+        elif number == 9:
+            lays(home)
+        elif number == 10:
+            home.cfg.inner["b"][1] = 7.125
+
+    play(lambda home, x: x * read(home.cfg), lays, device, step)
