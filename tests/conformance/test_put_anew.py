@@ -803,7 +803,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "slice": lambda cfg: cfg.inner["b"][1:][0],
     "star": lambda cfg: added(*cfg.inner["b"], **{"c": 1.0}),
     "unpack": lambda cfg: (lambda a, b, c: b)(*cfg.inner["b"]),
-    "merged": lambda cfg: {**cfg.inner, "c": 1}["b"][1],
+    "merged": lambda cfg: {**cfg.inner, "c": [1, 2]}["b"][1],
     "or": lambda cfg: operator.or_(cfg.inner, {"c": 1})["b"][1],
     "equal": lambda cfg: float(cfg.inner["b"] == [1.0, 5.0, 2.0]),
     "equal objects": lambda cfg: float(cfg == Config(2.0, {"b": [1.0, 5.0, 2.0]})),

@@ -36,7 +36,6 @@ from .snapshot import Entry
 
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
 _KINDS = frozenset({dict, OrderedDict, list, tuple, deque, FunctionType, MethodType, partial, CellType})
-_CLOSED = frozenset({defaultdict})
 _COMPOSED = frozenset({FunctionType, MethodType, partial})
 _ALONE = frozenset({Content, TensorMark, Position, int, float, bool, str, bytes, type(None), type})
 """Types of what lies in slots and is known by what it is."""
@@ -234,7 +233,7 @@ def _owners(values: Sequence[Any]) -> dict[int, list[int]]:
 
 def can_pair(kind: type) -> bool:
     """Whether an instance of a class is known by what is read of it."""
-    return kind in _KINDS or (kind not in _CLOSED and is_openable(kind))
+    return kind in _KINDS or is_openable(kind)
 
 
 def _which(container: Any) -> int:
