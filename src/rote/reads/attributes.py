@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from threading import local
 from types import (
     CodeType,
@@ -50,6 +51,8 @@ _HANDS_ON = {MethodType: "__func__", GenericAlias: "__origin__"}
 """Types whose instances answer with the attributes of another object, which they have under this name."""
 _OF_PYBIND = "instancemethod"
 """The type of what gives a property of a class that pybind11 has made; it has no name."""
+_FIELD: Any = type(namedtuple("_Named", "field").field)  # pyright: ignore[reportUntypedNamedTuple, reportAttributeAccessIssue]
+"""The type of what gives a field of a named tuple."""
 _OF_COMPILER = "__dynamo_disable"
 """Under which name PyTorch keeps, with a function of its own, what calls it past the compiler."""
 _NODE = torch.autograd.function.BackwardCFunction
@@ -261,7 +264,7 @@ def _is_plain(found: Any, method: str) -> bool:
 def table_of(trace: Trace, value: Any, table: dict[str, Any]) -> None:
     """The dict with the attributes of an object outside is looked into."""
     if not trace.has(table):
-        trace.find(table, value, "")
+        trace.find_table(table, value)
         how = ATTRIBUTE if issubclass(type(value), local) else KIND  # threads have one each
         trace.read(how, value, "__dict__", table, " (its attributes)")
 
@@ -286,6 +289,10 @@ def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
         trace.call((), descriptor.fget, value)
     elif issubclass(type(descriptor), (MemberDescriptorType, GetSetDescriptorType)):
         _of_c(trace, name, value)
+    elif type(descriptor) is _FIELD:
+        place = descriptor.__reduce__()[1][0]
+        if issubclass(type(value), tuple) and trace.has(value) and place < tuple.__len__(value):
+            trace.read(ITEM, value, place, tuple.__getitem__(value, place), f".{name}")
     else:
         trace.runs(trace.class_slot(type(descriptor), "__get__"))
 
@@ -432,5 +439,5 @@ def plain_store(trace: Trace, name: str, value: Any) -> None:
     table = lookup.attributes_of(value)
     if table is not None:
         if trace.kinds[type(value)] == TENSOR:
-            trace.find_table(table, value)
+            trace.find_tags(table, value)
         trace.write(ITEM, table, name, value)

@@ -171,6 +171,8 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
         row.handler(trace, function, args, kwargs)
         return
     if row.row == "none":
+        for each in (owner, *args, *kwargs.values()):
+            trace.pin(each)
         return
     given = (*args, *kwargs.values())
     if issubclass(type(function), (MethodDescriptorType, WrapperDescriptorType)) and args:

@@ -108,6 +108,7 @@ def _as_key(trace: Trace, key: Any) -> None:
     """An argument that is taken apart is looked for in a container: by its identity, most often."""
     for part in (key.start, key.stop, key.step) if type(key) is slice else (key,):
         methods(trace, part)
+        trace.pin(part)
     if identity(key) in trace.given.objects:
         trace.identify(key, "looks for it in a container")
 
@@ -286,6 +287,7 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
         if names and what != TENSOR:
             _overridden(trace, part, names)
         if what == TENSOR or (names and what in (FUNCTION, METHOD)):
+            trace.pin(part)
             continue  # such a method does not call it
         parts = _look_into(trace, part, part is value, "__eq__" in names)
         if inside:
@@ -309,6 +311,8 @@ def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> Iterab
     methods(trace, value)
     if trace.has(value) and not issubclass(type(value), type):
         trace.kind(value)
+    if not is_readable(value):
+        trace.pin(value)
     if not handed and trace.kinds[type(value)] in (FUNCTION, METHOD):
         trace.runs(value)
         return ()
@@ -580,13 +584,22 @@ def compare(trace: Trace, operator: Any, left: Any, right: Any) -> None:
 def same(trace: Trace, left: Any, right: Any) -> None:
     """Two numbers or texts are about to be compared by their identity, which a replay does not keep.
 
-    Or an argument that is taken apart with something of its class: which arguments are one is in the key.
+    Or an argument that is taken apart with something of its class: which arguments are one is in the key. Or
+    two objects that lie outside, and stay what they are.
     """
+    trace.pin(left)
+    trace.pin(right)
     if trace.given.is_one(left) or trace.given.is_one(right):
         if not (trace.given.is_one(left) and trace.given.is_one(right)):
             trace.identify(left, "asks whether it is another object")
             trace.identify(right, "asks whether it is another object")
         return
+    if trace.kinds[type(left)] == PLAIN:
+        refuse_identity(trace, left)
+
+
+def refuse_identity(trace: Trace, left: Any) -> None:
+    """Which object something is decides on what the call does, and is not known of a replay."""
     frame = trace.frame()
     if frame is None or not (is_internal(frame.f_code.co_filename) or is_for_output(trace)):
         trace.refuse(

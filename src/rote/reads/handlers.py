@@ -45,6 +45,7 @@ from .containers import (
     looked_up,
     merged,
     methods,
+    refuse_identity,
     same,
     special,
     store_item,
@@ -52,7 +53,7 @@ from .containers import (
     truth,
     whole,
 )
-from .kinds import TENSOR, is_in_c
+from .kinds import PLAIN, TENSOR, is_in_c
 from .output import is_for_output, writes
 from .trace import Trace
 
@@ -195,10 +196,17 @@ def _callable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
 def _id(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Which object a number or a text is makes no difference to a condition."""
     for each in args:
+        trace.pin(each)
         if trace.given.is_one(each):
             trace.identify(each, "asks for its id")
         else:
-            same(trace, each, each)
+            refuse_identity(trace, each)
+
+
+def _is(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    of_one_type = len(args) == 2 and type(args[0]) is type(args[1])
+    if of_one_type and (trace.kinds[type(args[0])] != PLAIN or args[0] == args[1]):
+        same(trace, *args)
 
 
 def _warn(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -573,6 +581,8 @@ HANDLERS: dict[str, Handler] = {
     "builtins.bool": _truth,
     "builtins.callable": _callable,
     "builtins.id": _id,
+    "_operator.is_": _is,
+    "_operator.is_not": _is,
     "decimal.getcontext": _decimal_context,
     "_decimal.getcontext": _decimal_context,
     "_warnings.warn": _warn,

@@ -263,7 +263,10 @@ class Notes:
                     send(left, right)
                     return
                 trace = traces.get(get_ident())
-                if trace is not None and (trace.given.is_one(left) or trace.given.is_one(right)):
+                if trace is None:
+                    return
+                outside = identity(left) in trace.outside and identity(right) in trace.outside
+                if outside or trace.given.is_one(left) or trace.given.is_one(right):
                     send(left, right)
 
         return note

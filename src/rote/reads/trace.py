@@ -60,7 +60,7 @@ from ..signature.bound import (
 )
 from ..signature.classes import UNSET
 from ..signature.executed import TORCHS_OWN
-from ..signature.handed import Marking
+from ..signature.handed import Made, Marking
 from ..signature.iterators import Position
 from ..signature.key import Call
 from ..signature.leaves import flatten
@@ -203,14 +203,30 @@ class Trace:
         self.at_work = False
         self._arrays: dict[int, Any] = {}  # made by the call, of which tensors are made, by their address
         self._tuples = frozenset[int]()
+        self._pinned: set[int] = set()
 
     # ------------------------------------------------------------------ what is outside
 
     def find(self, value: Any, owner: Any, suffix: str) -> None:
         """Something was found in an object that is outside; ``owner`` is that object, or None for a root.
 
-        What is compared by what it holds is a condition: no slot tells of it.
+        What is compared by what it holds is a condition: no slot tells of it. As no slot leads to it, nothing
+        can be found in its place.
         """
+        self.pin(value)
+        self._meet(value, owner, suffix)
+
+    def pin(self, value: Any) -> None:
+        """It may matter which object something is: no other one will do that reads the same."""
+        self._pinned.add(identity(value))
+
+    def find_part(self, value: Any, owner: Any, suffix: str) -> None:
+        """Something was found in a function or a method, which is made of it for good."""
+        if identity(owner) in self._pinned:
+            self.pin(value)
+        self._meet(value, owner, suffix)
+
+    def _meet(self, value: Any, owner: Any, suffix: str) -> None:
         if identity(value) in self.outside:
             if owner is not None and self.given.objects:
                 self._find_again(value, owner, suffix)
@@ -276,10 +292,17 @@ class Trace:
             return
         self.outside[identity(value)] = value
         self._names[identity(value)] = (identity(owner) if owner is not None else 0, suffix)
-        if type(value) in _BOUND and self.kinds[type(value.__self__)] not in (CLASS, MODULE):
-            self.find(value.__self__, value, ".__self__")  # it is called with that, which nobody reads
+        if type(value) is MethodType:  # it is called with that, which nobody reads
+            self.find_part(value.__func__, value, "")
+            self.find_part(value.__self__, value, ".__self__")
+        elif type(value) in _BOUND and self.kinds[type(value.__self__)] not in (CLASS, MODULE):
+            self.find(value.__self__, value, ".__self__")
 
     def find_table(self, table: dict[str, Any], value: Any) -> None:
+        """The dict of an object's attributes is outside as the object is; it is read where it lies."""
+        self._find(table, value, "")
+
+    def find_tags(self, table: dict[str, Any], value: Any) -> None:
         """The attributes of a tensor are written: which tensors are outside shows when the call is over."""
         self.find(table, None, self.arguments.get(identity(value), "a tensor"))
         self._carriers[identity(table)] = weakref.ref(value)
@@ -417,8 +440,10 @@ class Trace:
 
     def is_by_identity(self, value: Any) -> bool:
         """Whether an object is found and compared by which it is, and all its class says of that is noted."""
-        kind = type(value)
-        if (SPECIAL, kind) not in self.seen or identity(value) in self.given.objects:
+        kind, which = type(value), identity(value)
+        if (SPECIAL, kind) not in self.seen or which in self.given.objects:
+            return False
+        if which in self.outside and which not in self._pinned:
             return False
         return self.in_class(kind, "__eq__") is object.__eq__ and (
             self.in_class(kind, "__hash__") is object.__hash__
@@ -470,6 +495,8 @@ class Trace:
             return
         if is_compilers(said_module(owner if issubclass(type(owner), type) else type(owner))):
             return
+        self.pin(owner)
+        self.pin(container)
         self._forget_told(container)
         address = (kind, identity(container), key)
         if address in self._written or identity(container) in self._changed:
@@ -510,6 +537,7 @@ class Trace:
         """Any member of a container that is outside is about to be written."""
         outside = self.has(container) or self.given.branch(container) is not None
         if outside:
+            self.pin(container)
             self._forget_told(container)
         if outside and identity(container) not in self._changed:
             growing = self._growing.get(identity(container))
@@ -531,6 +559,7 @@ class Trace:
         if not known or where in self._changed or self.given.branch(container) is not None:
             return False
         if where not in self._growing:
+            self.pin(container)
             self._growing[where] = _Growing(container, members.keys(container), self._site())
         self._growing[where].count += count
         return True
@@ -603,8 +632,8 @@ class Trace:
         bound = is_bound_method(function) or issubclass(type(function), (staticmethod, classmethod))
         target = function.__func__ if bound else function
         if type(target) is FunctionType:
-            if target is not function and identity(function) in self.outside:  # of a static or class method
-                self.find(target, function, "")
+            if target is not function and identity(function) in self.outside:
+                (self.find_part if type(function) is MethodType else self.find)(target, function, "")
             self._follow(target)
 
     def _follow(self, function: FunctionType) -> None:
@@ -627,12 +656,12 @@ class Trace:
         self.read(ATTRIBUTE, function, "__code__", self.swaps.original(function.__code__), ".__code__")
         self.read(ATTRIBUTE, function, "__defaults__", function.__defaults__, ".__defaults__")
         for index, value in enumerate(function.__defaults__ or ()):
-            self.find(value, function, f".__defaults__[{index}]")
+            self.find_part(value, function, f".__defaults__[{index}]")
         self.read(ATTRIBUTE, function, "__kwdefaults__", function.__kwdefaults__, ".__kwdefaults__")
         for key, value in (function.__kwdefaults__ or {}).items():
             self.read(ITEM, function.__kwdefaults__, key, value, f"[{key!r}]")
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
-            self.find(cell, function, f".{name}")
+            self.find_part(cell, function, f".{name}")
 
     def frame(self) -> FrameType | None:
         """The innermost frame of code that is followed."""
@@ -650,7 +679,10 @@ class Trace:
         """All that was noted; nothing is held any more."""
         effects = tuple(self._effects())
         found = self._reads.values()
-        reads = Reads.of(map(self._kept, found) if self.anchored else found)
+        pinned = (
+            self._pinned & self.outside.keys()
+        )  # what the call has made may be gone, its identity another's
+        reads = Reads.of(map(self._kept, found) if self.anchored else found, pinned)
         unseen, late = tuple(self._unseen.values()), tuple(self._late.values())
         output, missing = tuple(self._output), tuple(self.given.missing)
         scripts = tuple(self._scripts.values())
@@ -719,7 +751,22 @@ class Trace:
                     self._bound.add(("", identity(found), None))
         for each in self._growing.values():
             self._grow(each, targets, parts, marking, often if not others else None)
+        self._pin_inside((value, parts))
         return Bound(value, tuple(targets), tuple(parts)) if targets else value
+
+    def _pin_inside(self, value: Any) -> None:
+        """What a replay hands out or binds is the object that it is."""
+        met, left = set[int](), [value]
+        while left:
+            part = left.pop()
+            if self.kinds[type(part)] in (PLAIN, TENSOR) or identity(part) in met:
+                continue
+            met.add(identity(part))
+            self.pin(part)
+            if type(part) is Made:
+                left.extend(part.values)
+            elif is_readable(part):
+                left.extend(members.values(part))
 
     def _tag(
         self,

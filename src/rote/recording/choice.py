@@ -52,14 +52,17 @@ class Choice:
 
     def find(self, call: Call) -> Variant | None:
         """The variant that answers a call, moved to the front."""
-        for in_place in (True, False):
-            for position, variant in enumerate(self._variants):
-                if bool(variant.spots) is not in_place or variant.busy:
-                    continue
-                if variant.fits(call) and variant.holds():
-                    if position:
-                        self._variants.insert(0, self._variants.pop(position))
-                    return variant
+        for holds in (Variant.holds, Variant.moves):
+            for in_place in (True, False):
+                for position, variant in enumerate(self._variants):
+                    if bool(variant.spots) is not in_place or variant.busy:
+                        continue
+                    if not (variant.fits(call) and holds(variant)):
+                        continue
+                    if holds is Variant.holds or variant.fits(call):  # other objects may be arguments
+                        if position:
+                            self._variants.insert(0, self._variants.pop(position))
+                        return variant
         return None
 
     def elsewhere(self, call: Call, site: Site) -> tuple[Variant | None, list[Reason]]:
@@ -188,7 +191,8 @@ def drop_abandoned(choices: Iterable[Choice]) -> None:
     values, ends = list[Any](), list[int]()
     for _, variant in others:
         guard = variant.guard
-        values += guard.replaced() if guard is not None and not guard.holds() else []
+        stands = guard is None or guard.holds() or variant.moves()
+        values += guard.replaced() if guard is not None and not stands else []
         ends.append(len(values))
     free = abandoned(values) if values else []
     values.clear()

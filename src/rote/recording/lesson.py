@@ -333,7 +333,6 @@ class Lesson:
         if after is None and (more or (concerned and not variant.keeps_gradients)):  # as no path before
             after = self._walk()
         if after is not None:
-            variant.reads = self._reads
             variant.protect(after, parameters_of(self._call), watch, concerned=concerned)
 
     def _before_it_kept(self, after: Snapshot) -> dict[int, list[tuple[Entry, torch.Tensor]]]:

@@ -57,7 +57,6 @@ class Variant:
     def __init__(self, root: Node) -> None:
         self.root = root
         self.guard: Guard | None = None
-        self.reads: Reads | None = None
         self.known: Known | None = None
         self.holding: Holding | None = None
         self.inputs: StaticInputs | None = None
@@ -130,6 +129,11 @@ class Variant:
         self._leaves = watch.leaves()
 
     @property
+    def reads(self) -> Reads | None:
+        """What the calls of this state have read, of the objects that lie there now."""
+        return self.guard.reads if self.guard is not None else None
+
+    @property
     def may_meet_gradients(self) -> bool:
         """Whether a way through the call that is still unseen may read a tensor that requires grad."""
         return bool(self.root.edges and self._leaves)
@@ -162,7 +166,7 @@ class Variant:
         """
         other = Variant(self.root.bare())
         other.guard, other.arrays, other.readers = self.guard, set(self.arrays), dict(self.readers)
-        other.reads, other.written_out = self.reads, dict(self.written_out)
+        other.written_out = dict(self.written_out)
         other.written_arrays = dict(self.written_arrays)
         other.written, other.sites = set(self.written), dict(self.sites)
         other.externals, other.writes = dict(self.externals), dict(self.writes)
@@ -197,6 +201,17 @@ class Variant:
     def holds(self) -> bool:
         """Whether the Python state and the gradient slots are as they were."""
         return self.gradients_hold() and self.guard is not None and self.guard.holds()
+
+    def moves(self) -> bool:
+        """Whether all holds for objects that lie in the place of others now; if so, it is about those."""
+        guard = self.guard.moved() if self.guard is not None and self.gradients_hold() else None
+        if guard is None:
+            return False
+        self.guard, self.known = guard, None
+        if self.hot is not None:
+            self.hot.drop()
+            self.hot = None
+        return True
 
     def gradients_hold(self) -> bool:
         """Whether the gradient slots are as they were."""

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from copy import copy
 from functools import cached_property
-from operator import contains, eq, getitem, is_
+from itertools import compress
+from operator import contains, eq, getitem, is_, is_not
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -23,13 +27,18 @@ from .compat import metadata_check, plain_functions
 from .iterators import Position
 from .marks import Content, TensorMark, mark, pointer_of
 from .members import has_plain_length, is_direct
-from .reads import Argument, Reads
-from .slots import Difference, is_among, now_in, read, same, show, show_tensor
+from .paths import Followed, Known, Pairs, Place, can_pair
+from .reads import Address, Argument, Read, Reads, address_of
+from .slots import FOLLOWED, Difference, form_of, is_among, now_in, read, same, show, show_tensor
 from .snapshot import ATTRIBUTE, DEFINED, ITEM, LENGTH, LOOKED, MEMBERS, NUMBERS, ORDER, Entry, Snapshot
 
 _data_ptr = torch.Tensor.data_ptr
 _DIRECT = frozenset({ITEM, LENGTH, MEMBERS, ORDER})
 """Kinds of slots that are asked of the container itself."""
+
+_LISTS = ("items", "slots", "slow", "lengths", "orders")
+OFTEN = 3
+"""Other objects in one slot from which on those in it are followed."""
 
 _Looker = Callable[[torch.Tensor], Any]
 _dtype: _Looker = torch.Tensor.dtype.__get__  # pyright: ignore[reportAttributeAccessIssue]
@@ -89,14 +98,10 @@ class Guard:
         self._readers = readers
         self.dead = False
         self._iterates = False
-        guard = weakref.ref(self)
-
-        def died(_: object) -> None:
-            alive = guard()
-            if alive is not None:
-                alive.dead = True
-
-        self._died = died
+        self._followed: Followed | None = None
+        self._moving = frozenset[int]()  # objects that were followed
+        self._turns: Counter[Address] = Counter()  # how often another object lay in a slot
+        self._died = _notice(self)
         training = snapshot.training
         for entry in snapshot.counting():
             if not training.read or training.is_guarded(entry.container, entry.key):
@@ -208,21 +213,161 @@ class Guard:
             return False
         return self._heal() and self._slow_holds()
 
+    def moved(self) -> Guard | None:
+        """The guard over other objects that lie in the place of those that were read, and read the same.
+
+        Returns:
+            It, if it holds; None if nothing is moved, or something else is not what it was.
+        """
+        if self._snapshot.reads is None or self.dead:
+            return None
+        whole = self._unfolded()
+        pairs = whole._pairs()
+        if pairs is None or not pairs.are_one_to_one():
+            return None
+        other = whole._follow(pairs)
+        return other if not other.dead and other.holds() else None
+
+    def _pairs(self) -> Pairs | None:
+        """Objects in slots that differ, with what lies there now; None if there are none."""
+        pairs = Pairs(self._known)
+        for place in [each for each in self._differing() if can_pair(type(each.was))]:
+            if id(place.entry.container) not in pairs.found and not pairs.agree([place]):
+                return None
+        return pairs if pairs.found else None
+
+    def _differing(self) -> Iterator[Place]:
+        """The slots that hold something else than they did."""
+        try:
+            held = list(map(getitem, self._item_containers, self._item_keys))
+            items: Iterable[Entry] = compress(self.items, map(is_not, held, self.item_values))
+        except (KeyError, IndexError):
+            items = self.items
+        for entry in (*items, *self.slow):
+            now = read(entry)
+            if now is not entry.value and not same(entry.value, form_of(entry.value, now)):
+                yield Place(entry, "", entry.value, now)
+
+    @cached_property
+    def _known(self) -> Known:
+        entries = [entry for name in _LISTS for entry in getattr(self, name)]
+        return Known.from_slots(entries, self._snapshot.reads or Reads({}))
+
+    def _copy(self) -> Guard:
+        """The same guard, with lists and names of its own."""
+        other, snapshot = copy(self), copy(self._snapshot)
+        for name in ("_bare_containers", "_known"):
+            other.__dict__.pop(name, None)
+        for name in _LISTS:
+            setattr(other, name, [*getattr(self, name)])
+        snapshot.entries, snapshot.parents, snapshot.labels = {}, [*snapshot.parents], [*snapshot.labels]
+        other._snapshot = snapshot
+        return other
+
+    def _unfolded(self) -> Guard:
+        """A guard without slots that are followed."""
+        if self._followed is None:
+            return self
+        other = self._copy()
+        other._snapshot.reads, other._followed, other._moving = self.reads, None, self._followed.objects
+        other.slow = [entry for entry in self.slow if entry.kind != FOLLOWED]
+        for entry in self._followed.entries:
+            other._sort(entry)
+        other._compile()
+        return other
+
+    def _follow(self, pairs: Pairs) -> Guard:
+        """A guard about the objects that lie in the place of others."""
+        other, found, reads = self._copy(), pairs.found, self._snapshot.reads
+        assert reads is not None
+        for name in _LISTS:
+            setattr(other, name, [pairs.follow(entry) for entry in getattr(self, name)])
+        snapshot = other._snapshot
+        snapshot.reads = Reads.of(map(pairs.follow, reads), reads.pinned)
+        snapshot.labels = [
+            label.name if isinstance(label, Read) and pairs.follow(label) is not label else label
+            for label in snapshot.labels
+        ]
+        roots = [entry for entry in (*self.items, *self.slow)
+                 if id(entry.value) in found and id(entry.container) not in found]  # fmt: skip
+        turns = Counter([address_of(*entry[:3]) for entry in roots])
+        other._turns = self._turns + turns
+        if self._moving or max([other._turns[each] for each in turns], default=0) >= OFTEN:
+            before = [found[each][1] for each in self._moving & found.keys()]
+            moving = {id(now) for now in (*before, *[now for _, now in found.values()])}
+            other._fold(moving | (self._moving - found.keys()))
+        other._watch_again(pairs)
+        other._compile()
+        return other
+
+    def _fold(self, moving: AbstractSet[int]) -> None:
+        """Other objects lie in the place of some again and again: what is read of them is compared apart."""
+        snapshot, known, reads = self._snapshot, self._known, self._snapshot.reads
+        assert reads is not None
+        roots, inner = list[Entry](), list[Entry]()
+        for name in _LISTS:
+            entries: list[Entry] = getattr(self, name)
+            inner += [entry for entry in entries if id(entry.container) in moving]
+            rest = [entry for entry in entries if id(entry.container) not in moving]
+            roots += [entry for entry in rest if id(entry.value) in moving]
+            setattr(self, name, [entry for entry in rest if id(entry.value) not in moving])
+        listed = {address_of(*entry[:3]) for entry in inner}
+        of_them = [each for each in reads if id(each.container) in moving]
+        inner += [
+            Entry(*each[:4], snapshot.node(-1, each.name)) for each in of_them if each.address not in listed
+        ]
+        others = [each for each in reads if id(each.container) not in moving and id(each.value) not in moving]
+        snapshot.reads = Reads.of(others, reads.pinned)
+        ids = frozenset({*known.of, *known.holders}.difference(moving))
+        self._followed = Followed(
+            roots, inner, moving, Known({}, {}, reads.pinned, {}, ids), snapshot.name_of
+        )
+        self._moving = frozenset()
+        self.slow.append(Entry(FOLLOWED, self._followed, None, Content(True), -1))
+        self.__dict__.pop("_known", None)
+
+    def _watch_again(self, pairs: Pairs) -> None:
+        """Watch the tensors that are read in place, in the slots in which they lie now."""
+        self._died = _notice(self)
+        moving = self._followed.objects if self._followed is not None else frozenset[int]()
+        watched, self._read = self._read, []
+        for each in watched:
+            tensor = each.reference()
+            if tensor is None:
+                self.dead = True
+                return
+            entry = pairs.follow(each.entry) if each.entry is not None else None
+            entry = None if entry is None or id(entry.container) in moving else entry
+            self._read.append(each._replace(entry=entry, reference=weakref.ref(tensor, self._died)))
+
+    @property
+    def reads(self) -> Reads | None:
+        """What was read of the objects that are under guard, if that is known."""
+        reads = self._snapshot.reads
+        if self._followed is None or reads is None:
+            return reads
+        return Reads.of([*reads, *self._followed.reads], reads.pinned)
+
     def covers(self, reads: Reads) -> bool:
         """Whether everything that a call read is under guard here."""
-        known = self._snapshot.reads
+        known = self.reads
         return known is None or reads.slots.keys() <= known.slots.keys()
 
     @property
     def ignores(self) -> bool:
-        """Whether there are slots that a call may change without being noticed by the guard."""
-        return self._iterates or bool(self._snapshot.training.read)
+        """Whether a call may change slots without being noticed by the guard, or find other objects there."""
+        return self._iterates or bool(self._snapshot.training.read) or self._followed is not None
+
+    @property
+    def containers(self) -> frozenset[int]:
+        """Identities of what the slots under guard lie in, if it holds."""
+        if self._followed is None or not self._followed.holds():
+            return self._bare_containers
+        return self._bare_containers | self._followed.objects
 
     @cached_property
-    def containers(self) -> frozenset[int]:
-        """Identities of what the slots under guard lie in."""
-        slots = (self.items, self.slots, self.slow, self.lengths, self.orders)
-        return frozenset([id(entry.container) for entries in slots for entry in entries])
+    def _bare_containers(self) -> frozenset[int]:
+        return frozenset([id(entry.container) for name in _LISTS for entry in getattr(self, name)])
 
     @property
     def size(self) -> int:
@@ -297,13 +442,16 @@ class Guard:
 
     def reachable(self) -> list[tuple[str, torch.Tensor]]:
         """Every tensor in the slots under guard, read in place or not."""
-        slots = [entry for entry in (*self.slots, *self.slow) if isinstance(entry.value, TensorMark)]
+        followed = self._followed.entries if self._followed is not None else ()
+        slots = [*self.slots, *self.slow, *followed]
+        slots = [entry for entry in slots if isinstance(entry.value, TensorMark)]
         found = [(self._snapshot.name_of(entry), read(entry)) for entry in slots]
         return [(name, tensor) for name, tensor in found if isinstance(tensor, torch.Tensor)]
 
     def replaced(self) -> list[Any]:
         """The objects under guard that no longer lie where they lay, as far as they may keep others alive."""
-        slots = [entry for entry in (*self.items, *self.slow) if _keeps_others(entry.value)]
+        followed = self._followed.entries if self._followed is not None else ()
+        slots = [entry for entry in (*self.items, *self.slow, *followed) if _keeps_others(entry.value)]
         return [entry.value for entry in slots if read(entry) is not entry.value]
 
     def explain(self) -> list[Difference]:
@@ -333,12 +481,37 @@ class Guard:
             now = now_in(entry)
             name = self._snapshot.name_of(entry)
             if name not in known and not same(entry.value, now):
-                moved = isinstance(entry.value, TensorMark)
+                entry, suffix, was, now = self._deepest(entry, now)
+                name = self._snapshot.name_of(entry) + suffix
+                moved = isinstance(was, TensorMark)
                 group = self._snapshot.training.groups.get(id(entry.container))
                 scheduler = self._snapshot.training.schedulers.get(id(entry.container))
-                was, now = show(entry.value), show(now)
+                was, now = show(was), show(now)
                 found.append(Difference(name, was, now, moved, None, group, entry.key, scheduler))
         return sorted(found, key=lambda difference: (not difference.moved, "(" in difference.name))
+
+    def _deepest(self, entry: Entry, now: Any) -> Place:
+        """What differs in a slot: of another object of the same class, what is read of that."""
+        if entry.kind == FOLLOWED:
+            place = entry.container.difference()
+            return place._replace(now=form_of(place.was, place.now))
+        place, pairs = Place(entry, "", entry.value, now), Pairs(self._known)
+        if not can_pair(type(now)) or pairs.agree([place]) or pairs.difference is None:
+            return place
+        inner = pairs.difference
+        return inner._replace(now=form_of(inner.was, inner.now))
+
+
+def _notice(guard: Guard) -> Callable[[object], None]:
+    """What is told when a tensor that a guard is about dies."""
+    reference = weakref.ref(guard)
+
+    def died(_: object) -> None:
+        alive = reference()
+        if alive is not None:
+            alive.dead = True
+
+    return died
 
 
 def _parted(slow: list[Entry]) -> tuple[list[Entry], list[Entry]]:

@@ -99,15 +99,17 @@ class Reads:
 
     Args:
         slots: By one call, in order.
+        pinned: Identities of objects for which it may matter which object they are.
     """
 
-    def __init__(self, slots: dict[Address, Read]) -> None:
+    def __init__(self, slots: dict[Address, Read], pinned: frozenset[int] = frozenset()) -> None:
         self.slots = slots
+        self.pinned = pinned
 
     @classmethod
-    def of(cls, found: Iterable[Read]) -> Reads:
+    def of(cls, found: Iterable[Read], pinned: Iterable[int] = ()) -> Reads:
         """From reads in order."""
-        return cls({address_of(*read[:3]): read for read in found})
+        return cls({address_of(*read[:3]): read for read in found}, frozenset(pinned))
 
     def __iter__(self) -> Iterator[Read]:
         return iter(self.slots.values())
@@ -122,4 +124,6 @@ class Reads:
 
     def joined(self, other: Reads | None) -> Reads:
         """What was read here or there."""
-        return self if other is None else Reads({**other.slots, **self.slots})
+        if other is None:
+            return self
+        return Reads({**other.slots, **self.slots}, other.pinned | self.pinned)

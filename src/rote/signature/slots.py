@@ -52,6 +52,8 @@ from .wrappers import is_bound_method
 MISSING: Any = object()
 """What is read from a slot that is gone."""
 
+FOLLOWED = "followed"
+"""Kind of what stands for slots in which other objects lie again and again (:mod:`.paths`)."""
 _NUMBERED = frozenset({DEFINED, LENGTH, MEMBERS})
 """Kinds of slots that are a number, always of one type."""
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
@@ -184,7 +186,7 @@ def _entry_of(snapshot: Snapshot, noted: Read) -> Entry:
         return entry
     if isinstance(value, torch.Tensor):
         snapshot.note_tensor(entry, value)
-    now = _form(entry, value)
+    now = form_of(entry.value, value)
     if isinstance(now, Position) and isinstance(was, Position):
         now = now._replace(asked=was.asked)
     return entry._replace(value=now)
@@ -223,12 +225,12 @@ def container_of(entry: Entry) -> Any:
 
 def now_in(entry: Entry) -> Any:
     """What lies in the slot, in the form that the guard keeps."""
-    return _form(entry, read(entry))
+    return form_of(entry.value, read(entry))
 
 
-def _form(entry: Entry, value: Any) -> Any:
-    """The form in which the guard keeps what lies in a slot."""
-    as_it_is = isinstance(entry.value, numpy.ndarray) or value is entry.value  # a guard's iterator
+def form_of(was: Any, value: Any) -> Any:
+    """The form in which the guard keeps what lies in a slot, where it has kept what lay there before."""
+    as_it_is = isinstance(was, numpy.ndarray) or value is was  # a guard's iterator
     return value if as_it_is else mark(value)
 
 
@@ -370,6 +372,7 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     RESULT: lambda entry: cached_in(entry.container, entry.key[0])[entry.key[1]],
     CACHED: lambda entry: Content(remembered(entry.container, entry.key)),
     HELD: lambda entry: entry.container,
+    FOLLOWED: lambda entry: Content(entry.container.holds()),
 }
 
 

@@ -40,11 +40,16 @@ VALUE_CHANGED = Rule(
     An attribute, a global, a closure's variable or an entry of a configuration that the call read has another
     value.
 
-    Why: The value is part of the graph. rote records again for it.
+    Why: The value is part of the graph. rote records again for it. Another object of the same class is no
+    other value if all that the call read of it is the same: a config, a dict of options or a lambda that is
+    put in place anew. Where it is not, the deepest slot that differs is named.
 
-    Limits: Values are noticed that can be reached from the callable, read or not. A method reaches all of its
-    instance, so a counter that another method advances is such a value; a function reaches what it names
-    (``net = self.net; act = rote.graph(lambda obs: net(obs))``).
+    Limits: Which object it is counts where the call compares it by ``is``, looks it up, hands it to a
+    function in C, writes to it or returns it; for tensors, modules, classes, iterators and objects of C; for
+    a function of other code; and where it was one object in two places and is two. Values are noticed that
+    can be reached from the callable, read or not. A method reaches all of its instance, so a counter that
+    another method advances is such a value; a function reaches what it names (``net = self.net; act =
+    rote.graph(lambda obs: net(obs))``).
 
     Unchecked: It is about what is changed between calls; in a check nothing happens between them.
 
