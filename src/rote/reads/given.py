@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from ..base.identity import identity
 from ..signature.key import OPAQUE, Call
 from ..signature.leaves import containers, is_mutable
-from ..signature.opened import Opening, Openings, parts_of, slots_of
-from ..signature.snapshot import ATTRIBUTE, BULK, DEFINED, ITEM, KIND, LENGTH, ORDER
+from ..signature.opened import DEVICE, SEED, Opening, Openings, parts_of, slots_of
+from ..signature.snapshot import ASKED, ATTRIBUTE, BULK, DEFINED, ITEM, KIND, LENGTH, ORDER
 
 _OF_ALL = (BULK, LENGTH, ORDER)
+_OF_GENERATORS = {(ATTRIBUTE, "device"): DEVICE, (ASKED, "initial_seed"): SEED}
+"""What may be asked of a random generator, whichever it is."""
 
 
 class Given:
@@ -151,7 +155,9 @@ class Given:
     def _note(self, of: type, kind: str, key: Any) -> list[str | None]:
         """Note which attributes of a class are read; returns them."""
         names: list[str | None] = []
-        if kind in (ITEM, DEFINED) or (kind == ATTRIBUTE and key in slots_of(of)):
+        if of is torch.Generator and (kind, key) in _OF_GENERATORS:
+            names = [_OF_GENERATORS[kind, key]]
+        elif kind in (ITEM, DEFINED) or (kind == ATTRIBUTE and key in slots_of(of)):
             names = [key if type(key) is str else None]
         elif kind in _OF_ALL:
             names = [None]

@@ -533,6 +533,28 @@ def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
             content(trace, each)
 
 
+_STATE_READ = frozenset({"get_state", "get_offset", "clone_state", "__reduce__", "graphsafe_get_state"})
+_SETS_STATE = frozenset({"manual_seed", "set_offset", "set_state", "__setstate__"})
+_SHARING_STATE = frozenset({"seed", "graphsafe_get_state", "graphsafe_set_state"})
+
+
+def _generator(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A random generator is asked for its state, or set."""
+    owner, state = _bound(function, (*args, *kwargs.values()), 2)
+    name = function.__name__
+    if not issubclass(type(owner), torch.Generator):
+        return
+    if name in _SHARING_STATE:
+        trace.refuse(name, f"calls {name}() of a generator, which is not followed")
+    elif name in _STATE_READ and trace.has(owner):
+        whose = trace.name(owner)
+        trace.refuse(whose, f"asks {whose} for its state ({name}), which is another one in each call")
+    elif name not in _STATE_READ:
+        if issubclass(type(state), torch.Tensor) and trace.finds_tensor(state):
+            trace.refuse(name, "sets a generator to a state that is kept in a tensor; seed it instead")
+        trace.sets(owner, state if issubclass(type(state), torch.Tensor) else None)
+
+
 HANDLERS: dict[str, Handler] = {
     "_thread.lock.acquire": _acquire,
     "_thread.RLock.acquire": _acquire,
@@ -638,6 +660,9 @@ HANDLERS: dict[str, Handler] = {
     "itertools.filterfalse": _of_pairs,
     "builtins.member_descriptor.__get__": _descriptor,
     "builtins.getset_descriptor.__get__": _descriptor,
+    **dict.fromkeys(
+        [f"torch._C.Generator.{name}" for name in (*_STATE_READ, *_SHARING_STATE, *_SETS_STATE)], _generator
+    ),
     "torch._C._FunctionBase.apply": _function,
     "torch._C.TensorBase.new_tensor": _of_host_data,
     **dict.fromkeys([f"torch.{name}" for name in _OF_HOST_DATA], _of_host_data),

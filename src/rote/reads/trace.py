@@ -65,6 +65,7 @@ from ..signature.iterators import Position
 from ..signature.key import Call
 from ..signature.leaves import flatten
 from ..signature.marks import ARRAY_BYTES, Content, TensorMark, mark
+from ..signature.opened import address_of as generator_address
 from ..signature.origin import module_of, said_module, said_name
 from ..signature.reads import Argument, Names, Read, Reads, address_of
 from ..signature.slots import MISSING, answer, same, show
@@ -86,7 +87,7 @@ from ..signature.wrappers import is_bound_method
 from . import lookup
 from .given import Given
 from .kinds import CLASS, CONTAINER, MODULE, PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
-from .noted import Effect, Noted, Output, Unseen
+from .noted import Effect, Noted, Output, Setting, Unseen
 from .swaps import Swaps
 from .table import Rows
 
@@ -161,6 +162,7 @@ class Trace:
         given: Arguments that are taken apart.
         call: Notes that something is about to be called: names of the last arguments, it, its arguments.
         around: The trace of a call around this one, on the same thread.
+        settings: Where the call has set random generators, in order.
         at_work: A note is being taken: what runs meanwhile is none of the call's.
     """
 
@@ -195,6 +197,7 @@ class Trace:
         self.arguments: dict[int, str] = {}
         self.anchored: set[int] = set()
         self.given = Given()
+        self.settings: list[Setting] = []
         self.call: Callable[..., None] = rows.called(self)
         self.around: Trace | None = None
         self.at_work = False
@@ -533,6 +536,17 @@ class Trace:
     def runs_script(self, script: Any) -> None:
         """Code of TorchScript is about to run."""
         self._scripts[identity(script)] = script
+
+    def sets(self, generator: torch.Generator, state: Any) -> None:
+        """The call sets the state of a random generator, perhaps to what a tensor holds."""
+        address = generator_address(generator)
+        self.settings.append(Setting(address, self.has(generator), state, self._site()))
+
+    def finds_tensor(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor was found outside, or is an argument."""
+        form = mark(tensor)
+        found = any([type(read.value) is TensorMark and read.value == form for read in self._reads.values()])
+        return found or identity(tensor) in self.arguments
 
     def draws(self) -> None:
         """The call draws a number from a generator of the process."""

@@ -7,12 +7,16 @@ own, which it sets to that before it draws.
 
 Which of both a generator is shows when the call has ended: one that somebody else still has then lives
 outside. References are counted, because not all versions of PyTorch can refer to generators weakly.
+
+One that is an argument and may be another one in each call (:mod:`..signature.opened`) is known by which
+argument it is. The recording has one in its place, which gets the state of the caller's before a replay, and
+whose state the caller's gets after it. Such a one may be seeded by the call, too, before it is drawn from.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +25,10 @@ from ..backends.base import CopyingSegment
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..reads import Setting
+from ..signature.key import Call
+from ..signature.opened import address_of
+from .ledger import Ledger
 
 
 class Drawn:
@@ -31,19 +39,22 @@ class Drawn:
         seed: What it was seeded with last.
         state: That state, where it is drawn from first.
         identity: Of the object, if it is known to live outside.
+        number: Which argument it is, if it may be another one in each call.
     """
 
-    def __init__(self, order: int, seed: int, state: bytes | None, identity: int | None) -> None:
-        self.order, self.state, self.identity = order, state, identity
+    def __init__(
+        self, order: int, seed: int, state: bytes | None, identity: int | None, number: int | None = None
+    ) -> None:
+        self.order, self.state, self.identity, self.number = order, state, identity, number
         self._seed = seed
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Drawn) or self.identity != other.identity:
+        if not isinstance(other, Drawn) or (self.identity, self.number) != (other.identity, other.number):
             return False
         return self.identity is not None or (self.order, self.state) == (other.order, other.state)
 
     def __hash__(self) -> int:
-        return hash(self.identity or self.order)
+        return hash((self.identity or self.order, self.number))
 
     def __repr__(self) -> str:
         return f"a generator seeded with {self._seed}"
@@ -70,6 +81,29 @@ class Reseed:
         del inputs, outputs
 
 
+class Stands:
+    """The generators of a recording in the places of those that are arguments.
+
+    Args:
+        call: The call that is recorded.
+    """
+
+    def __init__(self, call: Call) -> None:
+        given = call.generators()
+        self.by_number = {n: torch.Generator(each.device) for n, each in given.items()}
+        self.take(given.values())
+
+    def take(self, given: Iterable[torch.Generator]) -> None:
+        """Before a replay: they get the states of a call's generators."""
+        for stand, generator in zip(self.by_number.values(), given, strict=True):
+            stand.set_state(generator.get_state())
+
+    def give(self, given: Iterable[torch.Generator]) -> None:
+        """After it: the call's get theirs."""
+        for stand, generator in zip(self.by_number.values(), given, strict=True):
+            generator.set_state(stand.get_state())
+
+
 class _Owner:
     """A generator of Python's, and the only reference to it that the generators of a call have."""
 
@@ -81,6 +115,8 @@ class _Owner:
         return sys.getrefcount(self.generator)
 
 
+_SET_OUTSIDE = "the call sets the state of a generator that was made outside"
+
 _ALONE = _Owner(torch.Generator()).references()
 """References to a generator that nobody else has."""
 
@@ -88,13 +124,14 @@ _ALONE = _Owner(torch.Generator()).references()
 class _Met:
     """A generator of the call: what it was when it was drawn from last, and how operations have it."""
 
-    def __init__(self, owner: _Owner | None, *, known: bool = False) -> None:
-        self.owner = owner
+    def __init__(self, owner: _Owner | None, *, known: bool = False, number: int | None = None) -> None:
+        self.owner, self.number = owner, number
         self.order, self.known = 0, known
         self.state = _state_of(owner.generator) if known and owner is not None else None
         self.drawn: list[Drawn] = []
         self.device = ""
         self.site: Site | None = None
+        self.ahead: torch.Generator | None = None  # the recording's, which has drawn in its place
 
 
 class Generators:
@@ -106,35 +143,49 @@ class Generators:
     Args:
         known: Those that lived outside at earlier calls.
         ran: The states that draws of the call have left, by their number; the call may begin again.
+        given: Those that are arguments and may be others in each call, by which argument they are.
+        stands: The recording's in their places, if there is a recording.
+        settings: Where the call has set one that was made outside, in order; it grows.
 
     Attributes:
         outside: Those that live outside, by address; known when the call has ended.
     """
 
     def __init__(
-        self, known: Iterable[torch.Generator] = (), ran: dict[int, torch.Tensor] | None = None
+        self,
+        known: Iterable[torch.Generator] = (),
+        ran: dict[int, torch.Tensor] | None = None,
+        given: Mapping[int, torch.Generator] | None = None,
+        stands: Mapping[int, torch.Generator] | None = None,
+        settings: Sequence[Setting] = (),
     ) -> None:
         self._ran = {} if ran is None else ran
+        self._settings, self._looked = settings, len(settings)
+        self._unread: dict[int, Site] = {}
+        self._in_place = stands or {}
         self._all: list[_Met] = []
         self._number = 0
         self._count = 0
         self._met: dict[int, _Met] = {}
-        self._owners = {_address(each): _Owner(each) for each in known}
+        self._owners = {address_of(each): _Owner(each) for each in known}
         self._known = {address: _Met(owner, known=True) for address, owner in self._owners.items()}
+        for number, each in (given or {}).items():
+            owner = self._owners[address_of(each)] = _Owner(each)
+            self._known[address_of(each)] = _Met(owner, known=True, number=number)
         self._stands: dict[int, torch.Generator] = {}
         self._reseeded: Reason | None = None
         self.outside: dict[int, torch.Generator] = {}
 
     def meet(self, generator: torch.Generator) -> None:
         """Python hands a generator to a function of PyTorch."""
-        address = _address(generator)
+        address = address_of(generator)
         owner = self._owners.get(address)
         if owner is None or (address not in self._known and owner.generator is not generator):
             self._owners[address] = _Owner(generator)
 
     def drawn(self, generator: torch.Generator, site: Site) -> Drawn:
         """How an operation has a generator that it is about to draw from."""
-        address = _address(generator)
+        address = address_of(generator)
         self._number += 1
         owner = self._owners.get(address)
         met = self._met.get(address)
@@ -144,17 +195,26 @@ class Generators:
                 met = _Met(owner)
             self._met[address] = met
             self._all.append(met)
-        state = _state_of(generator)
-        if state == met.state and met.drawn:
+        state, was_set = _state_of(generator), self._was_set(address)
+        if state == met.state and not was_set and (met.drawn or met.known):
             state = None
         elif not met.known:
             met.order, self._count = self._count, self._count + 1
-        elif state != met.state and self._reseeded is None:
-            text = "the call sets the state of a generator that was made outside"
-            self._reseeded = reason(rules.RANDOM_STATE_SET, text, site)
+        elif (met.number is None or state is None or not was_set) and self._reseeded is None:
+            self._reseeded = reason(rules.RANDOM_STATE_SET, _SET_OUTSIDE, site)
         met.device, met.site = str(generator.device), site
-        met.drawn.append(Drawn(met.order, generator.initial_seed(), state, address if met.known else None))
-        return met.drawn[-1]
+        identity = address if met.known and met.number is None else None
+        drawn = Drawn(met.order, generator.initial_seed(), state, identity, met.number)
+        met.drawn.append(drawn)
+        return drawn
+
+    def _was_set(self, address: int) -> bool:
+        """Whether the call has set a generator that was made outside since it was drawn from last."""
+        for setting in self._settings[self._looked :]:
+            if setting.outside:
+                self._unread[setting.address] = setting.site
+        self._looked = len(self._settings)
+        return self._unread.pop(address, None) is not None
 
     def follow(self, generator: torch.Generator, stands: dict[int, torch.Generator]) -> None:
         """The draw has run: give the call's generator the state that it left.
@@ -166,17 +226,20 @@ class Generators:
             stands: The recording's where the call is, by the number of the state.
         """
         self._stands.update(stands)
-        met = self._met[_address(generator)]
+        met = self._met[address_of(generator)]
         stand, left = self._stands.get(met.order), self._ran.get(self._number)
+        if met.number is not None:
+            stand = self._in_place.get(met.number)
+            met.ahead = None
         if left is not None:
             generator.set_state(left)
-        elif not met.known and stand is not None:
+        elif (not met.known or met.number is not None) and stand is not None:
             generator.set_state(stand.get_state())
         met.state = _state_of(generator)
 
     def note(self, generator: torch.Generator) -> None:
         """An operation has drawn from a generator."""
-        self._met[_address(generator)].state = _state_of(generator)
+        self._met[address_of(generator)].state = _state_of(generator)
         if generator.device.type == "cpu":
             self._ran[self._number] = generator.get_state()
 
@@ -190,6 +253,8 @@ class Generators:
             drawn: How the operation has it.
             stands: The recording's where the call is, to which the generator is added.
         """
+        if drawn.number is not None:
+            return self._stand_in_place(generator, drawn)
         if drawn.identity is not None or generator.device.type != "cpu":
             return generator, None
         stand = self._stands.get(drawn.order) if drawn.state is None else None
@@ -199,28 +264,58 @@ class Generators:
         stand.set_state(generator.get_state())
         return stand, Reseed(stand) if drawn.state is not None else None
 
+    def _stand_in_place(
+        self, generator: torch.Generator, drawn: Drawn
+    ) -> tuple[torch.Generator, Reseed | None]:
+        """What stands for an argument. One of a device has got the state already, or by the last draw."""
+        assert drawn.number is not None
+        stand = self._in_place[drawn.number]
+        if generator.device.type != "cpu":
+            self._met[address_of(generator)].ahead = stand
+            return stand, None
+        stand.set_state(generator.get_state())
+        return stand, Reseed(stand) if drawn.state is not None else None
+
+    def catch_up(self) -> None:
+        """What is captured has run: arguments on a device get the states of what stood for them."""
+        for met in self._all:
+            if met.ahead is not None and met.owner is not None:
+                met.owner.generator.set_state(met.ahead.get_state())
+            met.ahead = None
+
     def settle(self) -> list[Reason]:
         """The call has ended: note which generators live outside.
 
         Returns:
             Why the call cannot be recorded.
         """
+        self.catch_up()
+        self._was_set(0)
         found = [self._reseeded] if self._reseeded is not None else []
+        for site in list(self._unread.values())[: not found]:
+            found.append(reason(rules.RANDOM_STATE_SET, _SET_OUTSIDE, site))
         for met in self._all:
+            if met.number is not None:
+                continue
             if met.owner is not None and met.owner.references() > _ALONE:
-                address = _address(met.owner.generator)
+                address = address_of(met.owner.generator)
                 self.outside[address] = met.owner.generator
                 for each in met.drawn:
-                    each.identity = address
+                    each.identity, each.state = address, None
             elif met.owner is None or met.device != "cpu":
                 text = f"the call draws from a generator on {met.device} that it makes itself"
                 found.append(reason(rules.GENERATOR_INSIDE, text, met.site))
         return found
 
 
-def _address(generator: Any) -> int:
-    """Where a generator lies, whichever Python object is asked."""
-    return generator._cdata
+def unknown_states(settings: Iterable[Setting], ledger: Ledger) -> list[Reason]:
+    """Why a call cannot be recorded that sets generators to states which it computes, or is given.
+
+    What it does not meet in an operation it has from a generator.
+    """
+    text = "the call sets the state of a generator to what a tensor holds"
+    known = [each for each in settings if each.state is not None and ledger.origin(each.state) is not None]
+    return [reason(rules.RANDOM_STATE_SET, text, each.site) for each in known[:1]]
 
 
 def _state_of(generator: torch.Generator) -> bytes | None:

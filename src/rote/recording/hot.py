@@ -23,11 +23,14 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..backends.base import Lock
 from ..base.location import user_mark
 from ..signature.admission import Admission
 from ..signature.key import Call
 from ..signature.leaves import has_branches
+from ..signature.opened import is_default
 from ..signature.quick import QuickGuard
 from ..signature.source import NOT_MINE, Source
 from ..signature.switches import Switches
@@ -129,6 +132,8 @@ class _Writer:
         self._admission = Admission(self._source, call, sorts=sorts)
         self._guard = QuickGuard(variant.guard, Switches(call.key[3][7]) if Switches.readable() else None)
         self._copies: Copies | None = None
+        stands = variant.stands
+        self._stands = stands if stands is not None and stands.by_number else None
 
     def write(
         self, lock: Lock | None, counts: Counting, finish: Callable[[Entry, Result], Any]
@@ -223,6 +228,8 @@ class _Writer:
         self._sharing()
         if has_branches(self._call.spec) and (variant.root.edges or variant.binds):
             source.refuse(f"{name}.is_given_state({self._as_call()})")
+        if self._admission.generators and variant.generators:
+            source.refuse(f"{name}.draws_from({self._generators()})")
         if self._starts_early():
             source.refuse(f"not {constant(self._guard.tensors_hold)}()")
         else:
@@ -279,6 +286,14 @@ class _Writer:
         leaves = self._admission.leaves
         return f"({', '.join(leaves)}{',' if leaves else ''})"
 
+    def _generators(self) -> str:
+        """The random generators that the recording has stands for."""
+        pairs = zip(self._admission.generators, self._call_generators(), strict=True)
+        return f"({''.join([f'{name}, ' for name, stands in pairs if stands])})"
+
+    def _call_generators(self) -> list[bool]:
+        return [not is_default(each) for each in self._call.branches() if type(each) is torch.Generator]
+
     # ------------------------------------------------------------------ the replay
 
     def _begin(self, copies: Copies) -> None:
@@ -286,6 +301,8 @@ class _Writer:
         copies.prepare()
         self._enter()
         self._end_lease()
+        if self._stands is not None:
+            self._source.line(f"{self._source.constant(self._stands.take)}({self._generators()})")
         copies.place(self._inputs, self._admission.leaves)
         if self._variant.root.steps:
             copies.launch(0)
@@ -312,9 +329,10 @@ class _Writer:
 
     def _replay(self, copies: Copies, counts: str) -> None:
         source, variant, constant = self._source, self._variant, self._source.constant
-        copies_back = bool(self._inputs.written)
-        copy_back = f"{constant(self._inputs.copy_back)}({self._leaves()})"
-        guarded = copies_back or repeats(variant, self._backend)
+        gives = [f"{constant(self._stands.give)}({self._generators()})"] if self._stands is not None else []
+        back = [f"{constant(self._inputs.copy_back)}({self._leaves()})"] if self._inputs.written else []
+        after = "; ".join([*back, *gives])
+        guarded = after or repeats(variant, self._backend)
         if guarded:  # an operation raised: what was written before it stays written, as in eager
             source.line("try:")
             source.indent()
@@ -327,8 +345,10 @@ class _Writer:
             copies.launch(index)
         if guarded:
             source.indent(-1)
-            source.line(f"except {'BaseException' if copies_back else 'Exception'}:")
-            source.line(f"    {copy_back}; raise" if copies_back else f"    return {constant(NOT_MINE)}")
+            source.line(f"except {'BaseException' if after else 'Exception'}:")
+            source.line(f"    {after}; raise" if after else f"    return {constant(NOT_MINE)}")
+        for line in gives:
+            source.line(line)
         if self._entry.limits.borrow:
             lease = f"{constant(Lease)}({constant(self._entry.name)}, site)"
             source.line(f"lease = {constant(variant)}.lease = {lease}")

@@ -222,12 +222,11 @@ def argument_reasons(outcome: Outcome, call: Call, effects: Iterable[Effect], si
     if call.given is None:
         return found
     gives = (outcome.template.gives and not call.padded) or any([each.given for each in effects])
-    spec, leaves = call.flattened() if not gives else (call.spec, list(call.leaves))
     if call.padded and outcome.template.needs_given:
         found.append(
             reason(rules.CONTAINER_RETURNED, "the result contains a container from the arguments", site)
         )
-    if spec != call.spec or any(now is not was for now, was in zip(leaves, call.leaves, strict=True)):
+    if not gives and call.is_changed():
         text = "the call stored something in one of its arguments"
         found.append(reason(rules.ARGUMENT_CHANGED, text, site))
     owned = {id(part) for branch in call.branches()[1:] for part in parts_of(branch)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import weakref
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -23,6 +23,7 @@ from ..backends.base import Backend, Session
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..reads import Setting
 from ..signature.bound import Bound
 from ..signature.key import OPAQUE, PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
@@ -32,7 +33,7 @@ from .autograd import newest_age
 from .compat import unseen_function_mode
 from .counted import Counted
 from .cursor import Mode
-from .generators import Generators
+from .generators import Generators, Stands, unknown_states
 from .gradients import GradientWatch
 from .higher_order import as_python
 from .host_data import HostDataMode, consumed
@@ -82,6 +83,8 @@ class Plan:
         watch: The gradient slots before the call, weakly.
         split: Names of operations that run between segments.
         generators: Random generators that lived outside at earlier calls.
+        stands: The recording's in the places of those among the arguments.
+        settings: Where the call has set random generators; it grows.
     """
 
     root: Node
@@ -99,6 +102,8 @@ class Plan:
     watch: weakref.ref[GradientWatch] | None = None
     split: frozenset[str] = frozenset()
     generators: Iterable[torch.Generator] = ()
+    stands: Stands | None = None
+    settings: Sequence[Setting] = ()
 
 
 @dataclass
@@ -223,6 +228,7 @@ class TracedCall:
         except RestartError:
             raise
         except BaseException:
+            tracer.generators.catch_up()
             self._hand_out_kept(tracer)
             raise
         return self._finish(tracer, host, use, self._bound(value), value)
@@ -293,6 +299,7 @@ class TracedCall:
         template, blockers = make_template(value, tracer.ledger, self._positions(), spent, self._site)
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
         blockers += tracer.generators.settle()
+        blockers += unknown_states(self._plan.settings, tracer.ledger)
         tracer.ledger.note_readers("the result", self._site)
         tracer.complete()
         written = (tracer.written_inputs, tracer.written_externals)
@@ -323,7 +330,10 @@ class TracedCall:
         return Tracer(
             plan.root, ledger, device, follow=follow, path=path, stop=stop, tape=self._tape,
             warmup=plan.warmup, watch=plan.watch, split=plan.split,
-            generators=Generators(plan.generators, self._ran),
+            generators=Generators(
+                plan.generators, self._ran, self._call.generators(),
+                plan.stands.by_number if plan.stands is not None else None, plan.settings,
+            ),
         )  # fmt: skip
 
     def _apart(self, members: list[int]) -> bool:

@@ -181,9 +181,11 @@ class Tracer(Repeated, DispatchMode):
         if self.mode is Mode.RECORD and self.tape is not None:
             stand, reseed = generators.stand_in(generator, drawn, node.stands)
             if reseed is not None:
+                if drawn.number is not None:  # which may have been drawn from before
+                    self.tape.close()
                 self.tape.prepare(reseed)
         out = self._run(event, known, *exchanged(args, kwargs, generator, stand), placement)
-        if stand is not generator:
+        if stand is not generator and generator.device.type == "cpu":
             generator.set_state(stand.get_state())
         generators.note(generator)
         self._after(event, known.facts, tensors, tokens, out)

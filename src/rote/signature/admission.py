@@ -54,6 +54,7 @@ class Admission:
         stream: The device whose current stream is in the variable ``stream``; -1 if there is none.
         leaves: Names of the variables that hold the leaves, in order; those of borrowed leaves as they came
             are ``lent`` and their position.
+        generators: Names of the variables that hold the random generators, in order.
     """
 
     def __init__(self, source: Source, call: Call, *, sorts: bool) -> None:
@@ -64,6 +65,7 @@ class Admission:
         self._containers = 0
         self._mutable: list[str] = []
         self._objects: list[str] = []
+        self.generators: list[str] = []
         self._handles: set[str] = set()
         self._compared: list[torch.Tensor] = []
         self._check: Callable[..., bool] | None = None
@@ -132,7 +134,7 @@ class Admission:
             source.line(f"names, members = {source.constant(self._call.opened[cls].look)}({name})")
             source.refuse(f"names != {source.constant(names)}")
             members = "members"
-            self._objects.append(name)
+            (self.generators if cls is torch.Generator else self._objects).append(name)
         elif kind in _INDEXED:
             source.refuse(f"len({name}) != {len(children)}")
             members = name

@@ -109,7 +109,7 @@ class Marking:
 
     def _opening(self, kind: type) -> Opening | None:
         if kind not in self._openings:
-            plain = kind.__module__ == "builtins" or not is_openable(kind)
+            plain = kind.__module__ in ("builtins", "torch._C") or not is_openable(kind)
             self._openings[kind] = None if plain else Opening(kind, _WHOLE)
         return self._openings[kind]
 

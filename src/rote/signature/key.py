@@ -23,7 +23,7 @@ from .leaves import (
     repeated,
     unflatten,
 )
-from .opened import Opening, Openings
+from .opened import Opening, Openings, is_default
 from .values import value_token
 
 TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN = "tensor", "parameter", "plain", "opaque", "foreign"
@@ -97,15 +97,33 @@ class Call(NamedTuple):
         """The containers and objects of the caller that were taken apart."""
         return list(containers(self.spec, self.came or self.given))
 
+    def generators(self) -> dict[int, torch.Generator]:
+        """The random generators that were taken apart, by the number of the first branch that each is.
+
+        A default one is not among them: it is drawn from in other ways, too, and the key tells which it is.
+        """
+        if not self.opened or torch.Generator not in self.opened:
+            return {}
+        again = dict(self.again)
+        found = [
+            (number, each) for number, each in enumerate(self.branches()) if type(each) is torch.Generator
+        ]
+        return {number: each for number, each in found if number not in again and not is_default(each)}
+
     def branch_names(self) -> list[str]:
         """Name of every one of them."""
         args, kwargs = self.spec[3]
         return ["", *branch_names(args, "args"), *branch_names(kwargs, "kwargs")]
 
-    def flattened(self) -> tuple[Spec, list[Any]]:
-        """Structure and leaves of the arguments as they are now."""
+    def is_changed(self) -> bool:
+        """Whether something else lies in the arguments by now; an equal plain value is nothing else."""
         leaves: list[Any] = []
-        return flatten(self.given, leaves, self.opened), leaves
+        spec = flatten(self.given, leaves, self.opened)
+        return spec != self.spec or not all(map(_is_as_it_was, leaves, self.leaves, self.kinds))
+
+
+def _is_as_it_was(now: Any, was: Any, kind: str) -> bool:
+    return now is was or (kind is PLAIN and describe(now) == describe(was))
 
 
 def bind(args: tuple[Any, ...], kwargs: dict[str, Any], openings: Openings | None = None) -> Call:

@@ -4,6 +4,9 @@ An object that comes in every call is known by its identity, and what a call rea
 another object of the same class comes in its place, the class is opened: the attributes that calls have read
 of its instances become leaves of the key, like the members of a dict. What no call reads has no part in the
 key. A class is closed again where a call does something for which it matters which object it is.
+
+So are PyTorch's random generators: the key has their device, and what calls ask of them. What is drawn from
+them depends on their state, which is no part of it.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ _C_GETTER = FunctionType.__dict__["__code__"]
 
 
 def is_openable(kind: type) -> bool:
-    """Whether instances of a class are their attributes and nothing else."""
+    """Whether instances of a class are their attributes and nothing else; or random generators."""
+    if kind is torch.Generator:
+        return True
     if (
         kind in (object, *_CONTAINERS)
         or issubclass(kind, _CLOSED)
@@ -49,6 +54,8 @@ def is_openable(kind: type) -> bool:
 def slots_of(kind: type) -> dict[str, Any]:
     """The slots of a class's instances, by name."""
     found: dict[str, Any] = {}
+    if kind is torch.Generator:
+        return found  # where it lies is nothing that it holds
     for each in reversed(kind.__mro__):
         members = [(name, slot) for name, slot in vars(each).items() if type(slot) is MemberDescriptorType]
         found.update([(name, slot) for name, slot in members if name != "__dict__"])
@@ -105,6 +112,55 @@ class Opening:
         pairs = [(name, attribute_of(value, name, table, self._slots)) for name in names]
         pairs = [pair for pair in pairs if pair[1] is not _UNSET]
         return tuple([name for name, _ in pairs]), [each for _, each in pairs]
+
+
+DEVICE, SEED, DEFAULT = "device", "initial_seed()", "is a default generator"
+"""What there is to a random generator: always the device and the last, the seed if a call asks for it."""
+
+
+class OfGenerators(Opening):
+    """How random generators are taken apart.
+
+    Args:
+        names: What calls have asked of them.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, names: Iterable[str] | None) -> None:
+        super().__init__(torch.Generator, {DEVICE, DEFAULT, *(names or ())})
+
+    def look(self, value: Any) -> tuple[tuple[Name, ...], list[Any]]:
+        """What there is to a generator, and which default one it is."""
+        assert self._names is not None
+        return self._names, [told_of(value, name) for name in self._names]
+
+
+def told_of(generator: torch.Generator, name: str) -> Any:
+    """What a random generator says of itself."""
+    if name == SEED:
+        return generator.initial_seed()
+    return generator.device if name == DEVICE else is_default(generator)
+
+
+def is_default(generator: torch.Generator) -> bool:
+    """Whether it is one from which PyTorch draws where it is given none."""
+    if generator.device.type == "cpu":
+        return address_of(generator) == _OF_HOST
+    return any([address_of(generator) == address_of(each) for each in torch.cuda.default_generators])
+
+
+def address_of(generator: Any) -> int:
+    """Where a generator lies, whichever Python object is asked."""
+    return generator._cdata
+
+
+_OF_HOST = address_of(torch.default_generator)
+
+
+def opening_of(kind: type, names: Iterable[str] | None) -> Opening:
+    """How instances of a class are taken apart, by which of their attributes."""
+    return OfGenerators(names) if kind is torch.Generator else Opening(kind, names)
 
 
 _UNSET: Any = object()
@@ -260,7 +316,7 @@ class Openings:
         for kind in fresh:
             del self._met[kind]
         more = {*fresh, *(each for each in self._inner if self.may_open(each))}
-        self.open = {**self.open, **{kind: Opening(kind, self._read.get(kind, set())) for kind in more}}
+        self.open = {**self.open, **{kind: opening_of(kind, self._read.get(kind, set())) for kind in more}}
         return True
 
     def learn(self) -> None:
@@ -268,7 +324,7 @@ class Openings:
         for kind, opening in self.open.items():
             names = self._read.get(kind, set())
             if not all([opening.has(name) for name in (names if names is not None else (None,))]):
-                self.open = {**self.open, kind: Opening(kind, names)}
+                self.open = {**self.open, kind: opening_of(kind, names)}
 
     def close(self, kind: type, why: str) -> None:
         """It matters which object an instance of a class is."""

@@ -1,0 +1,595 @@
+"""Random generators among the arguments: another one in each call, and states as eager leaves them."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import random
+from typing import Any
+
+import pytest
+import torch
+
+import rote
+from rote.testing import assert_same
+
+CALLS = 12
+
+
+def made(seed: int, device: Any) -> torch.Generator:
+    return torch.Generator(device).manual_seed(seed)
+
+
+def randn(generator: torch.Generator, *shape: int) -> torch.Tensor:
+    return torch.randn(shape or (3,), generator=generator, device=generator.device)
+
+
+def outcome(fn, args, generators):
+    """Result or exception of a call, and the states in which it leaves generators."""
+    try:
+        value = fn(*args)
+    except IndexError as error:
+        value = str(error)
+    return value, [each.get_state() for each in generators]
+
+
+def play(fn, make, calls=CALLS, **options):
+    """Make calls to a callable as it is and graphed, each with arguments of its own.
+
+    Args:
+        fn: The callable.
+        make: Gives, for the number of a call, its arguments and the generators among them.
+        calls: How many.
+        **options: Options of the graph.
+    """
+    g = rote.graph(fn, **options)
+    for number in range(calls):
+        assert_same(outcome(g, *make(number)), outcome(fn, *make(number)), f"call {number}")
+    return g
+
+
+def one(device):
+    def make(number):
+        generator = made(number, device)
+        return (torch.full((3,), float(number), device=device), generator), [generator]
+
+    return make
+
+
+def two(device, *, shared=lambda number: False):
+    def make(number):
+        first, second = made(number, device), made(number + 9, device)
+        second = first if shared(number) else second
+        return (torch.ones(3, device=device), first, second), [first, second]
+
+    return make
+
+
+def several_draws(x, generator):
+    y = x + randn(generator) * torch.rand(3, generator=generator, device=x.device)
+    return y + torch.randperm(3, generator=generator, device=x.device)
+
+
+def operations(x, generator):
+    options: dict[str, Any] = {"generator": generator, "device": x.device}
+    return (
+        torch.randint(0, 9, (4,), **options),
+        torch.multinomial(torch.ones(5, device=x.device), 3, generator=generator),
+        torch.empty(3, device=x.device).normal_(generator=generator),
+        torch.empty(3, device=x.device).uniform_(generator=generator),
+        torch.empty(3, device=x.device).exponential_(generator=generator),
+        torch.full((9,), 0.5, device=x.device).bernoulli(generator=generator),
+        torch.normal(x, torch.ones_like(x), generator=generator),
+    )
+
+
+def optional(x, generator=None):
+    return x + randn(generator) if generator is not None else x
+
+
+def is_of_class(x, generator):
+    several = isinstance(generator, list)
+    assert isinstance(generator, torch.Generator) and not several
+    return x + randn(generator)
+
+
+def where_it_lies(x, generator):
+    return x + torch.randn(3, generator=generator, device=generator.device)
+
+
+def of_no_use(x, generator):
+    return x * 2 if generator else x
+
+
+@pytest.mark.parametrize("fn", [several_draws, operations, optional, is_of_class, where_it_lies, of_no_use])
+def test_another_one_in_each_call(device, fn):
+    g = play(fn, one(device))
+    assert g.report().replayed >= 6, g.explain()
+
+
+def test_of_the_host_beside_tensors_of_the_device(device):
+    def make(number):
+        generator = made(number, "cpu")
+        return (torch.ones(3, device=device), generator), [generator]
+
+    g = play(lambda x, generator: x.cpu() + randn(generator), make)
+    assert g.report().replayed >= 6, g.explain()
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
+def test_now_of_the_host_and_now_of_the_device():
+    def make(number):
+        generator = made(number, "cuda" if number % 2 else "cpu")
+        return (torch.ones(3, device="cuda"), generator), [generator]
+
+    g = play(lambda x, generator: x + randn(generator).cuda(), make, 20)
+    assert g.report().replayed >= 10, g.explain()
+
+
+def drawn_in_turns(x, first, second):
+    y = x + torch.randn(3, generator=first, device=x.device)
+    return y - randn(second) * torch.rand(3, generator=first, device=x.device)
+
+
+def asks_which(x, first, second):
+    return x + randn(first) * (1 if first is second else 2)
+
+
+@pytest.mark.parametrize("fn", [drawn_in_turns, asks_which])
+@pytest.mark.parametrize("shared", [lambda n: False, lambda n: True, lambda n: n % 2 == 0])
+def test_two_that_are_one_in_some_calls(device, fn, shared):
+    g = play(fn, two(device, shared=shared), 18)
+    assert g.report().replayed >= 8, g.explain()
+
+
+def equal(x, first, second):
+    return x + randn(first) * (1 if first == second else 2)
+
+
+def looked_for(x, first, second):
+    return x + randn(first) * (1 if first in [second] else 2)
+
+
+def counted(x, first, second):
+    return x + randn(first) * len({first: 1, second: 2})
+
+
+def by_id(x, first, second):
+    return x + randn(first) * (1 if id(first) == id(second) else 2)
+
+
+@pytest.mark.parametrize("fn", [equal, looked_for, counted, by_id])
+def test_which_one_it_is_matters(device, fn):
+    g = play(fn, two(device, shared=lambda number: number % 3 == 0), 18)
+    assert g.report().replayed == 0
+
+
+@dataclasses.dataclass
+class Settings:
+    generator: torch.Generator
+    scale: float = 2.0
+
+
+class Sampler:
+    def __init__(self, generator):
+        self.generator, self.scale = generator, 2.0
+
+
+@pytest.mark.parametrize("kind", [Settings, Sampler, lambda generator: Settings([generator])])
+def test_inside_of_arguments(device, kind):
+    def fn(x, given):
+        held = given.generator
+        return x + given.scale * randn(held[0] if isinstance(held, list) else held)
+
+    def make(number):
+        generator = made(number, device)
+        return (torch.ones(3, device=device), kind(generator)), [generator]
+
+    g = play(fn, make)
+    assert g.report().replayed >= 6, g.explain()
+
+
+def test_a_list_of_them_and_one_of_them_again(device):
+    def fn(x, given):
+        y = torch.stack([randn(each) for each in given["all"]])
+        return x + y * randn(given["first"])
+
+    def make(number):
+        generators = [made(number + n, device) for n in range(3)]
+        given = {"all": generators, "first": generators[0]}
+        return (torch.ones(3, device=device), given), generators
+
+    g = play(fn, make)
+    assert g.report().replayed >= 6, g.explain()
+
+
+# ---------------------------------------------------------------------- seeded, read
+
+
+def seeded(x, generator):
+    generator.manual_seed(3)
+    return x + randn(generator)
+
+
+def seeded_between(x, generator):
+    y = randn(generator)
+    generator.manual_seed(3)
+    z = randn(generator)
+    return x + y * z - randn(generator.manual_seed(4))
+
+
+@pytest.mark.parametrize("fn", [seeded, seeded_between])
+def test_seeded_by_the_call(device, fn, reason):
+    g = play(fn, one(device))
+    if device.type == "cpu":
+        assert g.report().replayed >= 6, g.explain()
+    else:
+        assert reason(g, "RT208")
+
+
+def test_seeded_by_the_call_as_it_was_by_the_caller(device):
+    """What is seen of the state does not tell that it was set."""
+
+    def make(number):
+        generator = made(3 if number < 8 else number, device)
+        return (torch.ones(3, device=device), generator), [generator]
+
+    play(seeded, make)
+
+
+def test_seeded_on_one_way_alone(device):
+    def fn(x, generator):
+        y = randn(generator)
+        if (y.sum() > 0).item():
+            generator.manual_seed(4)
+            return y + randn(generator)
+        y = y - torch.rand(3, generator=generator, device=x.device)
+        return y * randn(generator) if (y.sum() > -2).item() else y
+
+    g = play(fn, one(device), 40)
+    assert g.report().replayed >= 20 or device.type == "cuda", g.explain()
+
+
+def test_seeded_after_the_last_draw(device, reason, where):
+    def fn(x, generator):
+        y = x + randn(generator)
+        generator.manual_seed(3)
+        return y
+
+    g = play(fn, one(device))
+    assert g.report().replayed == 0
+    assert reason(g, "RT208").where == where(fn, "manual_seed")
+
+
+def test_its_seed_is_part_of_the_key(device):
+    def fn(x, generator):
+        return x * (generator.initial_seed() % 7) + randn(generator)
+
+    def make(number):
+        generator = made(number // 8, device)
+        randn(generator, number)
+        return (torch.ones(3, device=device), generator), [generator]
+
+    g = play(fn, make, 32)
+    assert g.report().replayed >= 16, g.explain()
+
+
+def test_its_state_is_read(device, reason):
+    g = play(lambda x, generator: x + generator.get_state()[0].item(), one(device))
+    assert g.report().replayed == 0
+    assert "asks args[1] for its state (get_state)" in reason(g, "RT218").message
+
+
+class Held:
+    """State of a callable that draws, and its twin."""
+
+    def __init__(self, device):
+        self.generator = made(0, device)
+        self.state = self.generator.get_state()
+
+
+def set_after(x, held):
+    y = x + randn(held.generator)
+    held.generator.manual_seed(5)
+    return y
+
+
+def set_alone(x, held):
+    held.generator.manual_seed(5)
+    return x + 1
+
+
+def set_and_drawn(x, held):
+    held.generator.manual_seed(5)
+    return x + randn(held.generator)
+
+
+def copied_state(x, held):
+    return x + randn(held.generator.clone_state())
+
+
+def state_of_another(x, held):
+    generator = torch.Generator(x.device)
+    generator.set_state(held.generator.get_state())
+    return x + randn(generator)
+
+
+def kept_state(x, held):
+    generator = torch.Generator(x.device)
+    generator.set_state(held.state)
+    return x + randn(generator)
+
+
+def put_back(x, held):
+    state = held.generator.get_state()
+    y = x + randn(held.generator)
+    held.generator.set_state(state)
+    return y
+
+
+@pytest.mark.parametrize(
+    "fn", [set_after, set_alone, set_and_drawn, copied_state, state_of_another, kept_state, put_back]
+)
+def test_one_that_is_state_is_set_or_copied(device, fn):
+    """The caller sets it alike for a while, so that what the call leaves is no sign."""
+    ours, theirs = Held(device), Held(device)
+    g, x = rote.graph(lambda x: fn(x, ours)), torch.ones(3, device=device)
+    for number in range(CALLS):
+        for held in (ours, theirs):
+            held.generator.manual_seed(5 if number < 8 else number)
+            held.state.copy_(held.generator.get_state())
+        assert_same(g(x), fn(x, theirs), f"call {number}")
+        assert_same(ours.generator.get_state(), theirs.generator.get_state(), f"call {number}")
+    assert g.report().replayed == 0
+
+
+def test_a_state_that_an_argument_holds(device):
+    def fn(x, state):
+        generator = torch.Generator(x.device)
+        generator.set_state(state)
+        return x + randn(generator)
+
+    play(fn, lambda number: ((torch.ones(3, device=device), made(number // 6, device).get_state()), []), 20)
+
+
+# ---------------------------------------------------------------------- kept, returned, state as well
+
+
+def test_kept_and_returned(device):
+    def fn(x, generator, held):
+        held.generator = generator
+        return {"noise": randn(held.generator), "generator": generator}
+
+    held, twin = Held(device), Held(device)
+    g = rote.graph(lambda x, generator: fn(x, generator, held))
+    for number in range(CALLS):
+        ours, theirs = made(number, device), made(number, device)
+        x = torch.ones(3, device=device)
+        found, expected = g(x, ours), fn(x, theirs, twin)
+        assert_same(found["noise"], expected["noise"])
+        assert found["generator"] is held.generator is ours
+        assert_same(randn(held.generator), randn(twin.generator))
+    assert g.report().replayed >= 4, g.explain()
+
+
+def test_state_in_some_calls(device):
+    """The recording draws from what it has found outside, which an argument is now and then."""
+    ours, theirs = made(0, device), made(0, device)
+
+    def fn(x, generator, outside):
+        return x + randn(generator) * torch.rand(3, generator=outside, device=x.device)
+
+    g, x = rote.graph(lambda x, generator: fn(x, generator, ours)), torch.ones(3, device=device)
+    for number in range(24):
+        fresh = [made(number, device), made(number, device)]
+        first, second = (ours, theirs) if number in (9, 10, 15) else fresh
+        assert_same(g(x, first), fn(x, second, theirs), f"call {number}")
+        assert_same([each.get_state() for each in (ours, first)], [e.get_state() for e in (theirs, second)])
+    assert g.report().replayed >= 4, g.explain()
+
+
+def test_the_default_one_in_some_calls(device):
+    def fn(x, generator):
+        return x + randn(generator) + torch.rand(3, device=x.device)
+
+    def default():
+        return torch.default_generator if device.type == "cpu" else torch.cuda.default_generators[0]
+
+    def run(call):
+        torch.manual_seed(5)
+        x = torch.ones(3, device=device)
+        found = [call(x, made(n, device) if n % 3 else default()) for n in range(24)]
+        return found, default().get_state()
+
+    g = rote.graph(fn)
+    assert_same(run(g), run(fn))
+    assert g.report().replayed >= 12, g.explain()
+
+
+def test_an_operation_raises_between_two_draws(device):
+    def fn(x, generator, at):
+        noise = randn(generator)
+        x = (x.cpu() + noise.cpu())[at]
+        return x * torch.rand(1, generator=generator, device=generator.device).cpu()
+
+    def make(number):
+        generator = made(number, device)
+        at = torch.tensor([1 if number % 5 < 4 else 7])
+        return (torch.ones(3, device=device), generator, at), [generator]
+
+    g = play(fn, make, 20)
+    assert g.report().replayed >= 8 or device.type == "cuda", g.explain()
+
+
+# ---------------------------------------------------------------------- with the rest of the runtime
+
+
+@pytest.mark.parametrize("options", [{"outputs": "borrow"}, {"verify": 2}])
+def test_options(device, options):
+    g = play(several_draws, one(device), 16, **options)
+    assert g.report().replayed >= 4, g.explain()
+
+
+def test_a_training_step(device):
+    def make():
+        torch.manual_seed(0)
+        model = torch.nn.Linear(3, 3).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x, generator):
+            optimizer.zero_grad()
+            noise = torch.randn(x.shape, generator=generator, device=x.device)
+            loss = (model(x + noise) - x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return model, step
+
+    (ours, step), (theirs, twin) = make(), make()
+    g = rote.graph(step)
+    for number in range(CALLS):
+        (x, first), _ = one(device)(number)
+        (_, second), _ = one(device)(number)
+        assert_same(g(x, first), twin(x, second), f"call {number}")
+        assert_same([*ours.parameters()], [*theirs.parameters()], f"call {number}")
+        assert_same(first.get_state(), second.get_state(), f"call {number}")
+    assert g.report().replayed >= 6, g.explain()
+
+
+def test_gradients_outside(device):
+    weight = torch.ones(3, device=device, requires_grad=True)
+
+    def run(call, number):
+        (x, generator), _ = one(device)(number)
+        loss = call(x, generator).sum()
+        return torch.autograd.grad(loss, weight), generator.get_state()
+
+    def fn(x, generator):
+        return (weight * randn(generator) + x) * torch.rand(3, generator=generator, device=x.device)
+
+    g = rote.graph(fn)
+    for number in range(CALLS):
+        assert_same(run(g, number), run(fn, number), f"call {number}")
+    assert g.report().replayed >= 6, g.explain()
+
+
+class Noisy(torch.autograd.Function):
+    """Draws in its backward from what its forward was given."""
+
+    @staticmethod
+    def forward(ctx, x, generator):
+        ctx.generator = generator
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * randn(ctx.generator), None
+
+
+def test_a_backward_that_draws(device):
+    def run(call, number):
+        generator = made(number, device)
+        x = torch.ones(3, device=device, requires_grad=True)
+        call(x, generator).sum().backward()
+        return x.grad, generator.get_state()
+
+    def fn(x, generator):
+        return Noisy.apply(x, generator) * torch.rand(3, generator=generator, device=x.device)
+
+    g = rote.graph(fn)
+    for number in range(CALLS):
+        assert_same(run(g, number), run(fn, number), f"call {number}")
+
+
+# ---------------------------------------------------------------------- all forms, at random
+
+
+class World:
+    """Generators with names: arguments, state, and what a program makes."""
+
+    def __init__(self, device):
+        self.device = device
+        self.pool = [made(seed, device) for seed in range(3)]
+        self.held = made(7, device)
+
+    def run(self, program, x, first, given, seed):
+        own = None
+        for what, which, number in program:
+            if what == "make":
+                own = torch.Generator(x.device).manual_seed(number)
+            elif what == "make by argument":
+                own = torch.Generator(x.device).manual_seed(seed + number)
+            else:
+                generator = {"first": first, "second": given["second"], "held": self.held, "own": own}[which]
+                if generator is None:
+                    continue
+                if what == "seed":
+                    generator.manual_seed(number)
+                elif what == "branch":
+                    if (x.sum() > number).item():
+                        x = x - randn(generator)
+                elif what == "integers":
+                    x = x + torch.randint(0, 9, (3,), generator=generator, device=x.device)
+                else:
+                    x = x + randn(generator) * number
+        return x
+
+    def pick(self, choice):
+        kind, number = choice
+        if kind == "pool":
+            return self.pool[number]
+        if kind == "held":
+            return self.held
+        if kind == "default":
+            return torch.default_generator if self.device.type == "cpu" else torch.cuda.default_generators[0]
+        return made(number, self.device)
+
+    def states(self):
+        return [each.get_state() for each in (*self.pool, self.held)]
+
+
+def _program(draw):
+    kinds = ["draw"] * 5 + ["integers", "seed", "branch", "make", "make by argument"]
+    names = ["first", "first", "second", "held", "own"]
+    return [(draw.choice(kinds), draw.choice(names), draw.randrange(4)) for _ in range(draw.randrange(2, 7))]
+
+
+def _choice(draw):
+    kind = draw.choice(["fresh"] * 7 + ["pool", "held", "default"])
+    return kind, draw.randrange(3)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_forms_at_random(device, seed):
+    draw = random.Random(seed)
+    program = _program(draw)
+    calm = draw.random() < 0.6
+    ours, theirs = World(device), World(device)
+
+    def fn(x, first, given, seed):
+        return ours.run(program, x, first, given, seed)
+
+    g = rote.graph(fn)
+    for number in range(16):
+        choices = [("fresh", number)] * 2 if calm else [_choice(draw), _choice(draw)]
+        argument, replaced, shared = draw.randrange(2), draw.random() < 0.1, draw.random() < 0.1
+        found: list[Any] = []
+        for world, call in ((ours, g), (theirs, lambda *given: theirs.run(program, *given))):
+            if replaced and not calm:
+                world.held = made(number, device)
+            first, second = (world.pick(choice) for choice in choices)
+            second = first if shared else second
+            torch.manual_seed(number)
+            value = call(torch.full((3,), 1.0, device=device), first, {"second": second}, argument)
+            found.append((value, world.states(), first.get_state(), second.get_state()))
+        assert_same(found[0], found[1], f"call {number} of {program}")
+
+
+def test_a_copy_of_one(device):
+    def fn(x, generator):
+        return x + randn(copy.deepcopy(generator)) + randn(generator)
+
+    if device.type == "cpu":
+        play(fn, one(device))
