@@ -171,7 +171,8 @@ class Graphed:
     def call_exactly(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
         """One call, with the wrapper's lock held; PLAINLY or a Timed if it has to run as it is."""
         since = perf_counter()
-        known = None if self._openings.of_tensors else self._last  # a ticket does not tell of that
+        openings = self._openings  # a ticket does not tell of all that they make keys look at
+        known = self._last if not (openings.of_tensors or openings.places.open) else None
         call = known[0].admit(args, kwargs) if known is not None else None
         if call is not None and known is not None and not known[1].dead:
             entry = known[1]

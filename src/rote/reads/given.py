@@ -16,6 +16,7 @@ from ..base.identity import identity
 from ..signature.key import OPAQUE, Call
 from ..signature.leaves import containers, is_mutable
 from ..signature.opened import DEVICE, SEED, Opening, Openings, parts_of, slots_of
+from ..signature.places import place_of
 from ..signature.snapshot import ASKED, ATTRIBUTE, BULK, DEFINED, ITEM, KIND, LENGTH, ORDER
 
 _OF_ALL = (BULK, LENGTH, ORDER)
@@ -35,6 +36,7 @@ class Given:
         watched: Objects that are known by their identity, and whose class may be opened: the class.
         shared: Objects that have their attributes in the dict of another one.
         leaves: Arguments that are known by their identity.
+        slots: Slots outside that the key looks at: what lies there, by kind, container and key.
     """
 
     def __init__(self) -> None:
@@ -45,6 +47,8 @@ class Given:
         self.missing: list[str] = []
         self.shared: list[Any] = []
         self.leaves: set[int] = set()
+        self.slots: dict[tuple[str, int, Any], Any] = {}
+        self._outside: dict[int, str] = {}
         self._containers: set[int] = set()
         self.names: list[str] = []
         self._values: list[Any] = []
@@ -86,7 +90,24 @@ class Given:
                 self.leaves.add(identity(leaf))
                 self.watch(leaf, inner=False)
         objects = {identity(value): value for value in mine if identity(value) in self.objects}
-        return [(self.names[self.numbers[which]], value) for which, value in objects.items()]
+        found = [(self.names[self.numbers[which]], value) for which, value in objects.items()]
+        for place, generator in call.state:
+            self.slots[place.kind, identity(place.container()), place.key] = generator
+            if self.objects.setdefault(identity(generator), torch.Generator) and not self.is_one(generator):
+                self._outside[identity(generator)] = place.name
+                found.append((place.name, generator))
+        return found
+
+    def name_of(self, value: Any) -> str | None:
+        """The name of what is taken apart; None if a value is not."""
+        number = self.numbers.get(identity(value), self.originals.get(identity(value)))
+        return self.names[number] if number is not None else self._outside.get(identity(value))
+
+    def meet_in(self, kind: str, container: Any, key: Any, generator: Any, owner: Any, name: str) -> None:
+        """A random generator is found in a slot outside that no key looks at."""
+        place = place_of(kind, container, key, owner, name)
+        if place is not None:
+            self._openings.meet_in(place, (kind, identity(container), key), generator)
 
     def branch(self, container: Any) -> int | None:
         """Which branch a container is; None if it is none."""

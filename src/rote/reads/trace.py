@@ -237,10 +237,9 @@ class Trace:
 
     def identify(self, value: Any, does: str) -> None:
         """It matters which object an argument is: one that is taken apart is another one in each call."""
-        number = self.given.numbers.get(identity(value), self.given.originals.get(identity(value)))
-        if number is None:
+        name = self.given.name_of(value)
+        if name is None:
             return
-        name = self.given.names[number]
         self.given.close(value, does)
         self.refuse(name, f"depends on which object {name} is: it {does}")
 
@@ -256,7 +255,7 @@ class Trace:
                 if before.branch(each.container) is not None:
                     del written[address]  # pyright: ignore[reportArgumentType]
         for name, value in self.given.take(call, args, kwargs):
-            if self.has(value) and before.branch(value) is None:
+            if self.has(value) and identity(value) not in before.objects:
                 self.identify(value, "finds it in another argument, too")
             self.find(value, None, name)
         for value in self.given.shared:
@@ -326,6 +325,10 @@ class Trace:
             and self.given.read(kind, container, key, stood_for(value), self.name(whose, suffix))
         ):
             return
+        if type(value) is torch.Generator and address not in self._written and where not in self._changed:
+            if self.given.slots.get(address) is value:
+                return
+            self.given.meet_in(kind, container, key, value, owner, self.name(whose, suffix))
         if where in self._growing:
             self._looked.add(where)  # what is read may be the call's own
             return

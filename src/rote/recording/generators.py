@@ -27,7 +27,7 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..reads import Setting
 from ..signature.key import Call
-from ..signature.opened import address_of
+from ..signature.opened import address_of, is_default
 from .ledger import Ledger
 
 
@@ -37,7 +37,7 @@ class Drawn:
     Args:
         order: The number of the state, among those in which the call has set a generator.
         seed: What it was seeded with last.
-        state: That state, where it is drawn from first.
+        state: That state, where it is drawn from first; of one from outside where the call has set it.
         identity: Of the object, if it is known to live outside.
         number: Which argument it is, if it may be another one in each call.
     """
@@ -48,13 +48,20 @@ class Drawn:
         self.order, self.state, self.identity, self.number = order, state, identity, number
         self._seed = seed
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether it was made outside."""
+        return self.identity is not None or self.number is not None
+
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Drawn) or (self.identity, self.number) != (other.identity, other.number):
-            return False
-        return self.identity is not None or (self.order, self.state) == (other.order, other.state)
+        return isinstance(other, Drawn) and self._parts() == other._parts()
 
     def __hash__(self) -> int:
-        return hash((self.identity or self.order, self.number))
+        return hash(self._parts())
+
+    def _parts(self) -> tuple[Any, ...]:
+        order = self.order if self.identity is None else None
+        return self.identity, self.number, self.state, order
 
     def __repr__(self) -> str:
         return f"a generator seeded with {self._seed}"
@@ -129,6 +136,7 @@ class _Met:
         self.order, self.known = 0, known
         self.state = _state_of(owner.generator) if known and owner is not None else None
         self.drawn: list[Drawn] = []
+        self.was_set: list[bool] = []
         self.device = ""
         self.site: Site | None = None
         self.ahead: torch.Generator | None = None  # the recording's, which has drawn in its place
@@ -200,8 +208,9 @@ class Generators:
             state = None
         elif not met.known:
             met.order, self._count = self._count, self._count + 1
-        elif (met.number is None or state is None or not was_set) and self._reseeded is None:
+        elif (state is None or not was_set or is_default(generator)) and self._reseeded is None:
             self._reseeded = reason(rules.RANDOM_STATE_SET, _SET_OUTSIDE, site)
+        met.was_set.append(was_set)
         met.device, met.site = str(generator.device), site
         identity = address if met.known and met.number is None else None
         drawn = Drawn(met.order, generator.initial_seed(), state, identity, met.number)
@@ -255,8 +264,10 @@ class Generators:
         """
         if drawn.number is not None:
             return self._stand_in_place(generator, drawn)
-        if drawn.identity is not None or generator.device.type != "cpu":
+        if generator.device.type != "cpu":
             return generator, None
+        if drawn.identity is not None:
+            return generator, Reseed(generator) if drawn.state is not None else None
         stand = self._stands.get(drawn.order) if drawn.state is None else None
         if stand is None:
             stand = self._stands[drawn.order] = torch.Generator(generator.device)
@@ -300,8 +311,10 @@ class Generators:
             if met.owner is not None and met.owner.references() > _ALONE:
                 address = address_of(met.owner.generator)
                 self.outside[address] = met.owner.generator
-                for each in met.drawn:
-                    each.identity, each.state = address, None
+                for each, was_set in zip(met.drawn, met.was_set, strict=True):
+                    each.identity, each.state = address, each.state if was_set else None
+                if any(met.was_set) and met.device != "cpu" and not found:
+                    found.append(reason(rules.RANDOM_STATE_SET, _SET_OUTSIDE, met.site))
             elif met.owner is None or met.device != "cpu":
                 text = f"the call draws from a generator on {met.device} that it makes itself"
                 found.append(reason(rules.GENERATOR_INSIDE, text, met.site))

@@ -30,7 +30,6 @@ from ..base.location import user_mark
 from ..signature.admission import Admission
 from ..signature.key import Call
 from ..signature.leaves import has_branches
-from ..signature.opened import is_default
 from ..signature.quick import QuickGuard
 from ..signature.source import NOT_MINE, Source
 from ..signature.switches import Switches
@@ -228,7 +227,7 @@ class _Writer:
         self._sharing()
         if has_branches(self._call.spec) and (variant.root.edges or variant.binds):
             source.refuse(f"{name}.is_given_state({self._as_call()})")
-        if self._admission.generators and variant.generators:
+        if self._call.generators() and variant.generators:
             source.refuse(f"{name}.draws_from({self._generators()})")
         if self._starts_early():
             source.refuse(f"not {constant(self._guard.tensors_hold)}()")
@@ -288,11 +287,11 @@ class _Writer:
 
     def _generators(self) -> str:
         """The random generators that the recording has stands for."""
-        pairs = zip(self._admission.generators, self._call_generators(), strict=True)
-        return f"({''.join([f'{name}, ' for name, stands in pairs if stands])})"
-
-    def _call_generators(self) -> list[bool]:
-        return [not is_default(each) for each in self._call.branches() if type(each) is torch.Generator]
+        call, admission = self._call, self._admission
+        given = [number for number, each in enumerate(call.branches()) if type(each) is torch.Generator]
+        names = dict(zip(given, admission.generators, strict=True))
+        names.update([(~number, name) for number, name in enumerate(admission.state)])
+        return f"({''.join([f'{names[number]}, ' for number in call.generators()])})"
 
     # ------------------------------------------------------------------ the replay
 
@@ -385,7 +384,9 @@ class _Writer:
         if not call.opened:
             return f"{constant(Call)}({parts}, (args, kwargs))"
         opened = f"None, (), (), {constant(call.openings)}, {constant(call.opened)}"
-        return f"{constant(Call)}({parts}, (args, kwargs), {opened})"
+        places = zip(call.state, self._admission.state, strict=True)
+        state = "".join([f"({constant(place)}, {name}), " for (place, _), name in places])
+        return f"{constant(Call)}({parts}, (args, kwargs), {opened}, state=({state}))"
 
     # ------------------------------------------------------------------ the result
 

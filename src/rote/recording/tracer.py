@@ -181,7 +181,7 @@ class Tracer(Repeated, DispatchMode):
         if self.mode is Mode.RECORD and self.tape is not None:
             stand, reseed = generators.stand_in(generator, drawn, node.stands)
             if reseed is not None:
-                if drawn.number is not None:  # which may have been drawn from before
+                if drawn.is_outside and self._on_host:  # it may have been drawn from before, in that segment
                     self.tape.close()
                 self.tape.prepare(reseed)
         out = self._run(event, known, *exchanged(args, kwargs, generator, stand), placement)

@@ -24,6 +24,7 @@ import torch
 from . import members
 from .made_in_c import has_parts_in_c
 from .origin import module_of
+from .places import Place, Places
 
 _CLOSED = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, type, Enum, BaseException, local)
 _CONTAINERS = (OrderedDict, dict, list, tuple)
@@ -114,7 +115,7 @@ class Opening:
         return tuple([name for name, _ in pairs]), [each for _, each in pairs]
 
 
-DEVICE, SEED, DEFAULT = "device", "initial_seed()", "is a default generator"
+DEVICE, SEED, DEFAULT = "device", "initial_seed()", "is_default"
 """What there is to a random generator: always the device and the last, the seed if a call asks for it."""
 
 
@@ -161,6 +162,12 @@ _OF_HOST = address_of(torch.default_generator)
 def opening_of(kind: type, names: Iterable[str] | None) -> Opening:
     """How instances of a class are taken apart, by which of their attributes."""
     return OfGenerators(names) if kind is torch.Generator else Opening(kind, names)
+
+
+def _told(opening: Opening, generator: torch.Generator) -> tuple[Any, ...]:
+    """What there is to a generator, with names."""
+    names, values = opening.look(generator)
+    return tuple(zip(names, values, strict=True))
 
 
 _UNSET: Any = object()
@@ -267,12 +274,14 @@ class Openings:
         open: How, by class; what a call has of it stays as it is.
         closed: Classes whose instances are known by their identity for good, and why.
         of_tensors: A call has asked a tensor for an attribute that is not PyTorch's: keys tell which it has.
+        places: Where random generators lie outside that keys look at.
     """
 
     def __init__(self) -> None:
         self.open: dict[type, Opening] = {}
         self.closed: dict[type, str] = {}
         self.of_tensors = False
+        self.places = Places()
         self._read: dict[type, set[str] | None] = {}
         self._inner: set[type] = set()
         self._met: dict[type, dict[int, Callable[[], Any]]] = {}
@@ -319,6 +328,20 @@ class Openings:
         self.open = {**self.open, **{kind: opening_of(kind, self._read.get(kind, set())) for kind in more}}
         return True
 
+    def meet_in(self, place: Place, address: tuple[str, int, Any], generator: torch.Generator) -> None:
+        """A call finds a random generator in a slot outside; it is opened if another one lay there before."""
+        kind = torch.Generator
+        if self.may_open(kind) and self.places.meet(address, place, generator) and kind not in self.open:
+            self.open = {**self.open, kind: opening_of(kind, self._read.get(kind, set()))}
+
+    def look(self) -> tuple[tuple[Place, torch.Generator, tuple[Any, ...]], ...]:
+        """The generators in the slots that keys look at, and what there is to each."""
+        opening = self.open.get(torch.Generator)
+        if opening is None or not self.places.open:
+            return ()
+        found = [(place, place.now()) for place in self.places.open]
+        return tuple([(place, each, _told(opening, each)) for place, each in found if each is not None])
+
     def learn(self) -> None:
         """A call is over: what it has read of open classes is known from the next one on."""
         for kind, opening in self.open.items():
@@ -329,6 +352,8 @@ class Openings:
     def close(self, kind: type, why: str) -> None:
         """It matters which object an instance of a class is."""
         self.closed[kind] = why
+        if kind is torch.Generator:
+            self.places.clear()
         self.open = {each: opening for each, opening in self.open.items() if each is not kind}
 
     def close_all(self, why: str) -> None:
@@ -340,5 +365,6 @@ class Openings:
         """Forget everything."""
         self.open = {}
         self.of_tensors = False
+        self.places.clear()
         for each in (self.closed, self._read, self._inner, self._met):
             each.clear()
