@@ -145,6 +145,18 @@ def test_two_that_are_one_in_some_calls(device, fn, shared):
     assert g.report().replayed >= 8, g.explain()
 
 
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
+def test_two_that_have_one_state():
+    def make(number):
+        first = made(number, "cuda")
+        second = first.graphsafe_get_state() if number > 8 else made(number, "cuda")
+        return (torch.ones(3, device="cuda"), first, second), [first, second]
+
+    g = play(drawn_in_turns, make, 18)
+    assert 2 <= g.report().replayed <= 8, g.explain()
+
+
 def equal(x, first, second):
     return x + randn(first) * (1 if first == second else 2)
 

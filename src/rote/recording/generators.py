@@ -105,10 +105,37 @@ class Stands:
         for stand, generator in zip(self.by_number.values(), given, strict=True):
             stand.set_state(generator.get_state())
 
+    @property
+    def several_on_devices(self) -> bool:
+        """Whether two may have one state, which those of a device can."""
+        return sum(not is_of_host(each) for each in self.by_number.values()) > 1
+
     def give(self, given: Iterable[torch.Generator]) -> None:
         """After it: the call's get theirs."""
         for stand, generator in zip(self.by_number.values(), given, strict=True):
             generator.set_state(stand.get_state())
+
+
+def are_one(generators: Iterable[torch.Generator]) -> bool:
+    """Whether two generators of a device have one state (``graphsafe_get_state``), which nothing says."""
+    known: dict[tuple[torch.device, bytes], list[torch.Generator]] = {}
+    for each in generators:
+        if not is_of_host(each):
+            alike = known.setdefault((each.device, each.get_state().numpy().tobytes()), [])
+            if any([_moves_with(each, other) for other in alike]):
+                return True
+            alike.append(each)
+    return False
+
+
+def _moves_with(one: torch.Generator, other: torch.Generator) -> bool:
+    """Whether a generator moves where another one is moved, which is undone."""
+    offset = one.get_offset()
+    one.set_offset(offset + 4)
+    try:
+        return other.get_offset() != offset
+    finally:
+        one.set_offset(offset)
 
 
 class _Owner:
@@ -137,7 +164,7 @@ class _Met:
         self.state = _state_of(owner.generator) if known and owner is not None else None
         self.drawn: list[Drawn] = []
         self.was_set: list[bool] = []
-        self.device = ""
+        self.device, self.of_host = "", True
         self.site: Site | None = None
         self.ahead: torch.Generator | None = None  # the recording's, which has drawn in its place
 
@@ -180,6 +207,7 @@ class Generators:
         for number, each in (given or {}).items():
             owner = self._owners[address_of(each)] = _Owner(each)
             self._known[address_of(each)] = _Met(owner, known=True, number=number)
+        self._shared = len(given or {}) > 1 and are_one((given or {}).values())
         self._stands: dict[int, torch.Generator] = {}
         self._reseeded: Reason | None = None
         self.outside: dict[int, torch.Generator] = {}
@@ -211,7 +239,7 @@ class Generators:
         elif (state is None or not was_set or is_default(generator)) and self._reseeded is None:
             self._reseeded = reason(rules.RANDOM_STATE_SET, _SET_OUTSIDE, site)
         met.was_set.append(was_set)
-        met.device, met.site = str(generator.device), site
+        met.device, met.site, met.of_host = str(generator.device), site, is_of_host(generator)
         identity = address if met.known and met.number is None else None
         drawn = Drawn(met.order, generator.initial_seed(), state, identity, met.number)
         met.drawn.append(drawn)
@@ -248,8 +276,12 @@ class Generators:
 
     def note(self, generator: torch.Generator) -> None:
         """An operation has drawn from a generator."""
-        self._met[address_of(generator)].state = _state_of(generator)
-        if generator.device.type == "cpu":
+        met = self._met[address_of(generator)]
+        met.state = _state_of(generator)
+        stand = self._in_place.get(met.number) if met.number is not None else None
+        if stand is not None and met.ahead is None:
+            stand.set_state(generator.get_state())
+        if is_of_host(generator):
             self._ran[self._number] = generator.get_state()
 
     def stand_in(
@@ -264,7 +296,7 @@ class Generators:
         """
         if drawn.number is not None:
             return self._stand_in_place(generator, drawn)
-        if generator.device.type != "cpu":
+        if not is_of_host(generator):
             return generator, None
         if drawn.identity is not None:
             return generator, Reseed(generator) if drawn.state is not None else None
@@ -278,13 +310,13 @@ class Generators:
     def _stand_in_place(
         self, generator: torch.Generator, drawn: Drawn
     ) -> tuple[torch.Generator, Reseed | None]:
-        """What stands for an argument. One of a device has got the state already, or by the last draw."""
+        """What stands for an argument; it has had its state since it was drawn from last."""
         assert drawn.number is not None
         stand = self._in_place[drawn.number]
-        if generator.device.type != "cpu":
+        if not is_of_host(generator):
             self._met[address_of(generator)].ahead = stand
             return stand, None
-        stand.set_state(generator.get_state())
+        stand.set_state(generator.get_state())  # the call may have set it
         return stand, Reseed(stand) if drawn.state is not None else None
 
     def catch_up(self) -> None:
@@ -303,6 +335,9 @@ class Generators:
         self.catch_up()
         self._was_set(0)
         found = [self._reseeded] if self._reseeded is not None else []
+        if self._shared:
+            text = "two generators among the arguments, or outside, have one state"
+            found.append(reason(rules.RANDOM_STATE_SET, text, self._all[0].site if self._all else None))
         for site in list(self._unread.values())[: not found]:
             found.append(reason(rules.RANDOM_STATE_SET, _SET_OUTSIDE, site))
         for met in self._all:
@@ -313,9 +348,9 @@ class Generators:
                 self.outside[address] = met.owner.generator
                 for each, was_set in zip(met.drawn, met.was_set, strict=True):
                     each.identity, each.state = address, each.state if was_set else None
-                if any(met.was_set) and met.device != "cpu" and not found:
+                if any(met.was_set) and not met.of_host and not found:
                     found.append(reason(rules.RANDOM_STATE_SET, _SET_OUTSIDE, met.site))
-            elif met.owner is None or met.device != "cpu":
+            elif met.owner is None or not met.of_host:
                 text = f"the call draws from a generator on {met.device} that it makes itself"
                 found.append(reason(rules.GENERATOR_INSIDE, text, met.site))
         return found
@@ -333,7 +368,12 @@ def unknown_states(settings: Iterable[Setting], ledger: Ledger) -> list[Reason]:
 
 def _state_of(generator: torch.Generator) -> bytes | None:
     """The state of a generator of the host; one of a device does not tell while a segment is captured."""
-    return generator.get_state().numpy().tobytes() if generator.device.type == "cpu" else None
+    return generator.get_state().numpy().tobytes() if is_of_host(generator) else None
+
+
+def is_of_host(generator: torch.Generator) -> bool:
+    """Whether it draws on the host, where no capture keeps its state from being read and set."""
+    return generator.device.type == "cpu"
 
 
 def generator_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Generator | None:

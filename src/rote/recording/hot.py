@@ -227,7 +227,7 @@ class _Writer:
         self._sharing()
         if has_branches(self._call.spec) and (variant.root.edges or variant.binds):
             source.refuse(f"{name}.is_given_state({self._as_call()})")
-        if self._call.generators() and variant.generators:
+        if self._stands is not None and (variant.generators or self._stands.several_on_devices):
             source.refuse(f"{name}.draws_from({self._generators()})")
         if self._starts_early():
             source.refuse(f"not {constant(self._guard.tensors_hold)}()")

@@ -29,7 +29,7 @@ from .borrow import Lease
 from .contest import FIRST, Contest
 from .counted import Counted
 from .early import Early, is_harmless
-from .generators import Reseed, Stands
+from .generators import Reseed, Stands, are_one
 from .gradient_words import note_gradients
 from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
@@ -301,8 +301,9 @@ class Variant:
             self.stands.give(call.generators().values())
 
     def draws_from(self, given: Iterable[torch.Generator]) -> bool:
-        """Whether a random generator among the arguments is one that the recording has from outside."""
-        return any([address_of(each) in self.generators for each in given])
+        """Whether a random generator is one that the recording has from outside, or two of them are one."""
+        several = self.stands is not None and self.stands.several_on_devices
+        return any([address_of(each) in self.generators for each in given]) or (several and are_one(given))
 
     def is_given_state(self, call: Call) -> bool:
         """Whether an argument is a container that the callable reads or binds outside, where that matters.
