@@ -562,6 +562,88 @@ def test_replaced_and_its_seed_read(device):
     assert g.report().replayed >= 10, g.explain()
 
 
+FIXED = torch.Generator()
+
+
+def is_fixed(x, held, generator):
+    return x + randn(held.generator) * (2 if held.generator is FIXED else 1)
+
+
+def is_fixed_turned_round(x, held, generator):
+    return x + randn(held.generator) * (2 if FIXED is held.generator else 1)
+
+
+def equals_fixed(x, held, generator):
+    return x + randn(held.generator) * (2 if held.generator == FIXED else 1)
+
+
+def looks_up_fixed(x, held, generator):
+    return x + randn(held.generator) * {FIXED: 2}.get(held.generator, 1)
+
+
+def is_the_argument(x, held, generator):
+    return x + randn(held.generator) * (2 if held.generator is generator else 1)
+
+
+def argument_is_fixed(x, held, generator):
+    return x + randn(generator) * (2 if generator is FIXED else 1)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [is_fixed, is_fixed_turned_round, equals_fixed, looks_up_fixed, is_the_argument, argument_is_fixed],
+)
+def test_replaced_and_compared_with_another(fn):
+    """Nothing is drawn from the other one, so nothing else tells that it is the same."""
+    ours, theirs = Sampler(None), Sampler(None)
+    g, x = rote.graph(lambda x, generator: fn(x, ours, generator)), torch.ones(3)
+    for number in range(30):
+        found: list[Any] = []
+        for held, call in ((ours, g), (theirs, lambda x, generator: fn(x, theirs, generator))):
+            held.generator = FIXED if number % 10 > 7 else torch.Generator()
+            held.generator.manual_seed(number)
+            given = held.generator if number % 10 > 5 else made(number, "cpu")
+            found.append((call(x, given), held.generator.get_state(), given.get_state()))
+        assert_same(*found, f"call {number}")
+
+
+def kept_in_an_attribute(held):
+    held.last = held.generator
+
+
+def kept_in_a_list(held):
+    held.all.clear()
+    held.all.append(held.generator)
+
+
+def kept_in_a_dict(held):
+    held.named["one"] = held.generator
+
+
+@pytest.mark.parametrize("keep", [kept_in_an_attribute, kept_in_a_list, kept_in_a_dict])
+def test_replaced_and_kept_elsewhere(keep):
+    """It is what lay there before in most calls, so that nothing is seen to change."""
+
+    def fn(x, held):
+        keep(held)
+        return x + randn(held.generator)
+
+    holders = [Sampler(None), Sampler(None)]
+    for held in holders:
+        held.last, held.all, held.named = None, [], {}
+    ours, theirs = holders
+    g, x = rote.graph(lambda x: fn(x, ours)), torch.ones(3)
+    for number in range(40):
+        for held in holders:
+            if number < 5 or number % 8 == 0:
+                held.generator = made(number, "cpu")
+        assert_same(g(x), fn(x, theirs), f"call {number}")
+        found = [[*held.all, *held.named.values(), held.last or held.generator] for held in holders]
+        assert [each is ours.generator for each in found[0]] == [
+            each is theirs.generator for each in found[1]
+        ]
+
+
 def test_what_held_one_is_let_go():
     """Keys look at the attribute of an object and do not keep the object."""
     sampler = Sampler(None)
@@ -668,6 +750,7 @@ class World:
         self.pool = [made(seed, device) for seed in range(3)]
         self.held, self.other = made(7, device), made(8, device)
         self.box = Sampler(self.held)
+        self.kept = None
 
     def run(self, program, x, first, given, seed):
         own = None
@@ -682,6 +765,8 @@ class World:
                     continue
                 if what == "same":
                     x = x * 2 if generator is first else x + 1
+                elif what == "keep":
+                    self.kept = generator
                 elif what == "ask":
                     x = x + generator.initial_seed() % 5
                 elif what == "seed":
@@ -720,7 +805,7 @@ class World:
 
 def _program(draw):
     kinds = ["draw"] * 7 + ["integers", "branch", "make", "make by argument"]
-    kinds += draw.sample(["seed", "same", "ask"], 1)
+    kinds += draw.sample(["seed", "same", "ask", "keep"], 1)
     names = ["first", "first", "second", "held", "held", "other", "box", "own"]
     return [(draw.choice(kinds), draw.choice(names), draw.randrange(4)) for _ in range(draw.randrange(2, 7))]
 
@@ -760,7 +845,9 @@ def test_forms_at_random(device, seed):
             second = first if shared else second
             torch.manual_seed(number)
             value = call(torch.full((3,), 1.0, device=device), first, {"second": second}, argument)
-            found.append((value, world.states(), first.get_state(), second.get_state()))
+            named = [first, second, world.held, world.other, world.box.generator, *world.pool]
+            kept = [each is world.kept for each in named]
+            found.append((value, kept, world.states(), first.get_state(), second.get_state()))
         assert_same(found[0], found[1], f"call {number} of {program}")
 
 

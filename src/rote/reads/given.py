@@ -93,7 +93,8 @@ class Given:
         found = [(self.names[self.numbers[which]], value) for which, value in objects.items()]
         for place, generator in call.state:
             self.slots[place.kind, identity(place.container()), place.key] = generator
-            if self.objects.setdefault(identity(generator), torch.Generator) and not self.is_one(generator):
+            if not self.is_one(generator):
+                self.objects[identity(generator)] = torch.Generator
                 self._outside[identity(generator)] = place.name
                 found.append((place.name, generator))
         return found
@@ -119,8 +120,13 @@ class Given:
         return number if number is not None and self._values[number] is value else None
 
     def is_one(self, value: Any) -> bool:
-        """Whether a value is a container of the arguments, the callable's or the caller's."""
-        return identity(value) in self.numbers or identity(value) in self.originals
+        """Whether a value is a container of the arguments, or state that is taken apart as they are."""
+        which = identity(value)
+        return which in self.numbers or which in self.originals or which in self._outside
+
+    def is_state(self, value: Any) -> bool:
+        """Whether a value is taken apart and lies outside."""
+        return identity(value) in self._outside
 
     def of(self, number: int) -> Any:
         """The container or object of a number, as the callable has it."""

@@ -641,6 +641,7 @@ class Trace:
 
     def finish(self) -> Noted:
         """All that was noted; nothing is held any more."""
+        self._identify_kept()
         effects = tuple(self._effects())
         found = self._reads.values()
         reads = Reads.of(map(self._kept, found) if self.anchored else found)
@@ -870,6 +871,18 @@ class Trace:
         yield Read(LENGTH, found, None, length, whose, " (length)", self._names)
         for index, value in enumerate(each.was):
             yield Read(ITEM, found, index, self._form(value), whose, f"[{index}]", self._names)
+
+    def _identify_kept(self) -> None:
+        """What is state and taken apart lies in another slot now: which object it is matters there."""
+        if not self.given.slots:
+            return
+        written = [_look(each.kind, each.container, each.key) for each in self._written.values()]
+        filled = [contents(each.container) for each in (*self._changed.values(), *self._growing.values())]
+        members = [part for each in filled if type(each) is tuple for part in each]
+        pairs = [part for each in members if type(each) is tuple for part in each]
+        for value in (*written, *members, *pairs):
+            if self.given.is_state(value):
+                self.identify(value, "keeps it somewhere else, too")
 
     def _effects(self) -> Iterable[Effect]:
         for where, each in self._growing.items():
