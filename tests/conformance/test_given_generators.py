@@ -323,6 +323,16 @@ def copied_state(x, held):
     return x + randn(held.generator.clone_state())
 
 
+def copied(x, held):
+    return x + randn(copy.copy(held.generator))
+
+
+def handed_on(x, held):
+    generator = torch.Generator(x.device)
+    generator.__setstate__(held.generator.__reduce__()[2])
+    return x + randn(generator)
+
+
 def state_of_another(x, held):
     generator = torch.Generator(x.device)
     generator.set_state(held.generator.get_state())
@@ -343,7 +353,11 @@ def put_back(x, held):
 
 
 @pytest.mark.parametrize(
-    "fn", [set_after, set_alone, set_and_drawn, copied_state, state_of_another, kept_state, put_back]
+    "fn",
+    [
+        *(set_after, set_alone, set_and_drawn, copied_state, copied, handed_on),
+        *(state_of_another, kept_state, put_back),
+    ],
 )
 def test_one_that_is_state_is_set_or_copied(device, fn):
     """The caller sets it alike for a while, so that what the call leaves is no sign."""

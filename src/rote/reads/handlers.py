@@ -453,7 +453,10 @@ def _format_map(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict
 
 def _all_of_it(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for each in _bound(function, args, 1):
-        everything(trace, each)
+        if issubclass(type(each), torch.Generator):
+            _asks_state(trace, each, function.__name__)
+        else:
+            everything(trace, each)
 
 
 def _descriptor(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -546,13 +549,21 @@ def _generator(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[
         return
     if name in _SHARING_STATE:
         trace.refuse(name, f"calls {name}() of a generator, which is not followed")
-    elif name in _STATE_READ and trace.has(owner):
-        whose = trace.name(owner)
-        trace.refuse(whose, f"asks {whose} for its state ({name}), which is another one in each call")
-    elif name not in _STATE_READ:
-        if issubclass(type(state), torch.Tensor) and trace.finds_tensor(state):
+    elif name in _STATE_READ:
+        _asks_state(trace, owner, name)
+    else:
+        parts = state if type(state) is tuple else (state,)
+        tensor = next((part for part in parts if issubclass(type(part), torch.Tensor)), None)
+        if tensor is not None and trace.finds_tensor(tensor):
             trace.refuse(name, "sets a generator to a state that is kept in a tensor; seed it instead")
-        trace.sets(owner, state if issubclass(type(state), torch.Tensor) else None)
+        trace.sets(owner, tensor)
+
+
+def _asks_state(trace: Trace, generator: torch.Generator, name: str) -> None:
+    """The state of one that was made outside is no condition that could hold in two calls."""
+    if trace.has(generator):
+        whose = trace.name(generator)
+        trace.refuse(whose, f"asks {whose} for its state ({name}), which is another one in each call")
 
 
 HANDLERS: dict[str, Handler] = {

@@ -351,7 +351,7 @@ def _explain_state(was: tuple[Any, ...], now: tuple[Any, ...]) -> str | None:
     for name in {**before, **after}:
         if name not in before or name not in after:
             return f"{name} is looked at from now on" if name in after else f"{name} is no generator any more"
-        for (label, one), (_, other) in zip(before[name], after[name], strict=False):
+        for (label, one), (_, other) in zip(before[name][1:], after[name][1:], strict=False):
             if one != other:
                 return f"{name}.{label} was {one} and is {other}"
     return None

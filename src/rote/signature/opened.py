@@ -335,12 +335,13 @@ class Openings:
             self.open = {**self.open, kind: opening_of(kind, self._read.get(kind, set()))}
 
     def look(self) -> tuple[tuple[Place, torch.Generator, tuple[Any, ...]], ...]:
-        """The generators in the slots that keys look at, and what there is to each."""
+        """The generators in the slots that keys look at, what there is to each, with its slot's number."""
         opening = self.open.get(torch.Generator)
         if opening is None or not self.places.open:
             return ()
-        found = [(place, place.now()) for place in self.places.open]
-        return tuple([(place, each, _told(opening, each)) for place, each in found if each is not None])
+        found = [(number, place, place.now()) for number, place in enumerate(self.places.open)]
+        there = [(number, place, each) for number, place, each in found if each is not None]
+        return tuple([(place, each, (number, *_told(opening, each))) for number, place, each in there])
 
     def learn(self) -> None:
         """A call is over: what it has read of open classes is known from the next one on."""
