@@ -373,6 +373,27 @@ def test_one_that_is_state_is_set_or_copied(device, fn):
     assert g.report().replayed == (CALLS - 2 if seeded_first else 0)
 
 
+@pytest.mark.parametrize("further", [False, True])
+def test_state_is_set_and_a_way_is_new(device, further):
+    """Python follows what was replayed: it sets the generator once more."""
+
+    def fn(x, held):
+        y = x + randn(held.generator)
+        held.generator.manual_seed(3)
+        y = y * randn(held.generator)
+        if (x.sum() > 0).item():
+            return y - randn(held.generator) if further else y * 2
+        return y
+
+    ours, theirs = Held(device), Held(device)
+    g = rote.graph(lambda x: fn(x, ours))
+    for number, sign in enumerate([-1, -1, -1, -1, 1, -1, 1, 1, -1, 1, 1, -1]):
+        x = torch.full((3,), float(sign), device=device)
+        assert_same(g(x), fn(x, theirs), f"call {number}")
+        assert_same(ours.generator.get_state(), theirs.generator.get_state(), f"call {number}")
+    assert g.report().replayed >= 4 or device.type == "cuda", g.explain()
+
+
 def test_a_state_that_an_argument_holds(device):
     def fn(x, state):
         generator = torch.Generator(x.device)

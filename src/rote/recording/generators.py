@@ -162,6 +162,7 @@ class _Met:
         self.owner, self.number = owner, number
         self.order, self.known = 0, known
         self.state = _state_of(owner.generator) if known and owner is not None else None
+        self.begun = owner.generator.get_state() if self.state is not None and owner is not None else None
         self.drawn: list[Drawn] = []
         self.was_set: list[bool] = []
         self.device, self.of_host = "", True
@@ -272,6 +273,8 @@ class Generators:
             generator.set_state(left)
         elif (not met.known or met.number is not None) and stand is not None:
             generator.set_state(stand.get_state())
+        elif met.begun is not None:  # the call may have set it anew, as the replay before had done
+            generator.set_state(met.begun)
         met.state = _state_of(generator)
 
     def note(self, generator: torch.Generator) -> None:
