@@ -106,7 +106,7 @@ def test_a_generator_made_outside(device):
     assert g.report().replayed == 10 - WARM
 
 
-def test_a_generator_made_outside_that_is_seeded_inside(device, reason):
+def test_a_generator_made_outside_that_is_seeded_inside(device):
     generator, twin = (torch.Generator().manual_seed(3) for _ in range(2))
 
     def draw(x, generator):
@@ -116,8 +116,8 @@ def test_a_generator_made_outside_that_is_seeded_inside(device, reason):
     g = rote.graph(lambda x: draw(x, generator))
     for (x,) in signs(device):
         assert g(x).equal(draw(x, twin))
-    assert g.report().replayed == 0
-    assert reason(g, "RT208").message == "the call sets the state of a generator that was made outside"
+        assert generator.get_state().equal(twin.get_state())
+    assert g.report().replayed == 10 - WARM
 
 
 def test_a_generator_of_the_device_made_outside_that_is_seeded_inside(device):
@@ -130,7 +130,7 @@ def test_a_generator_of_the_device_made_outside_that_is_seeded_inside(device):
     g = rote.graph(lambda x: draw(x, generator))
     for (x,) in signs(device):
         assert g(x).equal(draw(x, twin))
-    assert g.report().replayed == 0
+    assert g.report().replayed == (0 if device.type == "cuda" else 10 - WARM)
 
 
 @pytest.mark.cuda

@@ -1,7 +1,7 @@
 """What a call reads and writes outside of itself, noted while it runs."""
 
-from .noted import Effect, Noted, Output, Unseen
+from .noted import Effect, Noted, Output, Setting, Unseen
 from .trace import Trace
 from .watch import WATCH, Watch
 
-__all__ = ["WATCH", "Effect", "Noted", "Output", "Trace", "Unseen", "Watch"]
+__all__ = ["WATCH", "Effect", "Noted", "Output", "Setting", "Trace", "Unseen", "Watch"]

@@ -214,6 +214,8 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
         name, is_method = name_of(owner), "." in owner.__qualname__
         row, owner = trace.rows.row_of(name), given[0] if is_method and given else None
         given = given[1:] if is_method else given
+    if name.startswith("torch."):  # which draws from a generator, whichever it is
+        given = tuple([each for each in given if type(each) is not torch.Generator])
     if row in ("pure", "reads", "fixed"):
         for each in (owner, *given):
             content(trace, each, ("__eq__",) if row == "reads" else ())

@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from ..base.identity import identity
 from ..signature.key import OPAQUE, Call
 from ..signature.leaves import containers, is_mutable
-from ..signature.opened import Opening, Openings, parts_of, slots_of
-from ..signature.snapshot import ATTRIBUTE, BULK, DEFINED, ITEM, KIND, LENGTH, ORDER
+from ..signature.opened import DEVICE, SEED, Opening, Openings, parts_of, slots_of
+from ..signature.places import place_of
+from ..signature.snapshot import ASKED, ATTRIBUTE, BULK, DEFINED, ITEM, KIND, LENGTH, ORDER
 
 _OF_ALL = (BULK, LENGTH, ORDER)
+_OF_GENERATORS = {(ATTRIBUTE, "device"): DEVICE, (ASKED, "initial_seed"): SEED}
+"""What may be asked of a random generator, whichever it is."""
 
 
 class Given:
@@ -31,6 +36,7 @@ class Given:
         watched: Objects that are known by their identity, and whose class may be opened: the class.
         shared: Objects that have their attributes in the dict of another one.
         leaves: Arguments that are known by their identity.
+        slots: Slots outside that the key looks at: what lies there, by kind, container and key.
     """
 
     def __init__(self) -> None:
@@ -41,6 +47,8 @@ class Given:
         self.missing: list[str] = []
         self.shared: list[Any] = []
         self.leaves: set[int] = set()
+        self.slots: dict[tuple[str, int, Any], Any] = {}
+        self._outside: dict[int, str] = {}
         self._containers: set[int] = set()
         self.names: list[str] = []
         self._values: list[Any] = []
@@ -82,7 +90,25 @@ class Given:
                 self.leaves.add(identity(leaf))
                 self.watch(leaf, inner=False)
         objects = {identity(value): value for value in mine if identity(value) in self.objects}
-        return [(self.names[self.numbers[which]], value) for which, value in objects.items()]
+        found = [(self.names[self.numbers[which]], value) for which, value in objects.items()]
+        for place, generator in call.state:
+            self.slots[place.kind, identity(place.container()), place.key] = generator
+            if not self.is_one(generator):
+                self.objects[identity(generator)] = torch.Generator
+                self._outside[identity(generator)] = place.name
+                found.append((place.name, generator))
+        return found
+
+    def name_of(self, value: Any) -> str | None:
+        """The name of what is taken apart; None if a value is not."""
+        number = self.numbers.get(identity(value), self.originals.get(identity(value)))
+        return self.names[number] if number is not None else self._outside.get(identity(value))
+
+    def meet_in(self, kind: str, container: Any, key: Any, generator: Any, owner: Any, name: str) -> None:
+        """A random generator is found in a slot outside that no key looks at."""
+        place = place_of(kind, container, key, owner, name)
+        if place is not None:
+            self._openings.meet_in(place, (kind, identity(container), key), generator)
 
     def branch(self, container: Any) -> int | None:
         """Which branch a container is; None if it is none."""
@@ -94,8 +120,13 @@ class Given:
         return number if number is not None and self._values[number] is value else None
 
     def is_one(self, value: Any) -> bool:
-        """Whether a value is a container of the arguments, the callable's or the caller's."""
-        return identity(value) in self.numbers or identity(value) in self.originals
+        """Whether a value is a container of the arguments, or state that is taken apart as they are."""
+        which = identity(value)
+        return which in self.numbers or which in self.originals or which in self._outside
+
+    def is_state(self, value: Any) -> bool:
+        """Whether a value is taken apart and lies outside."""
+        return identity(value) in self._outside
 
     def of(self, number: int) -> Any:
         """The container or object of a number, as the callable has it."""
@@ -151,7 +182,9 @@ class Given:
     def _note(self, of: type, kind: str, key: Any) -> list[str | None]:
         """Note which attributes of a class are read; returns them."""
         names: list[str | None] = []
-        if kind in (ITEM, DEFINED) or (kind == ATTRIBUTE and key in slots_of(of)):
+        if of is torch.Generator and (kind, key) in _OF_GENERATORS:
+            names = [_OF_GENERATORS[kind, key]]
+        elif kind in (ITEM, DEFINED) or (kind == ATTRIBUTE and key in slots_of(of)):
             names = [key if type(key) is str else None]
         elif kind in _OF_ALL:
             names = [None]

@@ -464,7 +464,10 @@ def _format_map(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict
 
 def _all_of_it(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for each in _bound(function, args, 1):
-        everything(trace, each)
+        if issubclass(type(each), torch.Generator):
+            _asks_state(trace, each, function.__name__)
+        else:
+            everything(trace, each)
 
 
 def _descriptor(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -544,6 +547,36 @@ def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
             content(trace, each)
         else:
             trace.makes_tensor(each)
+
+
+_STATE_READ = frozenset({"get_state", "get_offset", "clone_state", "__reduce__", "graphsafe_get_state"})
+_SETS_STATE = frozenset({"manual_seed", "set_offset", "set_state", "__setstate__"})
+_SHARING_STATE = frozenset({"seed", "graphsafe_get_state", "graphsafe_set_state"})
+
+
+def _generator(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A random generator is asked for its state, or set."""
+    owner, state = _bound(function, (*args, *kwargs.values()), 2)
+    name = function.__name__
+    if not issubclass(type(owner), torch.Generator):
+        return
+    if name in _SHARING_STATE:
+        trace.refuse(name, f"calls {name}() of a generator, which is not followed")
+    elif name in _STATE_READ:
+        _asks_state(trace, owner, name)
+    else:
+        parts = state if type(state) is tuple else (state,)
+        tensor = next((part for part in parts if issubclass(type(part), torch.Tensor)), None)
+        if tensor is not None and trace.finds_tensor(tensor):
+            trace.refuse(name, "sets a generator to a state that is kept in a tensor; seed it instead")
+        trace.sets(owner, tensor)
+
+
+def _asks_state(trace: Trace, generator: torch.Generator, name: str) -> None:
+    """The state of one that was made outside is no condition that could hold in two calls."""
+    if trace.has(generator):
+        whose = trace.name(generator)
+        trace.refuse(whose, f"asks {whose} for its state ({name}), which is another one in each call")
 
 
 HANDLERS: dict[str, Handler] = {
@@ -653,6 +686,9 @@ HANDLERS: dict[str, Handler] = {
     "itertools.filterfalse": _of_pairs,
     "builtins.member_descriptor.__get__": _descriptor,
     "builtins.getset_descriptor.__get__": _descriptor,
+    **dict.fromkeys(
+        [f"torch._C.Generator.{name}" for name in (*_STATE_READ, *_SHARING_STATE, *_SETS_STATE)], _generator
+    ),
     "torch._C._FunctionBase.apply": _function,
     "torch._C.TensorBase.new_tensor": _of_host_data,
     **dict.fromkeys([f"torch.{name}" for name in _OF_HOST_DATA], _of_host_data),

@@ -49,6 +49,22 @@ class Unseen(NamedTuple):
     unknown: bool = False
 
 
+class Setting(NamedTuple):
+    """The call sets the state of a random generator.
+
+    Attributes:
+        address: Where the generator lies.
+        outside: It was made outside.
+        state: What it is set to, if that is a tensor.
+        site: The line.
+    """
+
+    address: int
+    outside: bool
+    state: Any
+    site: Site
+
+
 class Output(NamedTuple):
     """What the call wrote for somebody to read, and a replay does not write.
 

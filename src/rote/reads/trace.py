@@ -65,6 +65,7 @@ from ..signature.iterators import Position
 from ..signature.key import Call
 from ..signature.leaves import flatten
 from ..signature.marks import ARRAY_BYTES, Content, TensorMark, base_of, mark, pointer_of
+from ..signature.opened import address_of as generator_address
 from ..signature.origin import module_of, said_module, said_name
 from ..signature.reads import Argument, Names, Read, Reads, address_of
 from ..signature.slots import MISSING, answer, same, show
@@ -86,7 +87,7 @@ from ..signature.wrappers import is_bound_method
 from . import lookup
 from .given import Given
 from .kinds import CLASS, CONTAINER, MODULE, PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
-from .noted import Effect, Noted, Output, Unseen
+from .noted import Effect, Noted, Output, Setting, Unseen
 from .swaps import Swaps
 from .table import Rows
 
@@ -164,6 +165,7 @@ class Trace:
         given: Arguments that are taken apart.
         call: Notes that something is about to be called: names of the last arguments, it, its arguments.
         around: The trace of a call around this one, on the same thread.
+        settings: Where the call has set random generators, in order.
         at_work: A note is being taken: what runs meanwhile is none of the call's.
     """
 
@@ -198,6 +200,7 @@ class Trace:
         self.arguments: dict[int, str] = {}
         self.anchored: set[int] = set()
         self.given = Given()
+        self.settings: list[Setting] = []
         self.call: Callable[..., None] = rows.called(self)
         self.around: Trace | None = None
         self.at_work = False
@@ -254,10 +257,9 @@ class Trace:
 
     def identify(self, value: Any, does: str) -> None:
         """It matters which object an argument is: one that is taken apart is another one in each call."""
-        number = self.given.numbers.get(identity(value), self.given.originals.get(identity(value)))
-        if number is None:
+        name = self.given.name_of(value)
+        if name is None:
             return
-        name = self.given.names[number]
         self.given.close(value, does)
         self.refuse(name, f"depends on which object {name} is: it {does}")
 
@@ -273,7 +275,7 @@ class Trace:
                 if before.branch(each.container) is not None:
                     del written[address]  # pyright: ignore[reportArgumentType]
         for name, value in self.given.take(call, args, kwargs):
-            if self.has(value) and before.branch(value) is None:
+            if self.has(value) and identity(value) not in before.objects:
                 self.identify(value, "finds it in another argument, too")
             self.find(value, None, name)
         for value in self.given.shared:
@@ -350,6 +352,10 @@ class Trace:
             and self.given.read(kind, container, key, stood_for(value), self.name(whose, suffix))
         ):
             return
+        if type(value) is torch.Generator and address not in self._written and where not in self._changed:
+            if self.given.slots.get(address) is value:
+                return
+            self.given.meet_in(kind, container, key, value, owner, self.name(whose, suffix))
         if where in self._growing:
             self._looked.add(where)  # what is read may be the call's own
             return
@@ -587,6 +593,17 @@ class Trace:
         """Code of TorchScript is about to run."""
         self._scripts[identity(script)] = script
 
+    def sets(self, generator: torch.Generator, state: Any) -> None:
+        """The call sets the state of a random generator, perhaps to what a tensor holds."""
+        address = generator_address(generator)
+        self.settings.append(Setting(address, self.has(generator), state, self._site()))
+
+    def finds_tensor(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor was found outside, or is an argument."""
+        form = mark(tensor)
+        found = any([type(read.value) is TensorMark and read.value == form for read in self._reads.values()])
+        return found or identity(tensor) in self.arguments
+
     def draws(self) -> None:
         """The call draws a number from a generator of the process."""
         self._draws = self._draws or self._site()
@@ -677,6 +694,7 @@ class Trace:
 
     def finish(self) -> Noted:
         """All that was noted; nothing is held any more."""
+        self._identify_kept()
         effects = tuple(self._effects())
         found = self._reads.values()
         pinned = (
@@ -925,6 +943,18 @@ class Trace:
         yield Read(LENGTH, found, None, length, whose, " (length)", self._names)
         for index, value in enumerate(each.was):
             yield Read(ITEM, found, index, self._form(value), whose, f"[{index}]", self._names)
+
+    def _identify_kept(self) -> None:
+        """What is state and taken apart lies in another slot now: which object it is matters there."""
+        if not self.given.slots:
+            return
+        written = [_look(each.kind, each.container, each.key) for each in self._written.values()]
+        filled = [contents(each.container) for each in (*self._changed.values(), *self._growing.values())]
+        members = [part for each in filled if type(each) is tuple for part in each]
+        pairs = [part for each in members if type(each) is tuple for part in each]
+        for value in (*written, *members, *pairs):
+            if self.given.is_state(value):
+                self.identify(value, "keeps it somewhere else, too")
 
     def _effects(self) -> Iterable[Effect]:
         for where, each in self._growing.items():

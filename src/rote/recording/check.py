@@ -240,11 +240,10 @@ class Check:
             yield Mismatch("the surroundings of the call", text, python=True)
         for name, leaf, known in zip(call.names(), call.leaves, self._attributes, strict=True):
             yield from compare_attributes(name, leaf, known)
-        if call.given is not None and not any([isinstance(each, GivenTarget) for each in variant.binds]):
-            spec, leaves = call.flattened()
-            if spec != call.spec or any(now is not was for now, was in zip(leaves, call.leaves, strict=True)):
-                text = "is changed by the plain call"
-                yield Mismatch("a container among the arguments", text, python=True)
+        binds = any([isinstance(each, GivenTarget) for each in variant.binds])
+        if call.given is not None and not binds and call.is_changed():
+            text = "is changed by the plain call"
+            yield Mismatch("a container among the arguments", text, python=True)
 
     # ------------------------------------------------------------------ failing
 

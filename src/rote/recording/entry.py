@@ -176,6 +176,7 @@ class Entry:
         assert self._backend is not None and variant.inputs is not None and variant.guard is not None
         self._backend.enter_call()
         self._end_lease(variant, caller)
+        variant.take_generators(call)
         start(variant.root, variant.inputs, call)
         return variant if variant.guard.values_hold() else variant.began_in_vain()
 
@@ -195,14 +196,17 @@ class Entry:
         if not untouched and not variant.withdraw_gradients():
             return self._stop_sharing_gradients(variant, call, user_site(caller))
         if not started:
+            variant.take_generators(call)
             inputs.place(call.leaves)
         try:
             done = replay(variant.root, started=started)
         except BaseException as error:  # what was written before stays written, as in eager
             inputs.copy_back(call.leaves)
+            variant.give_generators(call)
             return Result(PLAINLY, EAGER, [raised(variant, backend, error, user_site(caller))])
         if not done.finished:
             return self._go_on(variant, call, done, user_site(caller))
+        variant.give_generators(call)
         node = done.node
         assert node.template is not None
         variant.note_writes(node.counted)  # the result notes the versions of what its backward needs
@@ -235,6 +239,7 @@ class Entry:
         for effect in variant.effects:
             effect.put_back()
         plan = Plan(variant.root, warmup, self._backend, inputs=inputs, follow=True, path=done.path)
+        plan.stands = variant.stands
         child, plan.before = done.node.edges.get(done.unseen), self.walk(call)
         if inputs is not None and shares_state(variant, call, plan.before):
             plan.inputs = inputs.hand_over(call.leaves)
@@ -326,6 +331,7 @@ class Entry:
         trace = self.executed.followed = self.subject.follow(call)
         plan.has_made = trace.has_made
         noted: Noted | None = None
+        plan.settings = trace.settings
         try:
             with self.executed, unwaited(plan.backend):
                 outcome = self._run_traced(traced, variant, plan, trace)

@@ -102,6 +102,7 @@ class Follower(Cursor):
             read = rules.LIST_READ if event.operation == "tolist" else rules.HOST_READ
             rule = rule or (rules.DYNAMIC_SHAPE if shaped else read)
             out = self.tape.branch(event, run, keep(), rule.code, lambda read: edge_of(read, shaped))
+            self.generators.catch_up()
         else:
             out = run()
         value, parts = edge_of(out, shaped)

@@ -23,6 +23,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..backends.base import Lock
 from ..base.location import user_mark
 from ..signature.admission import Admission
@@ -129,6 +131,8 @@ class _Writer:
         self._admission = Admission(self._source, call, sorts=sorts)
         self._guard = QuickGuard(variant.guard, Switches(call.key[3][7]) if Switches.readable() else None)
         self._copies: Copies | None = None
+        stands = variant.stands
+        self._stands = stands if stands is not None and stands.by_number else None
 
     def write(
         self, lock: Lock | None, counts: Counting, finish: Callable[[Entry, Result], Any]
@@ -223,6 +227,8 @@ class _Writer:
         self._sharing()
         if has_branches(self._call.spec) and (variant.root.edges or variant.binds):
             source.refuse(f"{name}.is_given_state({self._as_call()})")
+        if self._stands is not None and (variant.generators or self._stands.several_on_devices):
+            source.refuse(f"{name}.draws_from({self._generators()})")
         if self._starts_early():
             source.refuse(f"not {constant(self._guard.tensors_hold)}()")
         else:
@@ -279,6 +285,14 @@ class _Writer:
         leaves = self._admission.leaves
         return f"({', '.join(leaves)}{',' if leaves else ''})"
 
+    def _generators(self) -> str:
+        """The random generators that the recording has stands for."""
+        call, admission = self._call, self._admission
+        given = [number for number, each in enumerate(call.branches()) if type(each) is torch.Generator]
+        names = dict(zip(given, admission.generators, strict=True))
+        names.update([(~number, name) for number, name in enumerate(admission.state)])
+        return f"({''.join([f'{names[number]}, ' for number in call.generators()])})"
+
     # ------------------------------------------------------------------ the replay
 
     def _begin(self, copies: Copies) -> None:
@@ -286,6 +300,8 @@ class _Writer:
         copies.prepare()
         self._enter()
         self._end_lease()
+        if self._stands is not None:
+            self._source.line(f"{self._source.constant(self._stands.take)}({self._generators()})")
         copies.place(self._inputs, self._admission.leaves)
         if self._variant.root.steps:
             copies.launch(0)
@@ -312,9 +328,10 @@ class _Writer:
 
     def _replay(self, copies: Copies, counts: str) -> None:
         source, variant, constant = self._source, self._variant, self._source.constant
-        copies_back = bool(self._inputs.written)
-        copy_back = f"{constant(self._inputs.copy_back)}({self._leaves()})"
-        guarded = copies_back or repeats(variant, self._backend)
+        gives = [f"{constant(self._stands.give)}({self._generators()})"] if self._stands is not None else []
+        back = [f"{constant(self._inputs.copy_back)}({self._leaves()})"] if self._inputs.written else []
+        after = "; ".join([*back, *gives])
+        guarded = after or repeats(variant, self._backend)
         if guarded:  # an operation raised: what was written before it stays written, as in eager
             source.line("try:")
             source.indent()
@@ -327,8 +344,10 @@ class _Writer:
             copies.launch(index)
         if guarded:
             source.indent(-1)
-            source.line(f"except {'BaseException' if copies_back else 'Exception'}:")
-            source.line(f"    {copy_back}; raise" if copies_back else f"    return {constant(NOT_MINE)}")
+            source.line(f"except {'BaseException' if after else 'Exception'}:")
+            source.line(f"    {after}; raise" if after else f"    return {constant(NOT_MINE)}")
+        for line in gives:
+            source.line(line)
         if self._entry.limits.borrow:
             lease = f"{constant(Lease)}({constant(self._entry.name)}, site)"
             source.line(f"lease = {constant(variant)}.lease = {lease}")
@@ -365,7 +384,9 @@ class _Writer:
         if not call.opened:
             return f"{constant(Call)}({parts}, (args, kwargs))"
         opened = f"None, (), (), {constant(call.openings)}, {constant(call.opened)}"
-        return f"{constant(Call)}({parts}, (args, kwargs), {opened})"
+        places = zip(call.state, self._admission.state, strict=True)
+        state = "".join([f"({constant(place)}, {name}), " for (place, _), name in places])
+        return f"{constant(Call)}({parts}, (args, kwargs), {opened}, state=({state}))"
 
     # ------------------------------------------------------------------ the result
 

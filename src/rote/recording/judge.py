@@ -66,9 +66,6 @@ _SWITCHING = (
 )  # fmt: skip
 """Functions that change modes, and no more than one of which is named by most callables."""
 
-_SETTING = frozenset({"manual_seed", "seed", "set_state", "set_offset", "graphsafe_set_state"})
-"""Methods that set a generator."""
-
 
 def state_reasons(found: list[Difference], codes: Iterable[CodeType], site: Site) -> list[Reason]:
     """Lasting changes of Python state."""
@@ -165,16 +162,6 @@ def random_reasons(before: HostRandom, noted: Noted, caller: Site) -> list[Reaso
     return found
 
 
-def _setting_reasons(executed: ExecutedCode, outcome: Outcome, site: Site) -> list[Reason]:
-    """Code that could set a generator of a device, whose state cannot be compared while a segment is open."""
-    devices = {found.device.type for found in outcome.tracer.generators.outside.values()} - {"cpu"}
-    named = sorted(_SETTING & executed.mentioned()) if devices else []
-    if not named:
-        return []
-    text = f"the call draws from a generator on {min(devices)}, and its code names {named[0]}"
-    return [reason(rules.RANDOM_STATE_SET, text, site)]
-
-
 def surroundings_reasons(executed: ExecutedCode, outcome: Outcome, call: Call, site: Site) -> list[Reason]:
     """What the call did to modes and random state, and whether it could be watched."""
     found: list[Reason] = []
@@ -185,7 +172,6 @@ def surroundings_reasons(executed: ExecutedCode, outcome: Outcome, call: Call, s
         found.append(reason(rules.AMBIENT_CHANGES, changed, lines[0] if len(lines) == 1 else site))
     if executed.seeds is not None:
         found.append(reason(rules.RANDOM_STATE_SET, "the call sets PyTorch's random state", executed.seeds))
-    found += _setting_reasons(executed, outcome, site)
     if executed.hooks and outcome.template.tracked:
         text = "the call checkpoints, or sets saved-tensor hooks"
         found.append(reason(rules.SAVED_HOOKS, text, site))
@@ -222,12 +208,11 @@ def argument_reasons(outcome: Outcome, call: Call, effects: Iterable[Effect], si
     if call.given is None:
         return found
     gives = (outcome.template.gives and not call.padded) or any([each.given for each in effects])
-    spec, leaves = call.flattened() if not gives else (call.spec, list(call.leaves))
     if call.padded and outcome.template.needs_given:
         found.append(
             reason(rules.CONTAINER_RETURNED, "the result contains a container from the arguments", site)
         )
-    if spec != call.spec or any(now is not was for now, was in zip(leaves, call.leaves, strict=True)):
+    if not gives and call.is_changed():
         text = "the call stored something in one of its arguments"
         found.append(reason(rules.ARGUMENT_CHANGED, text, site))
     owned = {id(part) for branch in call.branches()[1:] for part in parts_of(branch)}

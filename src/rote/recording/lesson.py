@@ -220,7 +220,7 @@ class Lesson:
         """
         noted, template = self._noted, self._outcome.template
         unclear = noted.late or noted.missing or noted.unseen or noted.scripts or self._marked
-        if self._strayed or unclear or template.targets or template.needs_given:
+        if self._strayed or unclear or template.targets or template.needs_given or self._plan.settings:
             return None
         return Known(noted, self._node)
 

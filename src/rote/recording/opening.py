@@ -11,6 +11,7 @@ from ..hazards.rules import Reason
 from ..memory.budget import LEDGERS
 from ..memory.holding import Account, Holding
 from ..signature.key import Call
+from .generators import Stands
 from .inputs import StaticInputs
 from .placement import Spot
 from .run import Plan
@@ -72,6 +73,7 @@ def _allocate(variant: Variant, call: Call, spots: tuple[Spot, ...], plan: Plan,
     variant.inputs = None  # those of a first try
     variant.inputs = StaticInputs.like(call, spots)
     variant.inputs.written = variant.written
+    variant.stands = plan.stands = Stands(call)
     plan.inputs = variant.inputs
     plan.session = _open(variant, call, plan, backend, variant.holding.account)
 
@@ -81,7 +83,8 @@ def _open(variant: Variant, call: Call, plan: Plan, backend: Backend, account: A
         plan.aliases = variant.inputs.aliases(call.leaves)
     exclusive = variant.holding.exclusive if variant.holding is not None else False
     sharing = LEDGERS.of(backend).sharing(account, variant.estimate)
-    generators = tuple(variant.generators.values())
+    stands = variant.stands.by_number.values() if variant.stands is not None else ()
+    generators = (*variant.generators.values(), *stands)
     return backend.open(exclusive=exclusive, generators=generators, sharing=sharing, aliases=plan.aliases)
 
 

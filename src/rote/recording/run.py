@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import weakref
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from ..backends.base import Backend, Session
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..reads import Noted
+from ..reads import Noted, Setting
 from ..signature.bound import Bound
 from ..signature.key import OPAQUE, PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
@@ -33,7 +33,7 @@ from .autograd import newest_age
 from .compat import unseen_function_mode
 from .counted import Counted
 from .cursor import Mode
-from .generators import Generators
+from .generators import Generators, Stands, unknown_states
 from .gradients import GradientWatch
 from .higher_order import as_python
 from .host_data import HostDataMode, consumed
@@ -98,6 +98,8 @@ class Plan:
         generators: Random generators that lived outside at earlier calls.
         known: What the call is known to do; then nothing is noted of it.
         has_made: Whether an array that the call has made lies at an address; None if nothing is noted.
+        stands: The recording's in the places of those among the arguments.
+        settings: Where the call has set random generators; it grows.
     """
 
     root: Node
@@ -117,6 +119,8 @@ class Plan:
     generators: Iterable[torch.Generator] = ()
     known: Known | None = None
     has_made: Callable[[int], bool] | None = None
+    stands: Stands | None = None
+    settings: Sequence[Setting] = ()
 
 
 @dataclass
@@ -241,6 +245,7 @@ class TracedCall:
         except RestartError:
             raise
         except BaseException:
+            tracer.generators.catch_up()
             self._hand_out_kept(tracer)
             raise
         return self._finish(tracer, host, use, self._bound(value), value)
@@ -312,6 +317,7 @@ class TracedCall:
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
         blockers += tracer.changed_arrays()
         blockers += tracer.generators.settle()
+        blockers += unknown_states(self._plan.settings, tracer.ledger)
         tracer.ledger.note_readers("the result", self._site)
         tracer.complete()
         written = (tracer.written_inputs, tracer.written_externals)
@@ -342,7 +348,11 @@ class TracedCall:
         return Tracer(
             plan.root, ledger, device, follow=follow, path=path, stop=stop, tape=self._tape,
             warmup=plan.warmup, watch=plan.watch, split=plan.split,
-            generators=Generators(plan.generators, self._ran), has_made=plan.has_made,
+            generators=Generators(
+                plan.generators, self._ran, self._call.generators(),
+                plan.stands.by_number if plan.stands is not None else None, plan.settings,
+            ),
+            has_made=plan.has_made,
         )  # fmt: skip
 
     def _apart(self, members: list[int]) -> bool:

@@ -89,7 +89,7 @@ class Surface:
 
     def __init__(self, variant: Variant, call: Call, backend: Backend) -> None:
         self._backend = backend
-        self._generators = tuple(variant.generators.values())
+        self._generators = (*variant.generators.values(), *call.generators().values())
         self.spans = _argument_spans(variant, call) + _external_spans(variant)
         self.slots = variant.gradient_slots()
         replaced = {id(effect.parameter()) for effect in variant.effects}

@@ -40,7 +40,7 @@ from . import events as ev
 from .cursor import Mode
 from .edges import Raised, caught
 from .events import Event, Value, operands_of, results_of, tensors_of, tokens_in
-from .generators import exchanged, generator_in
+from .generators import exchanged, generator_in, is_of_host
 from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
 from .looks import Look
 from .operands import DECOMPOSITIONS, is_view, without_dropout, without_vectors
@@ -181,10 +181,14 @@ class Tracer(Repeated, DispatchMode):
         if self.mode is Mode.RECORD and self.tape is not None:
             stand, reseed = generators.stand_in(generator, drawn, node.stands)
             if reseed is not None:
+                if drawn.is_outside and self._on_host:  # it may have been drawn from before, in that segment
+                    self.tape.close()
                 self.tape.prepare(reseed)
-        out = self._run(event, known, *exchanged(args, kwargs, generator, stand), placement)
-        if stand is not generator:
-            generator.set_state(stand.get_state())
+        try:
+            out = self._run(event, known, *exchanged(args, kwargs, generator, stand), placement)
+        finally:
+            if stand is not generator and is_of_host(generator):
+                generator.set_state(stand.get_state())
         generators.note(generator)
         self._after(event, known.facts, tensors, tokens, out)
         return out

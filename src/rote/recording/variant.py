@@ -17,7 +17,7 @@ from ..signature.compat import plain_functions
 from ..signature.guards import Guard
 from ..signature.key import TENSOR, Call
 from ..signature.leaves import has_branches
-from ..signature.opened import parts_of
+from ..signature.opened import address_of, parts_of
 from ..signature.reads import Reads
 from ..signature.slots import Difference
 from ..signature.snapshot import Entry, Snapshot
@@ -29,7 +29,7 @@ from .borrow import Lease
 from .contest import FIRST, Contest
 from .counted import Counted
 from .early import Early, is_harmless
-from .generators import Reseed
+from .generators import Reseed, Stands, are_one
 from .gradient_words import note_gradients
 from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
 from .inputs import StaticInputs
@@ -70,6 +70,7 @@ class Variant:
         self.occupancy = Occupancy()
         self.stand_ins = StandIns()
         self.generators: dict[int, torch.Generator] = {}
+        self.stands: Stands | None = None
         self.written_out: dict[Output, None] = {}
         self.effects: list[GradientEffect] = []
         self.replays = 0
@@ -303,7 +304,23 @@ class Variant:
         """Whether the arguments lie where the variant needs them."""
         leaves = call.leaves
         in_place = all([spot.holds(leaves) for spot in self.spots])
-        return in_place and not self.meets(call) and not self.is_given_state(call)
+        drawn = self.draws_from(call.generators().values())
+        return in_place and not drawn and not self.meets(call) and not self.is_given_state(call)
+
+    def take_generators(self, call: Call) -> None:
+        """Before a replay: what stands for random generators among the arguments gets their states."""
+        if self.stands is not None and self.stands.by_number:
+            self.stands.take(call.generators().values())
+
+    def give_generators(self, call: Call) -> None:
+        """After it: they get theirs."""
+        if self.stands is not None and self.stands.by_number:
+            self.stands.give(call.generators().values())
+
+    def draws_from(self, given: Iterable[torch.Generator]) -> bool:
+        """Whether a random generator is one that the recording has from outside, or two of them are one."""
+        several = self.stands is not None and self.stands.several_on_devices
+        return any([address_of(each) in self.generators for each in given]) or (several and are_one(given))
 
     def is_given_state(self, call: Call) -> bool:
         """Whether an argument is a container that the callable reads or binds outside, where that matters.
@@ -432,7 +449,7 @@ class Variant:
             self.hot.drop()
             self.hot = None
         self.root.unrecord()
-        self.inputs = None
+        self.inputs = self.stands = None
         self.written_arrays.clear()
         self.effects = []
         self._gradient_words = None

@@ -31,7 +31,7 @@ from .compat import (
     stream_handle,
     tells_modes,
 )
-from .key import OPAQUE, PARAMETER, PLAIN, TENSOR, Call, describe, describe_tensor, is_plain, sharing
+from .key import OPAQUE, PARAMETER, PLAIN, TENSOR, Call, OfState, describe, describe_tensor, is_plain, sharing
 from .leaves import Spec, is_mutable, keys_of
 from .opened import table_of
 from .source import Source
@@ -54,6 +54,8 @@ class Admission:
         stream: The device whose current stream is in the variable ``stream``; -1 if there is none.
         leaves: Names of the variables that hold the leaves, in order; those of borrowed leaves as they came
             are ``lent`` and their position.
+        generators: Names of the variables that hold the random generators among the arguments, in order.
+        state: Names of those that hold the ones outside.
     """
 
     def __init__(self, source: Source, call: Call, *, sorts: bool) -> None:
@@ -64,6 +66,8 @@ class Admission:
         self._containers = 0
         self._mutable: list[str] = []
         self._objects: list[str] = []
+        self.generators: list[str] = []
+        self.state = [f"state{number}" for number in range(len(call.state))]
         self._handles: set[str] = set()
         self._compared: list[torch.Tensor] = []
         self._check: Callable[..., bool] | None = None
@@ -74,7 +78,10 @@ class Admission:
         """Whether a check can be written: known containers only."""
         if call.foreign is not None or call.again or call.key[3][5] is not None:
             return False
-        return _is_known(call.spec)
+        one_twice = any(
+            [len({*part.first}) < len(part.first) for part in call.key[2] if type(part) is OfState]
+        )
+        return _is_known(call.spec) and not one_twice
 
     def write(self) -> None:
         """Write the arguments, and whether work may be given to the device now.
@@ -89,6 +96,7 @@ class Admission:
         self._unpack(args, "args", given=True)
         self._keywords(kwargs)
         self._boxes()
+        self._outside()
         self._values()
         self._unwrap()
         self._tensors()
@@ -132,7 +140,7 @@ class Admission:
             source.line(f"names, members = {source.constant(self._call.opened[cls].look)}({name})")
             source.refuse(f"names != {source.constant(names)}")
             members = "members"
-            self._objects.append(name)
+            (self.generators if cls is torch.Generator else self._objects).append(name)
         elif kind in _INDEXED:
             source.refuse(f"len({name}) != {len(children)}")
             members = name
@@ -176,6 +184,23 @@ class Admission:
             identity = self._source.constant(id)
             distinct = ", ".join([f"{identity}({name})" for name in names])
             self._source.refuse(f"len({{{distinct}}}) != {len(names)}")
+
+    def _outside(self) -> None:
+        """Random generators outside: what there is to them, and that none of all is given twice."""
+        source, constant, call = self._source, self._source.constant, self._call
+        if not call.state:
+            return
+        assert call.openings is not None
+        look, told = constant(call.openings.look), call.key[2][-1].told
+        source.line(f"outside = {look}()")
+        source.refuse(f"len(outside) != {len(told)}")
+        for number, (name, (_, known)) in enumerate(zip(self.state, told, strict=True)):
+            place = constant(call.state[number][0])
+            source.line(f"place, {name}, told = outside[{number}]")
+            source.refuse(f"place is not {place} or told != {constant(known)}")
+        generators = [*self.generators, *self.state]
+        addresses = ", ".join([f"{name}._cdata" for name in generators])
+        source.refuse(f"len({{{addresses}}}) != {len(generators)}")
 
     def _variable(self, spec: Spec) -> str:
         """A fresh name; leaves and containers are told apart by the letter only for who reads the text."""

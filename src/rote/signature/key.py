@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy
@@ -23,7 +23,8 @@ from .leaves import (
     repeated,
     unflatten,
 )
-from .opened import Opening, Openings
+from .opened import Opening, Openings, address_of, is_default
+from .places import Place
 from .values import value_token
 
 TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN = "tensor", "parameter", "plain", "opaque", "foreign"
@@ -52,6 +53,7 @@ class Call(NamedTuple):
         opened: Those that were in this call.
         padded: The arguments are not the caller's: what is stored in them is lost.
         came: The arguments as the caller gave them, where a leaf had to be replaced.
+        state: Random generators outside that the key looks at, as it does at those among the arguments.
     """
 
     spec: Spec
@@ -66,6 +68,7 @@ class Call(NamedTuple):
     opened: Mapping[type, Opening] | None = None
     came: tuple[tuple[Any, ...], dict[str, Any]] | None = None
     padded: bool = False
+    state: tuple[tuple[Place, torch.Generator], ...] = ()
 
     @property
     def added(self) -> tuple[tuple[str, ...], ...] | None:
@@ -97,15 +100,36 @@ class Call(NamedTuple):
         """The containers and objects of the caller that were taken apart."""
         return list(containers(self.spec, self.came or self.given))
 
+    def generators(self) -> dict[int, torch.Generator]:
+        """The random generators that were taken apart: by branch, those outside by numbers below 0.
+
+        Each is there once. A default one is not: it is drawn from in other ways, too, and the key tells which
+        it is.
+        """
+        if not self.opened or torch.Generator not in self.opened:
+            return {}
+        found = [*enumerate(self.branches()), *[(~n, each) for n, (_, each) in enumerate(self.state)]]
+        numbers: dict[int, int] = {}
+        for number, each in found:
+            if type(each) is torch.Generator and not is_default(each):
+                numbers.setdefault(address_of(each), number)
+        of = dict(found)
+        return {number: of[number] for number in numbers.values()}
+
     def branch_names(self) -> list[str]:
         """Name of every one of them."""
         args, kwargs = self.spec[3]
         return ["", *branch_names(args, "args"), *branch_names(kwargs, "kwargs")]
 
-    def flattened(self) -> tuple[Spec, list[Any]]:
-        """Structure and leaves of the arguments as they are now."""
+    def is_changed(self) -> bool:
+        """Whether something else lies in the arguments by now; an equal plain value is nothing else."""
         leaves: list[Any] = []
-        return flatten(self.given, leaves, self.opened), leaves
+        spec = flatten(self.given, leaves, self.opened)
+        return spec != self.spec or not all(map(_is_as_it_was, leaves, self.leaves, self.kinds))
+
+
+def _is_as_it_was(now: Any, was: Any, kind: str) -> bool:
+    return now is was or (kind is PLAIN and describe(now) == describe(was))
 
 
 def bind(args: tuple[Any, ...], kwargs: dict[str, Any], openings: Openings | None = None) -> Call:
@@ -144,14 +168,39 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any], openings: Openings | Non
         if kind is TENSOR:
             shared.append(leaf)
     again = repeated(spec, (args, kwargs)) if has_branches(spec) else ()
+    state = openings.look() if openings is not None else ()
     common = (sharing(shared) if len(shared) > 1 else ()) + again
+    if state:
+        common = (*common, _of_state(state, containers(spec, (args, kwargs))))
     key: tuple[Any, ...] = (spec, tuple(tokens), common, read_ambient())
     if openings is not None and openings.of_tensors:
         key = (*key, tuple([tuple(leaf.__dict__) for leaf in shared]))
     return Call(
         spec, tuple(leaves), tuple(kinds), key, given, foreign, tuple(borrowed), again, openings, opened,
-        (args, kwargs) if given is None else None,
+        (args, kwargs) if given is None else None, state=tuple([(place, each) for place, each, _ in state]),
     )  # fmt: skip
+
+
+class OfState(NamedTuple):
+    """The part of a key about random generators outside.
+
+    Attributes:
+        told: What there is to each, by the name of its slot.
+        first: For each, after those among the arguments, the first that is the same one.
+    """
+
+    told: tuple[tuple[str, tuple[Any, ...]], ...]
+    first: tuple[int, ...]
+
+
+def _of_state(
+    state: tuple[tuple[Place, torch.Generator, tuple[Any, ...]], ...], branches: Iterable[Any]
+) -> OfState:
+    given = [each for each in branches if type(each) is torch.Generator]
+    numbers: dict[int, int] = {}
+    all_of_them = [*given, *[each for _, each, _ in state]]
+    first = [numbers.setdefault(address_of(each), number) for number, each in enumerate(all_of_them)]
+    return OfState(tuple([(place.name, told) for place, _, told in state]), tuple(first))
 
 
 def describe(leaf: Any) -> tuple[str, Any]:
@@ -285,11 +334,27 @@ def explain_key(was: tuple[Any, ...], call: Call) -> str:
         if before != after:
             return name + _explain_token(before, after)
     if was[2] != now[2]:
-        return "other arguments share memory, or are one object, than before"
+        return (
+            _explain_state(was[2], now[2]) or "other arguments share memory, or are one object, than before"
+        )
     ambient: tuple[Ambient, Ambient] = (was[3], now[3])
     if was[4:] != now[4:]:
         return "tensors among the arguments have other attributes of one's own, or are asked for them"
     return explain_ambient(*ambient) or "nothing differs"
+
+
+def _explain_state(was: tuple[Any, ...], now: tuple[Any, ...]) -> str | None:
+    """What differs of random generators outside, if something does but which of them are one."""
+    before, after = (
+        dict([each for part in parts if type(part) is OfState for each in part.told]) for parts in (was, now)
+    )
+    for name in {**before, **after}:
+        if name not in before or name not in after:
+            return f"{name} is looked at from now on" if name in after else f"{name} is no generator any more"
+        for (label, one), (_, other) in zip(before[name][1:], after[name][1:], strict=False):
+            if one != other:
+                return f"{name}.{label} was {one} and is {other}"
+    return None
 
 
 def _explain_structure(was: list[str], now: list[str]) -> str:

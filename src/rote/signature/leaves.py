@@ -15,6 +15,8 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import torch
+
 from .bound import Bound
 from .handed import Made
 from .opened import Opening, another, made_of, member_of, name_of, put_member, table_of
@@ -273,7 +275,9 @@ class _Rebuilder:
             self.build(child, _inside(spec, value, position) if child is not None else None)
             for position, child in enumerate(spec[3])
         ]
-        if spec[0] == "object":
+        if spec[1] is torch.Generator:
+            made = value
+        elif spec[0] == "object":
             made = another(value)
             for name, child in zip(spec[2], children, strict=True):
                 put_member(made, name, child)

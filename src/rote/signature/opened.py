@@ -4,6 +4,9 @@ An object that comes in every call is known by its identity, and what a call rea
 another object of the same class comes in its place, the class is opened: the attributes that calls have read
 of its instances become leaves of the key, like the members of a dict. What no call reads has no part in the
 key. A class is closed again where a call does something for which it matters which object it is.
+
+So are PyTorch's random generators: the key has their device, and what calls ask of them. What is drawn from
+them depends on their state, which is no part of it.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import torch
 from . import members
 from .made_in_c import has_parts_in_c
 from .origin import module_of
+from .places import Place, Places
 
 _CLOSED = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, type, Enum, BaseException, local)
 _CONTAINERS = (OrderedDict, dict, list, tuple)
@@ -49,6 +53,8 @@ def is_openable(kind: type) -> bool:
 def slots_of(kind: type) -> dict[str, Any]:
     """The slots of a class's instances, by name."""
     found: dict[str, Any] = {}
+    if kind is torch.Generator:
+        return found  # where it lies is nothing that it holds
     for each in reversed(kind.__mro__):
         members = [(name, slot) for name, slot in vars(each).items() if type(slot) is MemberDescriptorType]
         found.update([(name, slot) for name, slot in members if name != "__dict__"])
@@ -105,6 +111,61 @@ class Opening:
         pairs = [(name, attribute_of(value, name, table, self._slots)) for name in names]
         pairs = [pair for pair in pairs if pair[1] is not _UNSET]
         return tuple([name for name, _ in pairs]), [each for _, each in pairs]
+
+
+DEVICE, SEED, DEFAULT = "device", "initial_seed()", "is_default"
+"""What there is to a random generator: always the device and the last, the seed if a call asks for it."""
+
+
+class OfGenerators(Opening):
+    """How random generators are taken apart.
+
+    Args:
+        names: What calls have asked of them.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, names: Iterable[str] | None) -> None:
+        super().__init__(torch.Generator, {DEVICE, DEFAULT, *(names or ())})
+
+    def look(self, value: Any) -> tuple[tuple[Name, ...], list[Any]]:
+        """What there is to a generator, and which default one it is."""
+        assert self._names is not None
+        return self._names, [told_of(value, name) for name in self._names]
+
+
+def told_of(generator: torch.Generator, name: str) -> Any:
+    """What a random generator says of itself."""
+    if name == SEED:
+        return generator.initial_seed()
+    return generator.device if name == DEVICE else is_default(generator)
+
+
+def is_default(generator: torch.Generator) -> bool:
+    """Whether it is one from which PyTorch draws where it is given none."""
+    if generator.device.type == "cpu":
+        return address_of(generator) == _OF_HOST
+    return any([address_of(generator) == address_of(each) for each in torch.cuda.default_generators])
+
+
+def address_of(generator: Any) -> int:
+    """Where a generator lies, whichever Python object is asked."""
+    return generator._cdata
+
+
+_OF_HOST = address_of(torch.default_generator)
+
+
+def opening_of(kind: type, names: Iterable[str] | None) -> Opening:
+    """How instances of a class are taken apart, by which of their attributes."""
+    return OfGenerators(names) if kind is torch.Generator else Opening(kind, names)
+
+
+def _told(opening: Opening, generator: torch.Generator) -> tuple[Any, ...]:
+    """What there is to a generator, with names."""
+    names, values = opening.look(generator)
+    return tuple(zip(names, values, strict=True))
 
 
 _UNSET: Any = object()
@@ -211,19 +272,22 @@ class Openings:
         open: How, by class; what a call has of it stays as it is.
         closed: Classes whose instances are known by their identity for good, and why.
         of_tensors: A call has asked a tensor for an attribute that is not PyTorch's: keys tell which it has.
+        places: Where random generators lie outside that keys look at.
     """
 
     def __init__(self) -> None:
         self.open: dict[type, Opening] = {}
         self.closed: dict[type, str] = {}
         self.of_tensors = False
+        self.places = Places()
         self._read: dict[type, set[str] | None] = {}
         self._inner: set[type] = set()
         self._met: dict[type, dict[int, Callable[[], Any]]] = {}
 
     def may_open(self, kind: type) -> bool:
         """Whether instances of a class could be taken apart."""
-        return kind not in self.closed and is_openable(kind) and not issubclass(kind, tuple)
+        opens = kind is torch.Generator or (is_openable(kind) and not issubclass(kind, tuple))
+        return opens and kind not in self.closed
 
     def find_inside(self, kind: type) -> None:
         """A call has read an instance of a class from another object: the two are opened together."""
@@ -260,19 +324,36 @@ class Openings:
         for kind in fresh:
             del self._met[kind]
         more = {*fresh, *(each for each in self._inner if self.may_open(each))}
-        self.open = {**self.open, **{kind: Opening(kind, self._read.get(kind, set())) for kind in more}}
+        self.open = {**self.open, **{kind: opening_of(kind, self._read.get(kind, set())) for kind in more}}
         return True
+
+    def meet_in(self, place: Place, address: tuple[str, int, Any], generator: torch.Generator) -> None:
+        """A call finds a random generator in a slot outside; it is opened if another one lay there before."""
+        kind = torch.Generator
+        if self.may_open(kind) and self.places.meet(address, place, generator) and kind not in self.open:
+            self.open = {**self.open, kind: opening_of(kind, self._read.get(kind, set()))}
+
+    def look(self) -> tuple[tuple[Place, torch.Generator, tuple[Any, ...]], ...]:
+        """The generators in the slots that keys look at, what there is to each, with its slot's number."""
+        opening = self.open.get(torch.Generator)
+        if opening is None or not self.places.open:
+            return ()
+        found = [(number, place, place.now()) for number, place in enumerate(self.places.open)]
+        there = [(number, place, each) for number, place, each in found if each is not None]
+        return tuple([(place, each, (number, *_told(opening, each))) for number, place, each in there])
 
     def learn(self) -> None:
         """A call is over: what it has read of open classes is known from the next one on."""
         for kind, opening in self.open.items():
             names = self._read.get(kind, set())
             if not all([opening.has(name) for name in (names if names is not None else (None,))]):
-                self.open = {**self.open, kind: Opening(kind, names)}
+                self.open = {**self.open, kind: opening_of(kind, names)}
 
     def close(self, kind: type, why: str) -> None:
         """It matters which object an instance of a class is."""
         self.closed[kind] = why
+        if kind is torch.Generator:
+            self.places.clear()
         self.open = {each: opening for each, opening in self.open.items() if each is not kind}
 
     def close_all(self, why: str) -> None:
@@ -284,5 +365,6 @@ class Openings:
         """Forget everything."""
         self.open = {}
         self.of_tensors = False
+        self.places.clear()
         for each in (self.closed, self._read, self._inner, self._met):
             each.clear()

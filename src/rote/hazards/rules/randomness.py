@@ -46,6 +46,8 @@ RANDOM_STATE_SET = Rule(
     it raises, or the numbers are others than those of the plain call.
 
     Limits: The scan does not follow libraries that set the state (``checkpoint`` does, unless told not to).
+    A generator of the CPU that is handed to operations (``generator=``) is replayed if it is seeded before it
+    is drawn from, since a replay seeds it there, too.
 
     Bad::
 
@@ -69,7 +71,9 @@ GENERATOR_INSIDE = Rule(
 
     Why: A graph knows the generators that were registered with it. A new one raises "Attempt to increase
     offset for a CUDA generator not in capture mode". rote runs such calls eagerly. A generator of the CPU is
-    replayed: the recording has one of its own, and seeds it as the call did.
+    replayed: the recording has one of its own, and seeds it as the call did. So is one that is made outside
+    and passed in, a new one in each call, on any device. A seed that is an argument is part of the key, so
+    each number has a recording of its own.
 
     Limits: The scan does not see a generator made in a function of another file, and does not know its
     device.
