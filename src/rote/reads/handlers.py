@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import decimal
 import sys
 import warnings
@@ -53,11 +54,17 @@ from .containers import (
     whole,
 )
 from .kinds import TENSOR, is_in_c
-from .output import is_for_output, writes
+from .output import is_for_output, prints, writes
+from .table import name_of
 from .trace import Trace
 
 _FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
 
+_USUAL_CODING = frozenset({
+    "utf-8", "utf8", "UTF-8", "ascii", "latin-1", "strict", "ignore", "replace", "surrogateescape",
+    "surrogatepass", "backslashreplace", "xmlcharrefreplace", "namereplace",
+})  # fmt: skip
+"""Names by which Python's own codecs are known, and what they do about errors."""
 _READS_STORAGE = frozenset({"__getitem__", "__setitem__", "tolist", "__iter__", "fill_"})
 _OF_HOST_DATA = ("from_numpy", "tensor", "as_tensor", "asarray")
 _MOST_CACHED = 20_000
@@ -176,10 +183,36 @@ def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
         text(trace, each)
     if type(file) is StringIO and not trace.has(file):
         return  # a buffer that the call made itself
+    prints(trace)
     if file is not None and not is_standard(file):
         trace.refuse("builtins.print", "prints to a file that is neither of the standard streams")
     else:
         writes(trace, "print", file)
+
+
+def _csv_writer(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """It calls ``write`` of what it is given, whenever it has a row."""
+    for each in args[:1]:
+        if trace.has(each):
+            trace.refuse("_csv.writer", "writes rows to what was made outside")
+        attribute(trace, "write", each)
+        trace.runs(lookup.find(type(each), "write").value)
+    for each in (*args[1:], *kwargs.values()):
+        content(trace, each)
+
+
+def _coded(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Text becomes bytes or the other way round, by what is registered under the names that are given."""
+    for each in (*_bound(function, args, 1), *args):
+        content(trace, each)
+    if function in (str, bytes, bytearray) or name_of(function).startswith("_codecs."):
+        if function is str:
+            _text(trace, function, args[:1], kwargs)
+        args = args[1:]
+    for place, (name, asked) in enumerate((("encoding", codecs.lookup), ("errors", codecs.lookup_error))):
+        said = args[place] if len(args) > place else kwargs.get(name)
+        if type(said) is str and said not in _USUAL_CODING:
+            trace.ask(asked, (said,), f"codecs.{asked.__name__}({said!r})")
 
 
 def _callable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -572,7 +605,20 @@ HANDLERS: dict[str, Handler] = {
     "_decimal.getcontext": _decimal_context,
     "_warnings.warn": _warn,
     "_warnings.warn_explicit": _warn,
-    "builtins.str": _text,
+    "builtins.str": _coded,
+    **dict.fromkeys(
+        (
+            "builtins.bytes",
+            "builtins.bytearray",
+            "builtins.str.encode",
+            "builtins.bytes.decode",
+            "builtins.bytearray.decode",
+            "_codecs.encode",
+            "_codecs.decode",
+        ),
+        _coded,
+    ),
+    "_csv.writer": _csv_writer,
     "builtins.repr": _repr,
     "builtins.format": _text,
     "builtins.ascii": _repr,

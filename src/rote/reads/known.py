@@ -19,6 +19,7 @@ PLAIN_OR_TENSOR = PLAIN_TYPES | {torch.Tensor, torch.nn.Parameter}
 _BUILTIN_CONTAINERS = frozenset(CONTAINERS)
 _LISTS = frozenset({list, tuple})
 _KEYS = frozenset({str, int})
+_EQUAL_TO_ITSELF = PLAIN_TYPES - {float, complex}
 _ASKS_ATTRIBUTES = frozenset({getattr, hasattr})
 
 
@@ -36,7 +37,7 @@ def is_known_member(trace: Trace, value: Any, key: Any) -> bool:
     if identity(value) in trace.outside:
         return type(key) in _KEYS and (identity(value), key) in trace.members
     if type(value) in _BUILTIN_CONTAINERS:
-        return type(key) in PLAIN_TYPES
+        return type(key) in _EQUAL_TO_ITSELF
     return type(value) in PLAIN_OR_TENSOR and type(key) in PLAIN_OR_TENSOR
 
 

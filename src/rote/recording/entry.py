@@ -22,7 +22,7 @@ from ..base.location import Site, user_mark, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
-from ..reads import WATCH, Noted, Output, Trace
+from ..reads import WATCH, Noted, Output, Trace, is_shown
 from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.snapshot import Snapshot
 from ..signature.state import StateWalk
@@ -337,10 +337,10 @@ class Entry:
         bound = partial(trace.bound, often=often) if binds else trace.unbound
         grad = torch.is_grad_enabled() or (variant is not None and may_track(variant))
         if plan.session is None or variant is None or not grad:
-            return traced.run(bound, trace.take)
+            return traced.run(bound, trace.take, partial(is_shown, trace))
         parameters = [tensor for ref in variant.externals.values() if (tensor := ref()) is not None]
         with variant.stand_ins.placed(parameters):
-            return traced.run(bound, trace.take)
+            return traced.run(bound, trace.take, partial(is_shown, trace))
 
     def _abandon(self, variant: Variant | None, plan: Plan) -> None:
         """The callable raised, or what it did could not be kept: nothing of a recording is left."""

@@ -1,0 +1,271 @@
+"""Values that are equal and not the same, what C does to state unasked, and tensors that become text."""
+
+from __future__ import annotations
+
+import codecs
+import collections
+import csv
+import decimal
+import math
+import random
+
+import numpy
+import pytest
+import torch
+
+import rote
+from rote.testing import assert_same
+
+
+def run(device, make, replayed=3):
+    """Play a program plain and graphed: change what it has before the sixth call, compare all of it.
+
+    ``make`` gives the callable, what changes, and what a user can see of the state.
+    """
+    results = []
+    for wrap in (lambda f: f, rote.graph):
+        f, change, state = make()
+        g = wrap(f)
+        found = []
+        for n in range(10):
+            if n == 5:
+                change()
+            found.append((g(torch.full((3,), float(n), device=device)), state()))
+        results.append(found)
+    for plain, graphed in zip(*results, strict=True):
+        assert_same(graphed, plain)
+    assert g.report().replayed >= replayed
+
+
+def emptied_and_filled(kind):
+    def make():
+        held = kind("ab")
+
+        def f(x):
+            held.clear()
+            held.update("ab")
+            return x * len(held)
+
+        return f, lambda: held.update("q"), lambda: sorted(map(repr, held))
+
+    return make
+
+
+@pytest.mark.parametrize("kind", [collections.Counter, set])
+def test_a_container_that_is_emptied_and_filled_as_it_was(device, kind):
+    run(device, emptied_and_filled(kind))
+
+
+def test_a_dict_that_is_emptied_and_filled_with_what_lies_outside(device):
+    def make():
+        outside = [2]
+        held = {"a": outside}
+
+        def f(x):
+            held.clear()
+            held["a"] = outside
+            return x * 2
+
+        return f, lambda: held.update(b=1), lambda: list(held)
+
+    run(device, make)
+
+
+def test_the_global_generator_that_is_seeded_inside(device):
+    def make():
+        def f(x):
+            random.seed(7)
+            return x * random.random()
+
+        return f, lambda: random.seed(1), lambda: random.getstate()[1][:4]
+
+    run(device, make)
+
+
+KEYS = {
+    "zero of another sign": (0.0, -0.0),
+    "in a tuple": ((0.0, 1), (-0.0, 1)),
+    "of another type, in a tuple": ((1, 2), (True, 2)),
+    "complex": (0j, complex(0.0, -0.0)),
+    "order of a frozenset": (frozenset([0, 8]), frozenset([8, 0])),
+}
+
+
+def told(key):
+    """Something that differs for keys that are equal."""
+    if isinstance(key, (tuple, frozenset)):
+        return 10 * told(next(iter(key))) + len(key)
+    if isinstance(key, complex):
+        return math.copysign(2, key.imag)
+    return math.copysign(3, key) + isinstance(key, bool) + key
+
+
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
+def test_equal_keys_of_an_argument(device, keys):
+    g = rote.graph(lambda x, held: x * told(next(iter(held))))
+    for n in range(12):
+        x = torch.full((3,), float(n), device=device)
+        key = keys[n % 4 == 3]
+        assert_same(g(x, {key: 1}), x * told(key))
+    assert g.report().replayed
+
+
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
+@pytest.mark.parametrize("kind", [set, dict.fromkeys])
+def test_equal_members_of_state(device, kind, keys):
+    def make():
+        held = kind([keys[0]])
+
+        def change():
+            held.clear()
+            held.update(kind([keys[1]]))
+
+        return lambda x: x * sum(map(told, held)), change, lambda: None
+
+    run(device, make)
+
+
+LOOKS = {
+    "dict": lambda held, key: dict.fromkeys(held, 2).get(key, 3),
+    "list": lambda held, key: 2 + (key in held),
+    "tuple as a key": lambda held, key: {(held[0], 1): 2}.get((key, 1), 3),
+    "comparison": lambda held, key: 2 + (held == [key]),
+    "count": lambda held, key: 2 + held.count(key),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_a_nan_is_looked_for_by_which_object_it_is(device, look):
+    def make():
+        nan = float("nan")
+        held, key = [nan], [nan]
+        return lambda x: x * look(held, key[0]), lambda: key.__setitem__(0, float("nan")), lambda: None
+
+    run(device, make, replayed=0)
+
+
+def record():
+    array = numpy.zeros(2, dtype=[("w", "f4"), ("k", "i4")])
+    one = array[0]
+    return lambda x: x + float(one["w"]), lambda: array["w"].fill(5), lambda: None
+
+
+def names_of_fields():
+    array = numpy.zeros(2, dtype=[("w", "f4"), ("k", "f4")])
+    array["w"] = 3
+
+    def change():
+        array.dtype.names = ("k", "w")
+
+    return lambda x: x + float(array["w"].sum()), change, lambda: None
+
+
+def handler_of_errors():
+    codecs.register_error("of the test", lambda error: ("???", error.end))
+
+    def change():
+        codecs.register_error("of the test", lambda error: ("", error.end))
+
+    return lambda x: x * len(b"a\xff".decode("ascii", "of the test")), change, lambda: None
+
+
+@pytest.mark.parametrize("make", [record, names_of_fields, handler_of_errors])
+def test_what_c_keeps(device, make):
+    run(device, make)
+
+
+def test_rows_are_written_to_an_object(device):
+    class Target:
+        size = 0
+
+        def write(self, text):
+            self.size += len(text)
+
+    def make():
+        target = Target()
+        writer = csv.writer(target)
+
+        def f(x):
+            writer.writerow([1, 2])
+            return x * 2
+
+        return f, lambda: None, lambda: target.size
+
+    run(device, make, replayed=0)
+
+
+def test_flags_of_decimal_numbers(device):
+    def make():
+        decimal.getcontext().clear_flags()
+        flags = decimal.getcontext().flags
+        seen = lambda: bool(flags[decimal.Inexact])  # noqa: E731
+        return lambda x: x * float(decimal.Decimal(1) / 3), decimal.getcontext().clear_flags, seen
+
+    run(device, make)
+
+
+TEXTS = {
+    "str": str,
+    "repr": repr,
+    "format": "{}".format,
+    "f-string": lambda w: f"{w}",
+    "percent": lambda w: "%s" % w,  # noqa: UP031
+    "list": lambda w: str([w]),
+    "map": lambda w: ",".join(map(str, w)),
+    "one number": lambda w: f"{w[0]}",
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_the_text_of_a_tensor_is_read(device, text):
+    def make():
+        held = torch.ones(2, device=device)
+        return lambda x: x * len(text(held)), lambda: held.fill_(1000.5), lambda: None
+
+    run(device, make)
+
+
+def test_the_text_of_a_result_is_read(device):
+    g = rote.graph(lambda x: x * len(str(x * 2)))
+    for n in range(10):
+        x = torch.full((2,), 10.5 ** (n // 5), device=device)
+        assert_same(g(x), x * len(str(x * 2)))
+    assert g.report().replayed >= 3
+
+
+def test_a_parameter_as_text(device):
+    weight = torch.nn.Parameter(torch.ones(2, device=device))
+    g = rote.graph(torch.no_grad()(lambda x: x * len(f"{weight}")))
+    for n in range(8):
+        if n == 4:
+            weight.data.fill_(1000.5)
+        x = torch.ones(2, device=device)
+        assert_same(g(x), x * len(f"{weight}"))
+    assert "RT104" in {found.code for found in g.report().reasons}
+
+
+def test_a_tensor_that_is_only_printed(device, capsys):
+    def f(x):
+        y = x * 2
+        print("y", y)
+        return y
+
+    g = rote.graph(f)
+    for n in range(8):
+        g(torch.full((2,), float(n), device=device))
+    assert g.report().replayed >= 3
+    assert "tensor([0., 0." in capsys.readouterr().out
+
+
+def test_a_tensor_that_is_printed_and_used_as_text(device, capsys):
+    def f(x):
+        y = x * 2
+        size = 0
+        for use in (print, repr):
+            size += len(use(y) or "")
+        return y * size
+
+    g = rote.graph(f)
+    for n in range(8):
+        x = torch.full((2,), 10.0**n, device=device)
+        assert_same(g(x), f(x))
