@@ -7,7 +7,11 @@ import collections
 import csv
 import decimal
 import math
+import operator
 import random
+import types
+import typing
+from typing import Any
 
 import numpy
 import pytest
@@ -200,6 +204,48 @@ def test_flags_of_decimal_numbers(device):
         flags = decimal.getcontext().flags
         seen = lambda: bool(flags[decimal.Inexact])  # noqa: E731
         return lambda x: x * float(decimal.Decimal(1) / 3), decimal.getcontext().clear_flags, seen
+
+    run(device, make)
+
+
+class Fields(typing.NamedTuple):
+    held: Any
+    other: int = 0
+
+
+def call_of(k):
+    """A function that reads a list of its own."""
+    return lambda: k[0]
+
+
+def of_objects(value):
+    array = numpy.empty(1, dtype=object)
+    array[0] = value
+    return array
+
+
+HOLDS = {
+    "field": (lambda k: Fields(k), lambda held: held.held[0]),
+    "field of a field": (lambda k: Fields(Fields({"a": k})), lambda held: held.held.held["a"][0]),
+    "field by its name": (Fields, lambda held: getattr(held, held._fields[0])[0]),
+    "field by attrgetter": (Fields, lambda held: operator.attrgetter("held")(held)[0]),
+    "own object": (lambda k: Fields(types.SimpleNamespace(k=k)), lambda held: held.held.k[0]),
+    "closure in a field": (lambda k: Fields(call_of(k)), lambda held: held.held()),
+    "closure in a field in a dict": (lambda k: {int: Fields(call_of(k))}, lambda held: held[int].held()),
+    "closure in an array": (lambda k: of_objects(call_of(k)), lambda held: held[0]()),
+    "keys of a sort": (
+        lambda k: [Fields(k, 0), Fields([9], 1)],
+        lambda held: sorted(held, key=operator.attrgetter("other"))[0].held[0],
+    ),
+}
+
+
+@pytest.mark.parametrize(("hold", "look"), HOLDS.values(), ids=HOLDS)
+def test_what_lies_in_what_c_hands_out(device, hold, look):
+    def make():
+        k = [2]
+        held = hold(k)
+        return lambda x: x * look(held), lambda: k.__setitem__(0, 5), lambda: None
 
     run(device, make)
 

@@ -287,7 +287,15 @@ def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
     elif issubclass(type(descriptor), (MemberDescriptorType, GetSetDescriptorType)):
         _of_c(trace, name, value)
     else:
-        trace.runs(trace.class_slot(type(descriptor), "__get__"))
+        get = trace.class_slot(type(descriptor), "__get__")
+        if not is_in_c(get):
+            trace.runs(get)
+        elif name and getattr(value, name, UNSET) is getattr(value, name, UNSET):
+            _of_c(trace, name, value)  # as the fields of named tuples
+        elif trace.has(value) and not trace.by_content(type(value)):
+            trace.refuse(
+                trace.name(value, f".{name}"), f"reads {trace.name(value, f'.{name}')}, made by C each time"
+            )
 
 
 def _of_c(trace: Trace, name: str, value: Any) -> None:

@@ -504,7 +504,7 @@ def _find_held(trace: Trace, value: Any, depth: int) -> None:
     """What an object of C outside holds is outside, too: it hands it out."""
     found = value.ravel().tolist() if issubclass(type(value), numpy.ndarray) else gc.get_referents(value)
     for each in found:
-        if trace.kinds[type(each)] not in (PLAIN, TENSOR, CLASS, MODULE, FUNCTION) and not trace.has(each):
+        if trace.kinds[type(each)] not in (PLAIN, TENSOR, CLASS, MODULE) and not trace.has(each):
             trace.find(each, value, "[...]")
             if depth and (is_readable(each) or trace.by_content(type(each))):
                 _find_held(trace, each, depth - 1)

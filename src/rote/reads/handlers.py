@@ -9,6 +9,7 @@ import warnings
 from _string import formatter_field_name_split  # pyright: ignore
 from collections.abc import Callable
 from io import StringIO
+from operator import attrgetter
 from string import Formatter
 from types import FunctionType, MethodType
 from typing import Any
@@ -48,6 +49,7 @@ from .containers import (
     methods,
     same,
     special,
+    spread,
     store_item,
     text,
     truth,
@@ -423,13 +425,24 @@ def _json_encoder(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
 def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Iteration over several, with or without a function for the items."""
     names = _BY_MEMBERS.get(function.__name__, ())
-    for each in (*args, *kwargs.values()):
-        handed_on(trace, each)
+    given = (*args, *kwargs.values())
+    for each in given:
+        if not (type(each) is attrgetter and _gets_each(trace, each, given)):
+            handed_on(trace, each)
         iterate(trace, each)
         if identity(each) in trace.given.objects:
             merged(trace, each)
         else:
             content(trace, each, names, inside=function.__name__ not in _HAND_OUT)
+
+
+def _gets_each(trace: Trace, getter: Any, given: tuple[Any, ...]) -> bool:
+    """Attributes are read of all members of what else is given, if it can be told which those are."""
+    found = [spread(each) for each in given if each is not getter]
+    for part in found if None not in found else ():
+        for each in part or ():
+            _attrgetter(trace, getter, (each,), {})
+    return None not in found
 
 
 _HAND_OUT = frozenset({"list", "tuple", "zip", "enumerate", "reversed"})
