@@ -315,3 +315,25 @@ def test_a_tensor_that_is_printed_and_used_as_text(device, capsys):
     for n in range(8):
         x = torch.full((2,), 10.0**n, device=device)
         assert_same(g(x), f(x))
+
+
+def test_a_node_of_a_history_keeps_something(device):
+    def make():
+        held = torch.ones(3, device=device, requires_grad=True) * 2
+        held.grad_fn.metadata["k"] = k = [2]
+        return lambda x: x * held.grad_fn.metadata["k"][0], lambda: k.__setitem__(0, 5), lambda: None
+
+    run(device, make, replayed=0)
+
+
+def test_whether_an_array_can_be_written(device):
+    def make():
+        array = numpy.zeros(3)
+
+        def f(x):
+            array.setflags(write=True)
+            return x * 2
+
+        return f, lambda: array.setflags(write=False), lambda: array.flags.writeable
+
+    run(device, make)

@@ -306,6 +306,9 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
     if type(value) is FrameType:
         _of_frame(trace, name, value)
         return
+    if name == "metadata" and lookup.find(type(value), "next_functions").owner is not None:
+        trace.refuse("metadata", "reads what somebody has kept in a node of a tensor's history")
+        return
     if not trace.has(value) or trace.kinds[type(value)] == TENSOR or name == "__class__":
         return
     if name == "__dict__":

@@ -124,7 +124,7 @@ def _array(array: Any) -> Content:
         return Content((array.shape, _kind(array.dtype), tuple(map(id, array.flat))))
     large = array.nbytes > ARRAY_BYTES
     which = (id(array), pointer_of(array)) if large else ()
-    return Content((array.shape, _kind(array.dtype), *which, _numbers(array)))
+    return Content((array.shape, _kind(array.dtype), array.flags.writeable, *which, _numbers(array)))
 
 
 def _kind(dtype: Any) -> Any:
