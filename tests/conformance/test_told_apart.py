@@ -6,6 +6,7 @@ import codecs
 import collections
 import csv
 import decimal
+import inspect
 import math
 import operator
 import random
@@ -337,3 +338,49 @@ def test_whether_an_array_can_be_written(device):
         return f, lambda: array.setflags(write=False), lambda: array.flags.writeable
 
     run(device, make)
+
+
+class Stores:
+    """Sets the attribute, and leaves it to the object to hand it out."""
+
+    def __set_name__(self, owner, name):
+        self.name = name
+
+    def __set__(self, value, new):
+        vars(value)[self.name] = new
+
+
+def test_a_descriptor_that_only_stores(device):
+    class Owner:
+        held = Stores()
+
+    def make():
+        owner = Owner()
+        owner.held = {"k": [2]}
+        return lambda x: x * owner.held["k"][0], lambda: owner.held.update(k=[5]), lambda: None
+
+    run(device, make)
+
+
+ADDED = {
+    "length": lambda t: 1 + len(t.__dict__),
+    "vars": lambda t: 1 + sum(vars(t).values()),
+    "membership": lambda t: 1 + ("k" in vars(t)),
+    "static": lambda t: inspect.getattr_static(t, "k", 2),
+}
+
+
+@pytest.mark.parametrize("look", ADDED.values(), ids=ADDED)
+def test_all_attributes_of_a_tensor(device, look):
+    def make():
+        held = torch.ones(3, device=device)
+        return lambda x: x * look(held), lambda: setattr(held, "k", 5), lambda: None
+
+    run(device, make)
+    g = rote.graph(lambda x: x * look(x))
+    for n in range(10):
+        x = torch.ones(3, device=device)
+        if n > 5:
+            x.k = n
+        assert_same(g(x), x * look(x))
+    assert g.report().replayed

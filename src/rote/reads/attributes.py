@@ -139,6 +139,8 @@ def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
         trace.seen.discard((kind, name))  # of each tensor it is another one
     if found is _MISSING:
         _added(trace, name, value, argument)
+    elif name == "__dict__":
+        _all_added(trace, value)
     elif name in _IDENTIFYING and argument is not None:
         trace.refuse(
             f"{argument}.{name}", f"reads {argument}.{name}, which is not what a replay computes with"
@@ -172,6 +174,16 @@ def _added(trace: Trace, name: str, value: Any, argument: str | None) -> None:
         trace.read(ITEM, table, name, table[name], f".{name}", value)
     else:
         trace.absent(table, name, f".{name}", value)
+
+
+def _all_added(trace: Trace, value: Any) -> None:
+    """All attributes that somebody has set on a tensor are handed out."""
+    table, argument = lookup.attributes_of(value), trace.arguments.get(identity(value))
+    if argument is None:
+        trace.find(table, value, ".__dict__")
+    elif table or not trace.given.lacks(f"{argument}.__dict__"):
+        text = f"reads the attributes of the tensor {argument}, which is another one in each call"
+        trace.refuse(f"{argument}.__dict__", text)
 
 
 def looks_through(trace: Trace, kind: type) -> None:
@@ -230,14 +242,17 @@ def plain_attribute(trace: Trace, name: str, value: Any) -> None:
         _hand_on(trace, trace.class_slot(kind, "__getattr__"), value, name)
 
 
-def _is_data(trace: Trace, found: Any) -> bool:
-    """Whether what a class has goes before what the instance has, which the methods of its own class say."""
+def _is_data(trace: Trace, found: Any, *, stored: bool = False) -> bool:
+    """Whether what a class has goes before what the instance has, which the methods of its own class say.
+
+    What only stores leaves it to the instance to hand out.
+    """
     if lookup.can_change(type(found)):
         if trace.has(found):
             trace.kind(found)
-        for name in ("__set__", "__delete__"):
+        for name in ("__get__", "__set__", "__delete__"):
             trace.class_slot(type(found), name)
-    return lookup.is_data(found)
+    return lookup.is_data(found) and (stored or lookup.find(type(found), "__get__").owner is not None)
 
 
 def _hand_on(trace: Trace, found: Any, value: Any, *given: Any) -> None:
@@ -309,6 +324,8 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
     if name == "metadata" and lookup.find(type(value), "next_functions").owner is not None:
         trace.refuse("metadata", "reads what somebody has kept in a node of a tensor's history")
         return
+    if trace.kinds[type(value)] == TENSOR and name == "__dict__":
+        _all_added(trace, value)
     if not trace.has(value) or trace.kinds[type(value)] == TENSOR or name == "__class__":
         return
     if name == "__dict__":
@@ -424,7 +441,7 @@ def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
 def plain_store(trace: Trace, name: str, value: Any) -> None:
     """An attribute is set or deleted as ``object.__setattr__`` does."""
     found = trace.class_slot(type(value), name)
-    if found is not _MISSING and _is_data(trace, found):
+    if found is not _MISSING and _is_data(trace, found, stored=True):
         if issubclass(type(found), property):
             trace.runs(found.fset)
             trace.runs(found.fdel)
