@@ -6,6 +6,7 @@ import codecs
 import collections
 import csv
 import decimal
+import enum
 import inspect
 import math
 import operator
@@ -384,3 +385,84 @@ def test_all_attributes_of_a_tensor(device, look):
             x.k = n
         assert_same(g(x), x * look(x))
     assert g.report().replayed
+
+
+def chain():
+    """Three classes of which each one asks the one above; the lowest one's object, and the others."""
+
+    class Top:
+        k = 1
+
+        @property
+        def shown(self):
+            return 2
+
+        @classmethod
+        def made(cls):
+            return 3
+
+        def go(self):
+            return 4
+
+        def __len__(self):
+            return 5
+
+    class Middle(Top):
+        k = 2
+
+        @classmethod
+        def made(cls):
+            return super().made() + 1
+
+        def go(self):
+            return super().go() + 1
+
+        def __len__(self):
+            return super().__len__() + super().k
+
+    class Low(Middle):
+        shown = property(lambda self: super().shown + 1)
+
+        @classmethod
+        def made(cls):
+            return super().made() + 1
+
+        def go(self):
+            return super().go() + 1
+
+        def __len__(self):
+            return super().__len__() + super().k
+
+    Middle.shown = property(lambda self: super(Middle, self).shown + 1)
+    return Low(), Middle, Top
+
+
+CHAINS = {
+    "method": (lambda low: low.go(), "go", lambda self: 9),
+    "class method": (lambda low: low.made(), "made", classmethod(lambda cls: 9)),
+    "property": (lambda low: low.shown, "shown", property(lambda self: 9)),
+    "special method": (len, "__len__", lambda self: 9),
+    "attribute": (len, "k", 9),
+}
+
+
+@pytest.mark.parametrize("place", [1, 2], ids=["middle", "top"])
+@pytest.mark.parametrize(("look", "name", "new"), CHAINS.values(), ids=CHAINS)
+def test_each_class_of_a_chain_asks_the_one_above(device, look, name, new, place):
+    def make():
+        low, *above = chain()
+        return lambda x: x * look(low), lambda: setattr(above[place - 1], name, new), lambda: None
+
+    run(device, make)
+
+
+def test_members_of_an_enum_are_iterated(device):
+    class Kind(enum.IntEnum):
+        A = 1
+        B = 2
+
+    def make():
+        held = [Kind.A]
+        return lambda x: x * held[0] + sum(Kind) + len(list(Kind)), lambda: held.append(Kind.B), lambda: None
+
+    run(device, make)

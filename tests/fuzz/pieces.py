@@ -28,13 +28,22 @@ OWN = Piece(
     "own object",
     "$kind()",
     setup="""\
-class ${kind}Base:
+class ${kind}Stores:
+    def __set__(self, value, new): vars(value)["stored"] = new
+
+class ${kind}Root:
     base = 1
     def found(self): return self.a + 1
 
+class ${kind}Base(${kind}Root):
+    stored = ${kind}Stores()
+    def found(self): return super().found() * 2
+
 class $kind(${kind}Base):
     k = 1
-    def __init__(self): self.a = 2
+    def __init__(self):
+        self.a = 2
+        self.stored = 3
     @property
     def p(self): return self.a + self.k
     def gain(self, factor=1): return self.a * factor
@@ -53,7 +62,8 @@ class ${kind}Other($kind):
     def gain(self, factor=1): return 5""",
     reads=(
         "$s.a", "$s.k", "$s.base", "$s.p", "$s.gain()", "$s.gain(factor=2)", "$s.made()", "$s.fixed()",
-        "$s.found()", "$s.z_more", 'getattr($s, "a")', 'getattr($s, "ka"[$n % 2])', 'getattr($s, "extra", 0)',
+        "$s.found()", "$s.stored", "$s.z_more", 'getattr($s, "a")',
+        'getattr($s, "ka"[$n % 2])', 'getattr($s, "extra", 0)',
         'hasattr($s, "extra")', 'vars($s)["a"]', "len(vars($s))", "type($s).k", "$kind.k",
         "isinstance($s, ${kind}Other)", "type($s) is $kind", "len(type($s).__name__)",
         "sum(vars($s).values())", '$s.__dict__.get("extra", 1)', 'operator.attrgetter("a")($s)',
@@ -63,7 +73,8 @@ class ${kind}Other($kind):
         "$s.a = $n", "$s.a = $n", "$s.k = $n", "$kind.k = $n", "${kind}Base.base = $n", "$s.extra = $n",
         "$s.a = 2", 'vars($s).pop("k", None)', 'vars($s).pop("extra", None)', "$kind.extra = $n",
         "$kind.p = property(lambda self: self.a * $n)", "$kind.gain = lambda self, factor=1: factor + $n",
-        "$s.gain = lambda factor=1: $n", "${kind}Base.found = lambda self: $n", "$s.__class__ = ${kind}Other",
+        "$s.gain = lambda factor=1: $n", "${kind}Base.found = lambda self: $n", 
+        "${kind}Root.found = lambda self: $n", "$s.stored = [$n]", "$s.__class__ = ${kind}Other",
         "$s.__class__ = $kind", "$s = $kind()", "$s = ${kind}Other()", "$s.__dict__ = {'a': $n}",
         "$kind.made = classmethod(lambda cls: $n)", "$kind.fixed = staticmethod(lambda: $n)",
         "$kind.__getattribute__ = "

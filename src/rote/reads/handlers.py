@@ -426,8 +426,9 @@ def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
     """Iteration over several, with or without a function for the items."""
     names = _BY_MEMBERS.get(function.__name__, ())
     given = (*args, *kwargs.values())
-    for each in given:
-        if not (type(each) is attrgetter and _gets_each(trace, each, given)):
+    for place, each in enumerate(given):
+        is_iterated = function.__name__ in _ITERATE and place < len(args)
+        if not (is_iterated or (type(each) is attrgetter and _gets_each(trace, each, given))):
             handed_on(trace, each)
         iterate(trace, each)
         if identity(each) in trace.given.objects:
@@ -447,6 +448,12 @@ def _gets_each(trace: Trace, getter: Any, given: tuple[Any, ...]) -> bool:
 
 _HAND_OUT = frozenset({"list", "tuple", "zip", "enumerate", "reversed"})
 """Builtins that hand out the members of what they are given, and do not look into them."""
+
+_ITERATE = frozenset({
+    *("list", "tuple", "zip", "enumerate", "reversed", "sorted", "min", "max", "sum", "any", "all"),
+    *("set", "frozenset", "dict"),
+})  # fmt: skip
+"""Builtins that iterate over what they are given by position, and call nothing of it."""
 
 _BY_MEMBERS = {
     "sorted": ("__lt__", "__gt__"), "min": ("__lt__", "__gt__"), "max": ("__lt__", "__gt__"),
