@@ -466,3 +466,37 @@ def test_members_of_an_enum_are_iterated(device):
         return lambda x: x * held[0] + sum(Kind) + len(list(Kind)), lambda: held.append(Kind.B), lambda: None
 
     run(device, make)
+
+
+class Marked:
+    def first(self):
+        return 1
+
+    def second(self):
+        return 2
+
+
+def test_attributes_of_methods(device):
+    """Each is read of the function behind a method that the call has bound."""
+
+    def make():
+        Marked.first.mark, Marked.second.mark = 2, 3
+        held = Marked()
+        change = lambda: setattr(Marked.second, "mark", 9)  # noqa: E731
+        return lambda x: x * held.first.mark + held.second.mark, change, lambda: None
+
+    run(device, make)
+
+
+def test_attributes_behind_aliases(device):
+    def make():
+        kinds = [type("One", (), {"k": 2}), type("Two", (), {"k": 3})]
+
+        def f(x):
+            for kind in kinds:
+                x = x * types.GenericAlias(kind, (int,)).k
+            return x
+
+        return f, lambda: setattr(kinds[1], "k", 9), lambda: None
+
+    run(device, make)

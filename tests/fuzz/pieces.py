@@ -73,8 +73,8 @@ class ${kind}Other($kind):
         "$s.a = $n", "$s.a = $n", "$s.k = $n", "$kind.k = $n", "${kind}Base.base = $n", "$s.extra = $n",
         "$s.a = 2", 'vars($s).pop("k", None)', 'vars($s).pop("extra", None)', "$kind.extra = $n",
         "$kind.p = property(lambda self: self.a * $n)", "$kind.gain = lambda self, factor=1: factor + $n",
-        "$s.gain = lambda factor=1: $n", "${kind}Base.found = lambda self: $n", 
-        "${kind}Root.found = lambda self: $n", "$s.stored = [$n]", "$s.__class__ = ${kind}Other",
+        "$s.gain = lambda factor=1: $n", "${kind}Base.found = lambda self: $n",
+        "${kind}Root.found = lambda self: $n", "$s.stored = $n", "$s.__class__ = ${kind}Other",
         "$s.__class__ = $kind", "$s = $kind()", "$s = ${kind}Other()", "$s.__dict__ = {'a': $n}",
         "$kind.made = classmethod(lambda cls: $n)", "$kind.fixed = staticmethod(lambda: $n)",
         "$kind.__getattribute__ = "

@@ -205,6 +205,7 @@ def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
         target = object.__getattribute__(value, behind)
         if trace.has(value):
             trace.find(target, value, f".{behind}")
+        trace.seen.discard((kind, name))  # each object answers for another
         attribute(trace, name, target)
         return
     if issubclass(kind, local):
