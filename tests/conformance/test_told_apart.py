@@ -374,8 +374,8 @@ ADDED = {
 @pytest.mark.parametrize("look", ADDED.values(), ids=ADDED)
 def test_all_attributes_of_a_tensor(device, look):
     def make():
-        held = torch.ones(3, device=device)
-        return lambda x: x * look(held), lambda: setattr(held, "k", 5), lambda: None
+        first, held = torch.ones(2, 3, device=device)
+        return lambda x: x * look(first) * look(held), lambda: setattr(held, "k", 5), lambda: None
 
     run(device, make)
     g = rote.graph(lambda x: x * look(x))
@@ -500,3 +500,25 @@ def test_attributes_behind_aliases(device):
         return f, lambda: setattr(kinds[1], "k", 9), lambda: None
 
     run(device, make)
+
+
+def in_inference_mode(tensor):
+    with torch.inference_mode():
+        return tensor.clone()
+
+
+LIES = {
+    "inference": (lambda x: x.is_inference(), in_inference_mode),
+    "inference, by the function": (torch.is_inference, in_inference_mode),
+    "shared": (lambda x: x.is_shared(), lambda x: x.share_memory_()),
+    "shared storage": (lambda x: x.untyped_storage().is_shared(), lambda x: x.share_memory_()),
+}
+
+
+@pytest.mark.parametrize(("look", "other"), LIES.values(), ids=LIES)
+def test_how_an_argument_lies(device, look, other):
+    g = rote.graph(lambda x: (x * 2, look(x)))
+    for n in range(10):
+        x = torch.full((3,), float(n), device=device)
+        x = other(x) if n % 3 == 2 else x
+        assert_same(g(x), (x * 2, look(x)))

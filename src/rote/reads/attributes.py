@@ -34,9 +34,9 @@ _MISSING = lookup.MISSING
 _IDENTIFYING = frozenset({
     "data_ptr", "storage_offset", "_version", "_base", "_backward_hooks", "_post_accumulate_grad_hooks",
     "_cdata", "_is_view", "retains_grad", "names", "_python_dispatch",
-    "__cuda_array_interface__", "__array_interface__",
+    "is_inference", "is_shared", "is_pinned", "__cuda_array_interface__", "__array_interface__",
 })  # fmt: skip
-"""What says of a tensor where it lies, what it is a view of, or who watches it."""
+"""What says of a tensor where and how it lies, what it is a view of, or who watches it."""
 _COUNTING = frozenset({"_version", "_backward_hooks", "_post_accumulate_grad_hooks", "retains_grad"})
 """What changes of a tensor that stays where it is."""
 _GETATTRIBUTE = object.__dict__["__getattribute__"]
@@ -179,6 +179,7 @@ def _added(trace: Trace, name: str, value: Any, argument: str | None) -> None:
 def _all_added(trace: Trace, value: Any) -> None:
     """All attributes that somebody has set on a tensor are handed out."""
     table, argument = lookup.attributes_of(value), trace.arguments.get(identity(value))
+    trace.seen.discard((type(value), "__dict__"))  # of each tensor it is another one
     if argument is None:
         trace.find(table, value, ".__dict__")
     elif table or not trace.given.lacks(f"{argument}.__dict__"):

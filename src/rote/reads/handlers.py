@@ -586,7 +586,13 @@ def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
             content(trace, each)
 
 
+def _is_inference(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        attribute(trace, "is_inference", each)
+
+
 HANDLERS: dict[str, Handler] = {
+    "torch.is_inference": _is_inference,
     "_thread.lock.acquire": _acquire,
     "_thread.RLock.acquire": _acquire,
     "_multiprocessing.SemLock.acquire": _acquire,
