@@ -28,13 +28,22 @@ OWN = Piece(
     "own object",
     "$kind()",
     setup="""\
-class ${kind}Base:
+class ${kind}Stores:
+    def __set__(self, value, new): vars(value)["stored"] = new
+
+class ${kind}Root:
     base = 1
     def found(self): return self.a + 1
 
+class ${kind}Base(${kind}Root):
+    stored = ${kind}Stores()
+    def found(self): return super().found() * 2
+
 class $kind(${kind}Base):
     k = 1
-    def __init__(self): self.a = 2
+    def __init__(self):
+        self.a = 2
+        self.stored = 3
     @property
     def p(self): return self.a + self.k
     def gain(self, factor=1): return self.a * factor
@@ -53,7 +62,8 @@ class ${kind}Other($kind):
     def gain(self, factor=1): return 5""",
     reads=(
         "$s.a", "$s.k", "$s.base", "$s.p", "$s.gain()", "$s.gain(factor=2)", "$s.made()", "$s.fixed()",
-        "$s.found()", "$s.z_more", 'getattr($s, "a")', 'getattr($s, "ka"[$n % 2])', 'getattr($s, "extra", 0)',
+        "$s.found()", "$s.stored", "$s.z_more", 'getattr($s, "a")',
+        'getattr($s, "ka"[$n % 2])', 'getattr($s, "extra", 0)',
         'hasattr($s, "extra")', 'vars($s)["a"]', "len(vars($s))", "type($s).k", "$kind.k",
         "isinstance($s, ${kind}Other)", "type($s) is $kind", "len(type($s).__name__)",
         "sum(vars($s).values())", '$s.__dict__.get("extra", 1)', 'operator.attrgetter("a")($s)',
@@ -63,7 +73,8 @@ class ${kind}Other($kind):
         "$s.a = $n", "$s.a = $n", "$s.k = $n", "$kind.k = $n", "${kind}Base.base = $n", "$s.extra = $n",
         "$s.a = 2", 'vars($s).pop("k", None)', 'vars($s).pop("extra", None)', "$kind.extra = $n",
         "$kind.p = property(lambda self: self.a * $n)", "$kind.gain = lambda self, factor=1: factor + $n",
-        "$s.gain = lambda factor=1: $n", "${kind}Base.found = lambda self: $n", "$s.__class__ = ${kind}Other",
+        "$s.gain = lambda factor=1: $n", "${kind}Base.found = lambda self: $n",
+        "${kind}Root.found = lambda self: $n", "$s.stored = $n", "$s.__class__ = ${kind}Other",
         "$s.__class__ = $kind", "$s = $kind()", "$s = ${kind}Other()", "$s.__dict__ = {'a': $n}",
         "$kind.made = classmethod(lambda cls: $n)", "$kind.fixed = staticmethod(lambda: $n)",
         "$kind.__getattribute__ = "
@@ -222,7 +233,7 @@ DICT = Piece(
     watch="dict($s)",
     writes=(
         '$s["k"] = $n', '$s["n"] = $s.get("n", 0) + 1', '$s.setdefault("more", $n)', '$s.pop("j", None)',
-        "$s.update(j=$n)", '$s["k"] = $s.pop("k", 1)',
+        "$s.update(j=$n)", '$s["k"] = $s.pop("k", 1)', "$s.clear()\n$s.update(k=1, j=2)",
     ),
 )  # fmt: skip
 BIG_DICT = Piece(
@@ -270,7 +281,7 @@ SET = Piece(
     ),
     moves=("$s.add($n)", "$s.discard(1)", "$s = {$n, 2}", "$s = set($s)", "$s.clear()", "$s ^= {1, 5}"),
     watch="sorted($s)",
-    writes=("$s.add($n)", "$s.add(1)", "$s.discard(2)", "$s.clear()"),
+    writes=("$s.add($n)", "$s.add(1)", "$s.discard(2)", "$s.clear()", "$s.clear()\n$s.update([1, 2])"),
 )  # fmt: skip
 BIG_SET = Piece(
     "big set",
@@ -293,6 +304,22 @@ DEQUE = Piece(
     ),
     watch="list($s)",
     writes=("$s.append($n)", "$s.rotate(1)", "$s[0] = $n", "$s.extend([1])", "$s.append($s.popleft())"),
+)  # fmt: skip
+EQUAL = Piece(
+    "equal and not the same",
+    "{'k': [0.0, (1, 0j)], 'd': {0.0: 1}, 's': {0.0}, 'n': [math.nan]}",
+    reads=(
+        "math.copysign(1, $s['k'][0])", "math.copysign(1, next(iter($s['d'])))", "$s['n'][0] in [math.nan]",
+        "math.copysign(1, next(iter($s['s'])))", "type($s['k'][1][0]) is bool", "$s['n'].count(math.nan)",
+        "math.copysign(1, $s['k'][1][1].imag)", "{math.nan: 1}.get($s['n'][0], 2)", "$s['n'] == [math.nan]",
+    ),
+    moves=(
+        "$s['k'][0] = -0.0", "$s['k'][1] = (True, 0j)", "$s['k'][1] = (1, complex(0.0, -0.0))",
+        "$s['d'].clear()\n$s['d'][-0.0] = 1", "$s['s'].clear()\n$s['s'].add(-0.0)",
+        "$s['n'][0] = float('nan')", "$s['n'][0] = math.nan", "$s['d'] = {0.0: 1}",
+    ),
+    watch="repr($s)",
+    writes=("$s['s'].clear()\n$s['s'].add(0.0)", "$s['n'][0] = math.nan"),
 )  # fmt: skip
 ORDERED = Piece(
     "ordered dict",
@@ -320,7 +347,10 @@ COUNTER = Piece(
         "$s[0].subtract([1])",
     ),
     watch="[dict($s[0]), dict($s[1])]",
-    writes=("$s[0][5] += 1", "$s[0].update([1])", '$s[1]["new"]', '$s[1]["k"] = $n'),
+    writes=(
+        "$s[0].clear()\n$s[0].update({1: 3, 5: 1})", "$s[0][5] += 1", "$s[0].update([1])", '$s[1]["new"]',
+        '$s[1]["k"] = $n',
+    ),
 )  # fmt: skip
 CHAIN = Piece(
     "chain map and user dict",
@@ -389,23 +419,27 @@ class $kind:
 )  # fmt: skip
 NAMED_TUPLE = Piece(
     "named tuple",
-    "$kind(1, 2)",
+    "$kind(1, 2, [3], (lambda k: [k, lambda: k[0]])([4]))",
     setup="""\
 class $kind(typing.NamedTuple):
     a: int
     b: int
+    c: list = []
+    d: list = [[5], lambda: 5]
     @property
     def gain(self): return self.a * 2
     def scaled(self): return self.b""",
     reads=(
-        "$s.a", "$s[1]", "$s.gain", "$s.scaled()", "sum($s)", "$s._replace(a=3).gain", "len($s._fields)",
-        "isinstance($s, $kind)",
+        "$s.a", "$s[1]", "$s.gain", "$s.scaled()", "sum($s[:2])", "$s._replace(a=3).gain", "len($s._fields)",
+        "isinstance($s, $kind)", "len($s.c)", "sum($s.c)", "$s.d[1]()", "$s[3][1]()", 'sum(getattr($s, "c"))',
+        "sum($s._asdict()['c'])",
     ),
     moves=(
         "$s = $kind($n, 2)", "$kind.gain = property(lambda self: $n)", "$kind.scaled = lambda self: $n",
-        "$s = $kind(1, 2)",
+        "$s = $kind(1, 2)", "$s.c.append($n)", "$s.c[:] = [$n]", "$s.d[0][0] = $n",
     ),
-    watch="tuple($s)",
+    watch="[$s.a, $s.b, list($s.c), list($s.d[0])]",
+    writes=("$s.c.append($n)", "$s.c.clear()\n$s.c.append(3)", "$s.d[0][0] = 4"),
 )  # fmt: skip
 CACHE = Piece(
     "cache",
@@ -446,7 +480,11 @@ def $kind(n):
 TENSORS = Piece(
     "tensors",
     '{"t": w.row(1), "all": [w.row(2)]}',
-    reads=('$s["t"]', '$s["all"][0]', 'sum($s["all"])', '$s.get("more", 1.0)', '$s["all"][-1]'),
+    reads=(
+        '$s["t"]', '$s["all"][0]', 'sum($s["all"])', 'w.row(1) * len(str($s["t"].detach()))',
+        'w.row(1) * len(f"{$s[\'all\'][0].detach()}")', '$s.get("more", 1.0)',
+        '$s["all"][-1]',
+    ),
     moves=(
         '$s["t"] = w.row($n)', '$s["t"].mul_(2)', '$s["all"].append(w.row($n))', '$s["more"] = w.row($n)',
         '$s["all"][0] = $s["t"]', '$s["all"].reverse()', '$s["all"] = [w.row(2)]',
@@ -664,7 +702,7 @@ GRAPH = Piece(
 )  # fmt: skip
 PIECES = [
     NUMBER, TEXT, OWN, OPERATORS, CALLED_BY_C, SLOTS, DESCRIPTOR, DICT, BIG_DICT, LIST, BIG_LIST, SET,
-    BIG_SET, DEQUE, ORDERED, COUNTER, CHAIN, ENUM, DATACLASS, NAMED_TUPLE, CACHE, CACHED_TENSOR, TENSORS,
-    THREAD_LOCAL, COUNT, CYCLE, GENERATOR, BUFFERS, PATTERN, BOUND, FUNCTION, MODULE, WEAK, REGISTRY,
+    BIG_SET, DEQUE, EQUAL, ORDERED, COUNTER, CHAIN, ENUM, DATACLASS, NAMED_TUPLE, CACHE, CACHED_TENSOR,
+    TENSORS, THREAD_LOCAL, COUNT, CYCLE, GENERATOR, BUFFERS, PATTERN, BOUND, FUNCTION, MODULE, WEAK, REGISTRY,
     CONTEXT, MOCK, GRAPH, *LIBRARY_PIECES,
 ]  # fmt: skip

@@ -27,6 +27,7 @@ import inspect
 import itertools
 import json
 import logging
+import math
 import operator
 import os
 import pathlib
@@ -293,7 +294,7 @@ SURROUNDINGS = {
     **{module.__name__: module for module in (
         abc, array, bisect, collections, contextlib, contextvars, dataclasses, datetime, decimal, enum,
         fractions, functools, heapq, inspect, logging, pathlib, sys, warnings,
-        itertools, json, os, re, struct, threading, types, typing, weakref,
+        itertools, json, math, os, re, struct, threading, types, typing, weakref,
     )},
     "mock": mock,
     "checkpoint": checkpoint,

@@ -35,9 +35,9 @@ _MISSING = lookup.MISSING
 _IDENTIFYING = frozenset({
     "data_ptr", "storage_offset", "_version", "_base", "_backward_hooks", "_post_accumulate_grad_hooks",
     "_cdata", "_is_view", "retains_grad", "names", "_python_dispatch",
-    "__cuda_array_interface__", "__array_interface__",
+    "is_inference", "is_shared", "is_pinned", "__cuda_array_interface__", "__array_interface__",
 })  # fmt: skip
-"""What says of a tensor where it lies, what it is a view of, or who watches it."""
+"""What says of a tensor where and how it lies, what it is a view of, or who watches it."""
 _COUNTING = frozenset({"_version", "_backward_hooks", "_post_accumulate_grad_hooks", "retains_grad"})
 """What changes of a tensor that stays where it is."""
 _GETATTRIBUTE = object.__dict__["__getattribute__"]
@@ -142,6 +142,8 @@ def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
         trace.seen.discard((kind, name))  # of each tensor it is another one
     if found is _MISSING:
         _added(trace, name, value, argument)
+    elif name == "__dict__":
+        _all_added(trace, value)
     elif name in _IDENTIFYING and argument is not None:
         trace.refuse(
             f"{argument}.{name}", f"reads {argument}.{name}, which is not what a replay computes with"
@@ -177,6 +179,17 @@ def _added(trace: Trace, name: str, value: Any, argument: str | None) -> None:
         trace.absent(table, name, f".{name}", value)
 
 
+def _all_added(trace: Trace, value: Any) -> None:
+    """All attributes that somebody has set on a tensor are handed out."""
+    table, argument = lookup.attributes_of(value), trace.arguments.get(identity(value))
+    trace.seen.discard((type(value), "__dict__"))  # of each tensor it is another one
+    if argument is None:
+        trace.find(table, value, ".__dict__")
+    elif table or not trace.given.lacks(f"{argument}.__dict__"):
+        text = f"reads the attributes of the tensor {argument}, which is another one in each call"
+        trace.refuse(f"{argument}.__dict__", text)
+
+
 def looks_through(trace: Trace, kind: type) -> None:
     """A proxy answers for another object, which nobody is told of."""
     if kind in PROXIES and not is_for_output(trace):
@@ -196,6 +209,7 @@ def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
         target = object.__getattribute__(value, behind)
         if trace.has(value):
             trace.find(target, value, f".{behind}")
+        trace.seen.discard((kind, name))  # each object answers for another
         attribute(trace, name, target)
         return
     if issubclass(kind, local):
@@ -233,14 +247,17 @@ def plain_attribute(trace: Trace, name: str, value: Any) -> None:
         _hand_on(trace, trace.class_slot(kind, "__getattr__"), value, name)
 
 
-def _is_data(trace: Trace, found: Any) -> bool:
-    """Whether what a class has goes before what the instance has, which the methods of its own class say."""
+def _is_data(trace: Trace, found: Any, *, stored: bool = False) -> bool:
+    """Whether what a class has goes before what the instance has, which the methods of its own class say.
+
+    What only stores leaves it to the instance to hand out.
+    """
     if lookup.can_change(type(found)):
         if trace.has(found):
             trace.kind(found)
-        for name in ("__set__", "__delete__"):
+        for name in ("__get__", "__set__", "__delete__"):
             trace.class_slot(type(found), name)
-    return lookup.is_data(found)
+    return lookup.is_data(found) and (stored or lookup.find(type(found), "__get__").owner is not None)
 
 
 def _hand_on(trace: Trace, found: Any, value: Any, *given: Any) -> None:
@@ -294,7 +311,15 @@ def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
         if issubclass(type(value), tuple) and trace.has(value) and place < tuple.__len__(value):
             trace.read(ITEM, value, place, tuple.__getitem__(value, place), f".{name}")
     else:
-        trace.runs(trace.class_slot(type(descriptor), "__get__"))
+        get = trace.class_slot(type(descriptor), "__get__")
+        if not is_in_c(get):
+            trace.runs(get)
+        elif name and getattr(value, name, UNSET) is getattr(value, name, UNSET):
+            _of_c(trace, name, value)  # as the fields of named tuples
+        elif trace.has(value) and not trace.by_content(type(value)):
+            trace.refuse(
+                trace.name(value, f".{name}"), f"reads {trace.name(value, f'.{name}')}, made by C each time"
+            )
 
 
 def _of_c(trace: Trace, name: str, value: Any) -> None:
@@ -305,6 +330,11 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
     if type(value) is FrameType:
         _of_frame(trace, name, value)
         return
+    if name == "metadata" and lookup.find(type(value), "next_functions").owner is not None:
+        trace.refuse("metadata", "reads what somebody has kept in a node of a tensor's history")
+        return
+    if trace.kinds[type(value)] == TENSOR and name == "__dict__":
+        _all_added(trace, value)
     if not trace.has(value) or trace.kinds[type(value)] == TENSOR or name == "__class__":
         return
     if name == "__dict__":
@@ -423,7 +453,7 @@ def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
 def plain_store(trace: Trace, name: str, value: Any) -> None:
     """An attribute is set or deleted as ``object.__setattr__`` does."""
     found = trace.class_slot(type(value), name)
-    if found is not _MISSING and _is_data(trace, found):
+    if found is not _MISSING and _is_data(trace, found, stored=True):
         if issubclass(type(found), property):
             trace.runs(found.fset)
             trace.runs(found.fdel)

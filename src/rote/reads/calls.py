@@ -58,6 +58,8 @@ _OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
 
 def called(trace: Trace, names: tuple[str, ...], function: Any, *args: Any) -> None:
     """Something is about to be called; the last arguments are named."""
+    if trace.printing is not None and trace.printing[0] == identity(trace.frame()):
+        trace.printing = None
     if trace.rows.is_pure(function):
         for each in args:
             content(trace, each)

@@ -116,7 +116,9 @@ def _as_key(trace: Trace, key: Any) -> None:
 def looked_up(trace: Trace, key: Any) -> None:
     """A tensor is found by its identity, and a recording computes with tensors of its own."""
     what = trace.kinds[type(key)]
-    if what not in (PLAIN, TENSOR):
+    if what == PLAIN:
+        _nan(trace, key)
+    elif what != TENSOR:
         _overridden(trace, key, _HASHING)
         content(trace, key, _HASHING)
     argument = trace.arguments.get(identity(key)) if what == TENSOR else None
@@ -276,9 +278,12 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
     met: dict[int, Any] = {}  # holds what is made on the way, so that an identity stands for one object
     value = trace.behind(value)
     left = [value]
+    compared = "__eq__" in names
     while left:
         part = trace.behind(left.pop())
         what = trace.kinds[type(part)]
+        if compared and what == PLAIN:
+            _nan(trace, part)
         if what == PLAIN or identity(part) in met:
             continue
         met[identity(part)] = part
@@ -289,10 +294,16 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
         if what == TENSOR or (names and what in (FUNCTION, METHOD)):
             trace.pin(part)
             continue  # such a method does not call it
-        parts = _look_into(trace, part, part is value, "__eq__" in names)
+        parts = _look_into(trace, part, part is value, compared)
         if inside:
             left.extend(parts)
     return met.values()
+
+
+def _nan(trace: Trace, value: Any) -> None:
+    """What C looks for and compares is the same if it is one object: only NaN shows that."""
+    if type(value) in (float, complex) and value != value:
+        trace.refuse("NaN", "looks for a NaN or compares what holds one, where it matters which object it is")
 
 
 def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> Iterable[Any]:
@@ -435,7 +446,7 @@ def delete_item(trace: Trace, value: Any, key: Any) -> None:
 def change(trace: Trace, value: Any) -> None:
     """A container is about to be changed, in a way that may depend on all that it holds."""
     if any(value is each for each in GLOBAL_GENERATORS):
-        trace.draws()
+        trace.draws(value)
     elif not trace.has(value):
         if trace.given.branch(value) is not None:
             trace.change(value)
@@ -506,7 +517,7 @@ def _find_held(trace: Trace, value: Any, depth: int) -> None:
     """What an object of C outside holds is outside, too: it hands it out."""
     found = value.ravel().tolist() if issubclass(type(value), numpy.ndarray) else gc.get_referents(value)
     for each in found:
-        if trace.kinds[type(each)] not in (PLAIN, TENSOR, CLASS, MODULE, FUNCTION) and not trace.has(each):
+        if trace.kinds[type(each)] not in (PLAIN, TENSOR, CLASS, MODULE) and not trace.has(each):
             trace.find(each, value, "[...]")
             if depth and (is_readable(each) or trace.by_content(type(each))):
                 _find_held(trace, each, depth - 1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import decimal
 import sys
 import warnings
 from _string import formatter_field_name_split  # pyright: ignore
 from collections.abc import Callable
 from io import StringIO
+from operator import attrgetter
 from string import Formatter
 from types import FunctionType, MethodType
 from typing import Any
@@ -48,17 +50,24 @@ from .containers import (
     refuse_identity,
     same,
     special,
+    spread,
     store_item,
     text,
     truth,
     whole,
 )
 from .kinds import PLAIN, TENSOR, is_in_c
-from .output import is_for_output, writes
+from .output import is_for_output, prints, writes
+from .table import name_of
 from .trace import Trace
 
 _FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
 
+_USUAL_CODING = frozenset({
+    "utf-8", "utf8", "UTF-8", "ascii", "latin-1", "strict", "ignore", "replace", "surrogateescape",
+    "surrogatepass", "backslashreplace", "xmlcharrefreplace", "namereplace",
+})  # fmt: skip
+"""Names by which Python's own codecs are known, and what they do about errors."""
 _READS_STORAGE = frozenset({"__getitem__", "__setitem__", "tolist", "__iter__", "fill_"})
 _OF_HOST_DATA = ("from_numpy", "tensor", "as_tensor", "asarray")
 _MOST_CACHED = 20_000
@@ -180,10 +189,36 @@ def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
         text(trace, each)
     if type(file) is StringIO and not trace.has(file):
         return  # a buffer that the call made itself
+    prints(trace)
     if file is not None and not is_standard(file):
         trace.refuse("builtins.print", "prints to a file that is neither of the standard streams")
     else:
         writes(trace, "print", file)
+
+
+def _csv_writer(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """It calls ``write`` of what it is given, whenever it has a row."""
+    for each in args[:1]:
+        if trace.has(each):
+            trace.refuse("_csv.writer", "writes rows to what was made outside")
+        attribute(trace, "write", each)
+        trace.runs(lookup.find(type(each), "write").value)
+    for each in (*args[1:], *kwargs.values()):
+        content(trace, each)
+
+
+def _coded(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Text becomes bytes or the other way round, by what is registered under the names that are given."""
+    for each in (*_bound(function, args, 1), *args):
+        content(trace, each)
+    if function in (str, bytes, bytearray) or name_of(function).startswith("_codecs."):
+        if function is str:
+            _text(trace, function, args[:1], kwargs)
+        args = args[1:]
+    for place, (name, asked) in enumerate((("encoding", codecs.lookup), ("errors", codecs.lookup_error))):
+        said = args[place] if len(args) > place else kwargs.get(name)
+        if type(said) is str and said not in _USUAL_CODING:
+            trace.ask(asked, (said,), f"codecs.{asked.__name__}({said!r})")
 
 
 def _callable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -401,8 +436,11 @@ def _json_encoder(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
 def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Iteration over several, with or without a function for the items."""
     names = _BY_MEMBERS.get(function.__name__, ())
-    for each in (*args, *kwargs.values()):
-        handed_on(trace, each)
+    given = (*args, *kwargs.values())
+    for place, each in enumerate(given):
+        is_iterated = function.__name__ in _ITERATE and place < len(args)
+        if not (is_iterated or (type(each) is attrgetter and _gets_each(trace, each, given))):
+            handed_on(trace, each)
         iterate(trace, each)
         if identity(each) in trace.given.objects:
             merged(trace, each)
@@ -410,8 +448,23 @@ def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
             content(trace, each, names, inside=function.__name__ not in _HAND_OUT)
 
 
+def _gets_each(trace: Trace, getter: Any, given: tuple[Any, ...]) -> bool:
+    """Attributes are read of all members of what else is given, if it can be told which those are."""
+    found = [spread(each) for each in given if each is not getter]
+    for part in found if None not in found else ():
+        for each in part or ():
+            _attrgetter(trace, getter, (each,), {})
+    return None not in found
+
+
 _HAND_OUT = frozenset({"list", "tuple", "zip", "enumerate", "reversed"})
 """Builtins that hand out the members of what they are given, and do not look into them."""
+
+_ITERATE = frozenset({
+    *("list", "tuple", "zip", "enumerate", "reversed", "sorted", "min", "max", "sum", "any", "all"),
+    *("set", "frozenset", "dict"),
+})  # fmt: skip
+"""Builtins that iterate over what they are given by position, and call nothing of it."""
 
 _BY_MEMBERS = {
     "sorted": ("__lt__", "__gt__"), "min": ("__lt__", "__gt__"), "max": ("__lt__", "__gt__"),
@@ -579,7 +632,13 @@ def _asks_state(trace: Trace, generator: torch.Generator, name: str) -> None:
         trace.refuse(whose, f"asks {whose} for its state ({name}), which is another one in each call")
 
 
+def _is_inference(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        attribute(trace, "is_inference", each)
+
+
 HANDLERS: dict[str, Handler] = {
+    "torch.is_inference": _is_inference,
     "_thread.lock.acquire": _acquire,
     "_thread.RLock.acquire": _acquire,
     "_multiprocessing.SemLock.acquire": _acquire,
@@ -620,7 +679,20 @@ HANDLERS: dict[str, Handler] = {
     "_decimal.getcontext": _decimal_context,
     "_warnings.warn": _warn,
     "_warnings.warn_explicit": _warn,
-    "builtins.str": _text,
+    "builtins.str": _coded,
+    **dict.fromkeys(
+        (
+            "builtins.bytes",
+            "builtins.bytearray",
+            "builtins.str.encode",
+            "builtins.bytes.decode",
+            "builtins.bytearray.decode",
+            "_codecs.encode",
+            "_codecs.decode",
+        ),
+        _coded,
+    ),
+    "_csv.writer": _csv_writer,
     "builtins.repr": _repr,
     "builtins.format": _text,
     "builtins.ascii": _repr,

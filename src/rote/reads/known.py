@@ -24,6 +24,7 @@ ERRORS = frozenset(
     each for each in vars(builtins).values() if isinstance(each, type) and issubclass(each, BaseException)
 )
 """Python's own classes of exceptions: nobody can change them."""
+_EQUAL_TO_ITSELF = PLAIN_TYPES - {float, complex}
 _HASHED = frozenset({set, frozenset, dict})
 _SHOWS_DICTS = frozenset({"items", "keys", "values"})
 STEPPING = frozenset(
@@ -48,7 +49,7 @@ def is_known_member(trace: Trace, value: Any, key: Any) -> bool:
     if identity(value) in trace.outside:
         return type(key) in _KEYS and (identity(value), key) in trace.members
     if type(value) in _BUILTIN_CONTAINERS:
-        return type(key) in PLAIN_TYPES or (type(value) in _HASHED and trace.is_by_identity(key))
+        return type(key) in _EQUAL_TO_ITSELF or (type(value) in _HASHED and trace.is_by_identity(key))
     return type(value) in PLAIN_OR_TENSOR and type(key) in PLAIN_OR_TENSOR
 
 
@@ -95,7 +96,7 @@ def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> boo
             return is_known_whole(trace, owner)
         return function.__name__ == "get" and is_known_member(trace, owner, args[0] if args else None)
     if whose is set and identity(owner) not in trace.outside and function.__name__ == "add" and args:
-        return type(args[0]) in PLAIN_TYPES or trace.is_by_identity(args[0])
+        return type(args[0]) in _EQUAL_TO_ITSELF or trace.is_by_identity(args[0])
     if function is next and len(args) == 1:
         return type(args[0]) in STEPPING and identity(args[0]) not in trace.outside
     if function is isinstance and len(args) == 2:

@@ -280,10 +280,12 @@ class Notes:
                 if traced:
                     send(name, value)
                 return
-            which = identity(value)
-            if (which if which in trace.outside else type(value), name) in trace.seen:
-                return
-            if type(value) is not super or not is_known_attribute(trace, name, value):
+            if type(value) is super:
+                known = is_known_attribute(trace, name, value)
+            else:
+                which = identity(value)
+                known = (which if which in trace.outside else type(value), name) in trace.seen
+            if not known:
                 send(name, value)
 
         return note

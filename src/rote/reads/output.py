@@ -13,6 +13,7 @@ from sysconfig import get_path
 from types import FrameType, FunctionType
 from typing import Any
 
+from ..base.identity import identity
 from ..base.location import NOWHERE, Site, is_internal
 from ..signature.origin import said_module, said_name
 from ..signature.snapshot import ITEM
@@ -55,6 +56,9 @@ _HARMLESS = frozenset({"fileno", "flush", "isatty", "readable", "seekable", "wri
 
 
 _POP, _CACHE = opmap["POP_TOP"], opmap["CACHE"]
+_CALLS = frozenset(opmap[name] for name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX") if name in opmap)
+_CACHED = 8
+"""By how many bytes an instruction that calls may be passed while it does."""
 
 
 def writes(trace: Trace, name: str, stream: Any = None) -> None:
@@ -84,12 +88,36 @@ def writes_by_method(trace: Trace, stream: Any, method: str) -> bool:
     return method in _WRITING or method in _HARMLESS
 
 
-def is_for_output(trace: Trace) -> bool:
+def prints(trace: Trace) -> None:
+    """``print`` is called by the instruction behind the note."""
+    frame = trace.frame()
+    if frame is not None:
+        code = frame.f_code.co_code
+        at = next((at for at in range(frame.f_lasti + 2, len(code), 2) if code[at] in _CALLS), len(code))
+        trace.printing = identity(frame), at
+
+
+def is_shown(trace: Trace) -> bool:
+    """Whether the text that is made now is that of something which ``print`` or such a library was given."""
+    frame = trace.frame()
+    while frame is not None and is_internal(frame.f_code.co_filename) and not _is_of_library(frame):
+        frame = frame.f_back
+    if frame is None:
+        return False
+    where, at = trace.printing or (0, 0)
+    return (identity(frame) == where and 0 <= frame.f_lasti - at <= _CACHED) or is_for_output(trace, frame)
+
+
+def is_for_output(trace: Trace, at: FrameType | None = None) -> bool:
     """Whether what runs now writes output: code of such a library, called to write and not to tell.
 
     Between the library's frames and those of the user's may lie frames of Python's own libraries.
+
+    Args:
+        trace: Of the call.
+        at: The frame that runs; the innermost that is followed if None.
     """
-    entry = frame = trace.frame()
+    entry = frame = at or trace.frame()
     if entry is None or not _is_of_library(entry):
         return False
     while frame is not None:

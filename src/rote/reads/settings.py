@@ -15,10 +15,10 @@ from .trace import Trace
 
 
 def of_decimals() -> tuple[Any, ...]:
-    """By what decimal numbers are computed on this thread; what happened so far is no setting."""
+    """By what decimal numbers are computed on this thread, and what happened so far."""
     now = decimal.getcontext()
-    traps = tuple([signal.__name__ for signal, on in now.traps.items() if on])
-    return now.prec, now.rounding, now.Emin, now.Emax, now.capitals, now.clamp, traps
+    traps, flags = (tuple([kind.__name__ for kind, on in of.items() if on]) for of in (now.traps, now.flags))
+    return now.prec, now.rounding, now.Emin, now.Emax, now.capitals, now.clamp, traps, flags
 
 
 def of_arrays() -> tuple[Any, ...]:

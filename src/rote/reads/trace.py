@@ -72,6 +72,7 @@ from ..signature.slots import MISSING, answer, same, show
 from ..signature.snapshot import (
     ASKED,
     ATTRIBUTE,
+    BULK,
     CELL,
     DEFINED,
     HELD,
@@ -105,9 +106,9 @@ OF_CLASS = frozenset({"__class__", "__dict__", "__code__"})
 _QUEUES = "_lazy_call"
 """Functions of PyTorch's that keep what is to be done when a device starts, and who asked for it."""
 _BY_CONTENT = (
-    torch.Tensor, numpy.ndarray, set, frozenset, bytearray, array, random.Random, numpy.random.RandomState,
-    numpy.random.Generator, numpy.random.BitGenerator, memoryview, mmap, BuiltinMethodType, MethodWrapperType,
-    ctypes.Structure.__mro__[1], defaultdict,
+    torch.Tensor, numpy.ndarray, numpy.void, set, frozenset, bytearray, array, random.Random,
+    numpy.random.RandomState, numpy.random.Generator, numpy.random.BitGenerator, memoryview, mmap,
+    BuiltinMethodType, MethodWrapperType, ctypes.Structure.__mro__[1], defaultdict,
 )  # fmt: skip
 """Types that :func:`rote.signature.marks.mark` compares by what they hold; iterators are such, too."""
 
@@ -167,6 +168,7 @@ class Trace:
         around: The trace of a call around this one, on the same thread.
         settings: Where the call has set random generators, in order.
         at_work: A note is being taken: what runs meanwhile is none of the call's.
+        printing: Where ``print`` was called last: the identity of the frame, and its instruction.
     """
 
     def __init__(self, swaps: Swaps, rows: Rows) -> None:
@@ -204,6 +206,7 @@ class Trace:
         self.call: Callable[..., None] = rows.called(self)
         self.around: Trace | None = None
         self.at_work = False
+        self.printing: tuple[int, int] | None = None
         self._arrays: dict[int, Any] = {}  # made by the call, of which tensors are made, by their address
         self._tuples = frozenset[int]()
         self._pinned: set[int] = set()
@@ -604,9 +607,15 @@ class Trace:
         found = any([type(read.value) is TensorMark and read.value == form for read in self._reads.values()])
         return found or identity(tensor) in self.arguments
 
-    def draws(self) -> None:
-        """The call draws a number from a generator of the process."""
+    def draws(self, generator: Any) -> None:
+        """The call draws a number from a generator of the process, or sets it."""
         self._draws = self._draws or self._site()
+        address = (HELD, identity(generator), None)
+        if address not in self._reads:  # a call that leaves it as it was is right where it is that
+            name = f"the generator of {type(generator).__module__.partition('.')[0]}"
+            self.find(generator, None, name)
+            form = mark(generator)
+            self._reads[address] = Read(HELD, generator, None, form, identity(generator), "", self._names)
 
     def failed(self, note: str, error: Exception) -> None:
         """A note was not taken: whatever the call is for, it is not known what it has read."""
@@ -936,13 +945,24 @@ class Trace:
             kind, value = DEFINED, Content(False)
         return Read(kind, each.container, each.key, value, each.owner, _suffix(each), self._names)
 
-    def _as_it_was(self, each: _Growing) -> Iterable[Read]:
-        """What has to be so before a replay, where the call has taken its members away again."""
-        found, whose = each.container, identity(each.container)
-        length = Content(len(each.was))
-        yield Read(LENGTH, found, None, length, whose, " (length)", self._names)
-        for index, value in enumerate(each.was):
-            yield Read(ITEM, found, index, self._form(value), whose, f"[{index}]", self._names)
+    def _as_it_was(self, found: Any, was: Any) -> Iterable[Read]:
+        """What has to be so before a replay, where a container is changed and left as it was."""
+        whose = identity(found)
+        if type(was) is not tuple:
+            yield Read(HELD, found, None, was, whose, "", self._names)
+            return
+        if issubclass(type(found), (set, frozenset)):
+            yield Read(BULK, found, None, Content(was), whose, "", self._names)
+            return
+        yield Read(LENGTH, found, None, Content(len(was)), whose, " (length)", self._names)
+        pairs: Iterable[tuple[Any, Any]] = enumerate(was)
+        if issubclass(type(found), dict):
+            yield Read(
+                ORDER, found, None, Content(tuple([key for key, _ in was])), whose, " (order)", self._names
+            )
+            pairs = was
+        for key, value in pairs:
+            yield Read(ITEM, found, key, self._form(value), whose, f"[{key!r}]", self._names)
 
     def _identify_kept(self) -> None:
         """What is state and taken apart lies in another slot now: which object it is matters there."""
@@ -962,7 +982,8 @@ class Trace:
                 continue
             now = contents(each.container)
             if _same_members(each.was, now):
-                self._reads.update([((read.kind, where, read.key), read) for read in self._as_it_was(each)])
+                as_it_was = self._as_it_was(each.container, each.was)
+                self._reads.update([((read.kind, where, read.key), read) for read in as_it_was])
             else:
                 suffix, was, now = _changed(each.container, each.was, now)
                 name = self.name(each.container) + suffix
@@ -996,7 +1017,11 @@ class Trace:
                 held = now._replace(asked=True)
                 asked = Read(HELD, each.container, None, held, each.owner, "", self._names)
                 self._reads[HELD, identity(each.container), None] = asked
-            elif not _same_members(each.was, now):
+            elif _same_members(each.was, now):  # what is emptied at first is not read by that
+                given = self.given.branch(each.container) is not None
+                for read in () if given else self._as_it_was(each.container, each.was):
+                    self._reads.setdefault((read.kind, identity(read.container), read.key), read)
+            else:
                 suffix, was, now = _changed(each.container, each.was, now)
                 address = address_of("", each.container, None)
                 given = self.given.branch(each.container)

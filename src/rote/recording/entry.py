@@ -23,7 +23,7 @@ from ..base.location import Site, user_mark, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
-from ..reads import WATCH, Noted, Output, Trace
+from ..reads import WATCH, Noted, Output, Trace, is_shown
 from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.snapshot import Snapshot
 from ..signature.state import StateWalk
@@ -346,7 +346,9 @@ class Entry:
         self, traced: TracedCall, variant: Variant | None, plan: Plan, trace: Trace | None = None
     ) -> Outcome:
         """Run the callable; what is recorded has leaves of its own instead of the parameters."""
-        run = partial(traced.run, self._binding(trace), trace.take) if trace is not None else traced.run
+        run = traced.run
+        if trace is not None:
+            run = partial(run, self._binding(trace), trace.take, partial(is_shown, trace))
         grad = torch.is_grad_enabled() or (variant is not None and may_track(variant))
         if plan.session is None or variant is None or not grad:
             return run()

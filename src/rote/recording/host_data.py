@@ -1,7 +1,8 @@
 """Host data on its way into and out of tensors, seen above the dispatcher.
 
 ``torch.tensor`` and its kin read Python lists and numpy arrays below the dispatch mode, and ``numpy()`` and
-``tolist()`` hand memory out the same way. This function mode catches them by name.
+``tolist()`` hand memory out the same way; the text of a tensor is made where no mode is active. This function
+mode catches them by name.
 
 Data from plain Python values are constants of the path (they are compared between calls, and the state they
 came from is under guard). A numpy array that outlives the call is read again at every replay; ``from_numpy``
@@ -27,7 +28,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..base.location import user_site
 from ..hazards import rules
-from ..hazards.rules import reason
+from ..hazards.rules import Rule, reason
 from ..signature.compat import is_wrapped
 from ..signature.marks import pointer_of
 from . import events as ev
@@ -67,7 +68,8 @@ _ESCAPES = frozenset({
 _ASKED = _HOOKS | _SLOT | _PLACE | _FREEZES
 _CHECKPOINT = torch.utils.checkpoint.__file__
 """Looks at a history of its own in torch 2.11; that a call checkpoints is a reason by itself."""
-_SPECIAL = _BUILDERS | _ENGINE | _ASKED | _ESCAPES | COMPOSITES | {_Tensor.tolist}
+_TO_PYTHON = frozenset({_Tensor.tolist, _Tensor.__repr__, _Tensor.__format__})
+_SPECIAL = _BUILDERS | _ENGINE | _ASKED | _ESCAPES | COMPOSITES | _TO_PYTHON
 _NOTED = _SPECIAL | _LOOKS | _TOUCHES
 _IN_C = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
 _PLAIN = frozenset({
@@ -83,13 +85,21 @@ class HostDataMode(TorchFunctionMode):
         tracer: Follows, observes or records the call.
         use: Notes what the call does with gradients.
         given: For the identity of each tensor argument whether it requires grad.
+        is_shown: Whether text that is made now is for output alone, which replays do not repeat.
     """
 
-    def __init__(self, tracer: Tracer, use: GradientUse, given: Mapping[int, bool]) -> None:
+    def __init__(
+        self,
+        tracer: Tracer,
+        use: GradientUse,
+        given: Mapping[int, bool],
+        is_shown: Callable[[], bool],
+    ) -> None:
         super().__init__()
         self._tracer = tracer
         self._use = use
         self._given = given
+        self._is_shown = is_shown
         self._replaced = replaced_kernels()
         self.roots: list[torch.Tensor] = []
 
@@ -131,6 +141,10 @@ class HostDataMode(TorchFunctionMode):
             return self._build(func, args, kwargs)
         if func is _Tensor.tolist:
             return self._to_list(args[0])
+        if func is _Tensor.__repr__:
+            return self._text(args[0], func, **kwargs)
+        if func is _Tensor.__format__:  # of a single number it reads that, by an operation
+            return func(*args) if args[1] or not args[0].dim() else self._text(args[0], func, args[1])
         if func in COMPOSITES:
             return call_composite(self._tracer, self._to_list, func, args, kwargs)
         if func in _ESCAPES and args and isinstance(args[0], torch.Tensor):
@@ -196,20 +210,38 @@ class HostDataMode(TorchFunctionMode):
     # ------------------------------------------------------------------ out
 
     def _to_list(self, tensor: torch.Tensor) -> Any:
-        tracer = self._tracer
         tensor = unwrapped(tensor)
-        blocked = tracer.mode is Mode.OBSERVE and tracer.blockers
-        if tensor.device.type == "meta" or blocked or is_wrapped(tensor):
+        if self._is_unread(tensor):
             return tensor.tolist()
-        event = Event(ev.LIST, "tolist", tracer.ledger.token(tensor), (), "none", user_site())
-        for why in tracer.quietly(lambda: tracer.unwritten.reasons("tolist", [tensor], event.site)):
+        return self._read(tensor, "tolist", lambda alias: _Frozen(alias.tolist()), rules.LIST_READ).thaw()
+
+    def _text(self, tensor: torch.Tensor, func: Any, *args: Any, **kwargs: Any) -> str:
+        """The text of a tensor, which PyTorch makes of its numbers where no mode is told of that."""
+        if self._is_shown() or self._is_unread(tensor):
+            return func(tensor, *args, **kwargs)
+        if tensor.requires_grad or type(tensor) is not torch.Tensor:  # what the recording keeps is another
+            text = "a parameter or a tensor with gradients is turned into text, which reads its values"
+            self._tracer.block(reason(rules.PRINTED, text, user_site()))
+            return func(tensor, *args, **kwargs)
+        return self._read(tensor, "repr", lambda alias: func(alias, *args, **kwargs), rules.PRINTED)
+
+    def _is_unread(self, tensor: torch.Tensor) -> bool:
+        """Whether nothing is kept of what the host reads of a tensor here."""
+        blocked = bool(self._tracer.mode is Mode.OBSERVE and self._tracer.blockers)
+        return tensor.device.type == "meta" or blocked or is_wrapped(tensor)
+
+    def _read(self, tensor: torch.Tensor, name: str, look: Callable[[Any], Any], rule: Rule) -> Any:
+        """The host reads a tensor: what it gets is a branch of the path."""
+        tracer = self._tracer
+        event = Event(ev.LIST, name, tracer.ledger.token(tensor), (), "none", user_site())
+        for why in tracer.quietly(lambda: tracer.unwritten.reasons(name, [tensor], event.site)):
             tracer.block(why)
         alias = tracer.quietly(lambda: tracer.aliases.keep(tensor))
 
         def read() -> Any:
-            return _Frozen(alias.tolist())
+            return look(alias)
 
-        return tracer.branch(event, lambda: tracer.aside(read), lambda: read, shaped=False).thaw()
+        return tracer.branch(event, lambda: tracer.aside(read), lambda: read, shaped=False, rule=rule)
 
     def _escape(self, func: Callable[..., Any]) -> None:
         text = f"{func.__name__}() hands the memory of a tensor out of PyTorch"

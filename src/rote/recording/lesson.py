@@ -215,12 +215,13 @@ class Lesson:
     def _what_is_known(self) -> Known | None:
         """What is known of another call that finds everything as this one did.
 
-        Code that C calls is followed from the second call on, and what is put into slots or made of arguments
-        is told by the notes of the call that does it.
+        Code that C calls is followed from the second call on. What is put into slots or made of arguments,
+        what is written for somebody to read, how generators are set: the notes of the call itself tell that.
         """
         noted, template = self._noted, self._outcome.template
-        unclear = noted.late or noted.missing or noted.unseen or noted.scripts or self._marked
-        if self._strayed or unclear or template.targets or template.needs_given or self._plan.settings:
+        unclear = noted.late or noted.missing or noted.unseen or noted.scripts or noted.output
+        unclear = unclear or self._marked or self._plan.settings
+        if self._strayed or unclear or template.targets or template.needs_given:
             return None
         return Known(noted, self._node)
 

@@ -176,6 +176,7 @@ class TracedCall:
         self._last: Tracer | None = None
         self._bound: Callable[[Any], Any] = lambda value: value
         self._take: Taking = _nobody
+        self._is_shown: Callable[[], bool] = lambda: False
 
     def _run_on(self, leaves: tuple[Any, ...]) -> None:
         """Give the callable these argument leaves."""
@@ -185,17 +186,23 @@ class TracedCall:
             id(leaf): leaf.requires_grad for leaf, kind in zip(leaves, kinds, strict=True) if kind == TENSOR
         }
 
-    def run(self, bound: Callable[[Any], Any] = lambda value: value, take: Taking | None = None) -> Outcome:
+    def run(
+        self,
+        bound: Callable[[Any], Any] = lambda value: value,
+        take: Taking | None = None,
+        is_shown: Callable[[], bool] = lambda: False,
+    ) -> Outcome:
         """Run until the callable has returned.
 
         Args:
             bound: Adds to what the callable returned what it has left outside, if that can be done again.
             take: Is told what the callable is given, at each attempt.
+            is_shown: Whether text that is made now is for output alone.
 
         Raises:
             Exception: What the callable raised, unchanged.
         """
-        self._bound, self._take = bound, take or _nobody
+        self._bound, self._take, self._is_shown = bound, take or _nobody, is_shown
         try:
             return self._run()
         finally:
@@ -232,7 +239,7 @@ class TracedCall:
         self._last = tracer
         use = GradientUse(newest_age() if torch.is_grad_enabled() else 0)
         use.give(self._call.names(), self._leaves)
-        host = HostDataMode(tracer, use, self._given)
+        host = HostDataMode(tracer, use, self._given, self._is_shown)
         try:
             with self._stream():  # outermost: a segment is closed or thrown away before the stream is left
                 try:

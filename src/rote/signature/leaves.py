@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from .bound import Bound
+from .exact import exact
 from .handed import Made
 from .opened import Opening, another, made_of, member_of, name_of, put_member, table_of
 
@@ -39,7 +40,7 @@ class MixedKeys(tuple[Any, ...]):
         return (
             type(other) is MixedKeys
             and tuple.__eq__(self, other)
-            and [*map(type, self)] == [*map(type, other)]
+            and [*map(exact, self)] == [*map(exact, other)]
         )
 
     def __ne__(self, other: object) -> bool:

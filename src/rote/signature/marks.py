@@ -72,6 +72,8 @@ def mark(value: Any) -> Any:
         return TensorMark(id(value), _address(value), value.requires_grad)
     if isinstance(value, numpy.ndarray):
         return value if value.dtype.hasobject and value.size > SAMPLE else _array(value)
+    if isinstance(value, numpy.void) and not value.dtype.hasobject:  # a record may be part of an array
+        return Content((repr(value.dtype), value.tobytes()))
     if isinstance(value, (set, frozenset)):
         return _set(value)
     if isinstance(value, (bytearray, array)):
@@ -119,10 +121,15 @@ def base_of(array: Any) -> Any:
 def _array(array: Any) -> Content:
     """An array by what it holds, a large one by which it is as well."""
     if array.dtype.hasobject:  # what it refers to has slots of its own
-        return Content((array.shape, array.dtype.str, tuple(map(id, array.flat))))
+        return Content((array.shape, _kind(array.dtype), tuple(map(id, array.flat))))
     large = array.nbytes > ARRAY_BYTES
     which = (id(array), pointer_of(array)) if large else ()
-    return Content((array.shape, array.dtype.str, *which, _numbers(array)))
+    return Content((array.shape, _kind(array.dtype), array.flags.writeable, *which, _numbers(array)))
+
+
+def _kind(dtype: Any) -> Any:
+    """The type of an array's members; its text leaves out the names of their fields."""
+    return dtype.str if dtype.names is None else (repr(dtype),)
 
 
 def _numbers(array: Any) -> bytes:

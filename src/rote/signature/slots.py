@@ -16,6 +16,7 @@ from . import members
 from .cached import Remembered, cached_in, remembered
 from .classes import UNSET, own
 from .compat import has_memory
+from .exact import exact
 from .iterators import Position
 from .marks import Content, Members, TensorMark, mark, pointer_of
 from .reads import Argument, Read, Reads
@@ -268,14 +269,7 @@ def _alike(was: Any, now: Any) -> bool:
         and any(isinstance(each, torch.Tensor) for each in was + now)
     ):
         return len(was) == len(now) and all(map(is_, was, now))
-    return bool(was == now) and _kinds(was) == _kinds(now)
-
-
-def _kinds(value: Any) -> Any:
-    """What equality leaves out: 1 is not True, nor 0.0 -0.0."""
-    if type(value) is tuple:
-        return [_kinds(each) for each in value]
-    return value.hex() if type(value) is float else type(value)
+    return bool(was == now) and exact(was) == exact(now)
 
 
 def show(value: Any) -> str:

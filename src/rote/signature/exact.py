@@ -1,0 +1,19 @@
+"""What equality of values leaves out: 1 is not True, nor 0.0 -0.0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def exact(value: Any) -> Any:
+    """What tells a value from one that is equal to it."""
+    kind = type(value)
+    if kind is float:
+        return value.hex()
+    if kind is complex:
+        return value.real.hex(), value.imag.hex()
+    if issubclass(kind, tuple):
+        return kind, [exact(each) for each in tuple.__iter__(value)]
+    if issubclass(kind, frozenset):  # whose order counts
+        return kind, [(each, exact(each)) for each in frozenset.__iter__(value)]
+    return kind
