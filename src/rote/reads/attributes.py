@@ -144,6 +144,8 @@ def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
         _added(trace, name, value, argument)
     elif name == "__dict__":
         _all_added(trace, value)
+    elif name == "is_inference" and not value.is_inference():
+        return  # as the tensor in its place; the key tells the two apart
     elif name in _IDENTIFYING and argument is not None:
         trace.refuse(
             f"{argument}.{name}", f"reads {argument}.{name}, which is not what a replay computes with"

@@ -298,7 +298,8 @@ class Trace:
         self.outside[identity(value)] = value
         self._names[identity(value)] = (identity(owner) if owner is not None else 0, suffix)
         if type(value) is MethodType:  # it is called with that, which nobody reads
-            self.find_part(value.__func__, value, "")
+            if type(value.__func__) is FunctionType:
+                self.find_part(value.__func__, value, "")
             self.find_part(value.__self__, value, ".__self__")
         elif type(value) in _BOUND and self.kinds[type(value.__self__)] not in (CLASS, MODULE):
             self.find(value.__self__, value, ".__self__")

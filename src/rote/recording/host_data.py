@@ -202,8 +202,9 @@ class HostDataMode(TorchFunctionMode):
             tensor = tracer.aside(lambda: func(*args, **kwargs))
             if tensor.is_cpu and tensor.data_ptr() == pointer_of(data):
                 return tracer.lend_array(tensor, name) if made else tracer.alias_array(tensor)
-            if made:
-                return tracer.host_tensor(tensor, name, tensor)
+            if made:  # its numbers, as they lie in the array: a tensor on a device cannot be read here
+                form = (data.shape, data.dtype.str, data.tobytes(), tensor.dtype, tensor.device.type)
+                return tracer.host_tensor(tensor, name, form)
         event = Event(ev.HOST, func.__name__, comparable(data, tracer.ledger), (), "one", user_site())
         return tracer.copy_array(event, pointer_of(data), lambda: func(*args, **kwargs))
 
@@ -216,8 +217,12 @@ class HostDataMode(TorchFunctionMode):
         return self._read(tensor, "tolist", lambda alias: _Frozen(alias.tolist()), rules.LIST_READ).thaw()
 
     def _text(self, tensor: torch.Tensor, func: Any, *args: Any, **kwargs: Any) -> str:
-        """The text of a tensor, which PyTorch makes of its numbers where no mode is told of that."""
-        if self._is_shown() or self._is_unread(tensor):
+        """The text of a tensor, which PyTorch makes of its numbers where no mode is told of that.
+
+        For output alone, which a replay leaves out, nobody reads it. On a device the recorded call has no
+        numbers to show until a segment has ended, so there it is a read in any case.
+        """
+        if (tensor.is_cpu and self._is_shown()) or self._is_unread(tensor):
             return func(tensor, *args, **kwargs)
         if tensor.requires_grad or type(tensor) is not torch.Tensor:  # what the recording keeps is another
             text = "a parameter or a tensor with gradients is turned into text, which reads its values"

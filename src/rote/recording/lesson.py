@@ -129,7 +129,8 @@ class Lesson:
             outcome, watch, list(self._pupil.executed.globals), site
         )
         changes, after = self._changes(before)
-        found = judge.state_reasons(changes, list(self._pupil.executed.globals), site)
+        found = judge.random_reasons(dice, self._noted, site)  # what is drawn from changes, too
+        found = found or judge.state_reasons(changes, list(self._pupil.executed.globals), site)
         found = found or judge.effect_reasons(self._noted.effects, site)
         found += judge.unknown_reasons(self._noted, site, recorded=self._plan.session is not None)
         refrozen = outcome.use.refrozen(outcome.ledger)
@@ -140,7 +141,6 @@ class Lesson:
             restored = self._restore_arguments(after)
             found = found or restored
             found += judge.snapshot_reasons(outcome, after, self._pupil.executed.globals, site)
-        found += judge.random_reasons(dice, self._noted, site)
         found += judge.surroundings_reasons(self._pupil.executed, outcome, self._call, site)
         found += judge.argument_reasons(outcome, self._call, self._noted.effects, site)
         found += judge.device_reasons(outcome, self._plan.backend.device, site)
