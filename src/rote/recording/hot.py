@@ -331,7 +331,9 @@ class _Writer:
         gives = [f"{constant(self._stands.give)}({self._generators()})"] if self._stands is not None else []
         back = [f"{constant(self._inputs.copy_back)}({self._leaves()})"] if self._inputs.written else []
         after = "; ".join([*back, *gives])
-        guarded = after or repeats(variant, self._backend)
+        steps = len(variant.root.steps or ())
+        runs = steps > 1 or not (self._asks_late() and self._is_alone())
+        guarded = runs and (after or repeats(variant, self._backend))
         if guarded:  # an operation raised: what was written before it stays written, as in eager
             source.line("try:")
             source.indent()
@@ -340,7 +342,7 @@ class _Writer:
         counted = [f"{counts}.calls += 1", f"{constant(self._entry)}.calls += 1"]
         for line in [] if self._is_alone() else counted:  # an island may raise
             source.line(line)
-        for index in range(1, len(variant.root.steps or ())):
+        for index in range(1, steps):
             copies.launch(index)
         if guarded:
             source.indent(-1)

@@ -220,10 +220,16 @@ class Lesson:
         """
         noted, template = self._noted, self._outcome.template
         unclear = noted.late or noted.missing or noted.unseen or noted.scripts or noted.output
-        unclear = unclear or self._marked or self._plan.settings
+        unclear = unclear or self._marked or self._sets_generators()
         if self._strayed or unclear or template.targets or template.needs_given:
             return None
         return Known(noted, self._node)
+
+    def _sets_generators(self) -> bool:
+        """Whether the call sets generators from outside, or may do so where a value leads elsewhere."""
+        tracer = self._outcome.tracer
+        known = self._call.generators() or tracer.generators.outside
+        return bool(self._plan.settings or (len(tracer.nodes) > 1 and known))
 
     def _restore_arguments(self, after: Snapshot) -> list[Reason]:
         """Python state that got hold of a static or a borrowed input is given the caller's tensor instead."""
