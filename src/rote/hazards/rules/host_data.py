@@ -82,12 +82,14 @@ HOST_DATA = Rule(
     Bad::
 
         window = numpy.hanning(4).astype(numpy.float32)
-        return x * torch.from_numpy(window).to(x.device)
+        scale = torch.from_numpy(window).to(x.device)
+        window[0] = 1.0
+        return x * scale
 
     Good::
 
-        window = torch.hann_window(4, periodic=False, device=x.device)
-        return x * window
+        scale = torch.hann_window(4, periodic=False, device=x.device)
+        return x * scale
     """,
 )
 CONSTANT = Rule(

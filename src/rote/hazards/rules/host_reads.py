@@ -98,7 +98,7 @@ PRINTED = Rule(
     "Return the tensor and print it outside, or drop the line.",
     Severity.STOPS,
     Group.HOST_READS,
-    Finder.SCAN | Finder.TRIAL,
+    Finder.SCAN | Finder.TRIAL | Finder.RUNTIME,
     """
     ``print(x)``, ``logger.info("loss %s", loss)``, ``f"{loss:.3f}"``, ``writer.add_scalar(tag, loss)``: a
     tensor's value becomes text.
@@ -107,18 +107,19 @@ PRINTED = Rule(
     printed, because no Python runs.
 
     Limits: Shapes, types and devices of tensors may be printed; they are not values. A ``logger.debug`` that
-    is switched off does not format, and is found all the same.
+    is switched off does not format, and is found all the same. The runtime reports text that the call makes,
+    which may steer what it does; a tensor that is handed to ``print`` or a logger itself, on the CPU, is none.
 
     Bad::
 
-        loss = (x - y).square().mean()
-        print("loss", loss)
-        return loss
+        errors = (x - y).square()
+        print(f"errors {errors}")
+        return errors.mean()
 
     Good::
 
-        loss = (x - y).square().mean()
-        return loss
+        errors = (x - y).square()
+        return errors.mean()
     """,
 )
 SAVED = Rule(
