@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import weakref
 
 import pytest
@@ -140,3 +141,18 @@ def test_of_which_class_an_object_is(device, ask):
         thing.__class__ = Other if 5 <= number < 10 else One
         assert_same(g(x), fn(x))
     assert g.report().replayed >= 8, g.explain()
+
+
+def test_zeros_in_a_set(device):
+    """They are equal, and their signs may differ."""
+    held = {0.0}
+
+    def fn(x):
+        return x * math.copysign(1, next(iter(held)))
+
+    g, x = rote.graph(fn), torch.ones(2, device=device)
+    for number in range(15):
+        held.clear()
+        held.add(-0.0 if 5 <= number < 10 else 0.0)
+        assert_same(g(x), fn(x))
+    assert g.report().replayed

@@ -227,3 +227,21 @@ def test_views_that_cannot_be_told_apart_run_plainly(device, reason):
         g = both(device, ending, every)
         assert g.report().replayed == 0
         assert reason(g, "RT407").message.endswith(f"and result[{other}] share memory"), reason(g, "RT407")
+
+
+def test_a_view_of_which_autograd_tells_nothing(device, reason):
+    """Made without gradients, and its base is written in place since: who asks what made it is refused."""
+    weight = torch.nn.Parameter(torch.ones(4, device=device))
+
+    def fn(x):
+        view = weight.expand(x.shape)
+        with torch.no_grad():
+            weight.mul_(0.5)
+        return view, x + 1
+
+    g, x = rote.graph(fn), torch.ones(3, 4, device=device)
+    with torch.no_grad():
+        for number in range(4):
+            view, other = g(x)
+            assert view.detach()[0, 0] == 0.5 ** (number + 1) and other[0, 0] == 2
+    assert "was made without gradients" in reason(g, "RT401").message

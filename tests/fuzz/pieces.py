@@ -647,7 +647,9 @@ class $kind:
 
 @functools.singledispatch
 def ${kind}Gain(value):
-    return 2""",
+    return 2
+
+${kind}Kept = []  # or when the collector looks would decide how many there are""",
     reads=(
         "isinstance($s, ${kind}Abstract)", "${kind}Gain($s)", "${kind}Gain(3)",
         "issubclass($kind, ${kind}Abstract)", "len($kind.__subclasses__())",
@@ -655,7 +657,7 @@ def ${kind}Gain(value):
     ),
     moves=(
         "${kind}Abstract.register($kind)", "${kind}Gain.register($kind, lambda value: $n)",
-        "${kind}Gain.register(int, lambda value: $n)", "${kind}Kept = type('Sub', ($kind,), {})",
+        "${kind}Gain.register(int, lambda value: $n)", "${kind}Kept.append(type('Sub', ($kind,), {}))",
         "$kind.__len__ = lambda self: $n", "$kind.__call__ = lambda self: $n",
     ),
 )  # fmt: skip

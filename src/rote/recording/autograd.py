@@ -19,7 +19,7 @@ from torch.autograd.graph import GradientEdge
 
 from ..signature.compat import has_memory, is_wrapped
 from .accumulators import StandIns
-from .compat import node_age
+from .compat import history_of, node_age
 from .contexts import Contexts
 from .packing import Gradients, Packing, pack, unpack
 from .seeds import HostSeeds
@@ -37,7 +37,7 @@ def newest_age() -> int:
 
 def nodes_below(results: Iterable[torch.Tensor], ends: frozenset[Node] = frozenset()) -> Iterator[Node]:
     """Every node that the results depend on, each once; not below ``ends``, which are left out."""
-    queue: list[Node] = [result.grad_fn for result in results if result.grad_fn is not None]
+    queue: list[Node] = [node for result in results if (node := history_of(result)) is not None]
     seen: set[Node] = set(ends)
     while queue:
         node = queue.pop()

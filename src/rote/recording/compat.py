@@ -186,6 +186,26 @@ def alias_as(tensor: torch.Tensor, kind: type[_Kind]) -> _Kind:
         return tensor.detach().as_subclass(kind)
 
 
+def history_of(tensor: torch.Tensor) -> Any:
+    """The node of a graph that made a tensor; None if there is none, or if autograd refuses to tell.
+
+    It refuses of a view that was made without gradients, once its base was written in place with them.
+    """
+    try:
+        return tensor.grad_fn
+    except RuntimeError:
+        return None
+
+
+def has_refused_history(tensor: torch.Tensor) -> bool:
+    """Whether autograd refuses to tell what made a tensor."""
+    try:
+        _ = tensor.grad_fn
+    except RuntimeError:
+        return True
+    return False
+
+
 def node_age(node: Any) -> int:
     """The number of an autograd node; nodes that a thread makes later have higher ones.
 

@@ -32,7 +32,7 @@ from ..hazards.rules import Rule, reason
 from ..signature.compat import is_wrapped
 from ..signature.marks import pointer_of
 from . import events as ev
-from .compat import below_transforms, replaced_kernels, saving_is_hooked, unwrapped
+from .compat import below_transforms, history_of, replaced_kernels, saving_is_hooked, unwrapped
 from .composites import COMPOSITES, call_composite
 from .cursor import Mode
 from .events import Event, comparable
@@ -295,10 +295,10 @@ class _Frozen(tuple[Any, ...]):
 
 def consumed(roots: list[torch.Tensor], candidates: list[torch.Tensor]) -> set[int]:
     """Identities of the candidates whose autograd graph lies below roots that ran backward."""
-    wanted = {tensor.grad_fn: tensor for tensor in candidates if tensor.grad_fn is not None}
+    wanted = {node: tensor for tensor in candidates if (node := history_of(tensor)) is not None}
     found: set[int] = set()
     seen: set[Any] = set()
-    queue: list[Any] = [root.grad_fn for root in roots if root.grad_fn is not None]
+    queue: list[Any] = [node for root in roots if (node := history_of(root)) is not None]
     while queue and wanted:
         node = queue.pop()
         if node in seen:

@@ -23,6 +23,7 @@ from ..signature.marks import hooks_of, mark
 from ..signature.slots import MISSING, differences, same, show
 from ..signature.snapshot import Snapshot
 from ..signature.state import StateWalk
+from .compat import history_of
 
 OUTSIDE = "Do it outside of the call, before or after it."
 
@@ -113,7 +114,7 @@ def _facts_of(tensor: torch.Tensor) -> list[Any]:
         return [
             type(tensor),
             tensor.requires_grad,
-            tensor.grad_fn,
+            history_of(tensor),
             tensor.grad if tensor.is_leaf else None,
             tensor.retains_grad,
             tuple([key for _, table in hooks_of(tensor) for key in table]),

@@ -15,6 +15,7 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.compat import is_wrapped
 from ..signature.origin import said_module
+from .compat import history_of
 from .template import EXTERNAL_SAME, EXTERNAL_VIEW, INPUT_VIEW, META, PASSED, VALUE, OutputLeaf
 
 _COPY = "Return a copy (clone()), or take the view outside."
@@ -75,7 +76,7 @@ def _unlike(leaf: torch.Tensor, made: OutputLeaf) -> tuple[str, str] | None:
         return f"has layout {layout}", "Return it as a dense tensor (to_dense()), or its indices and values."
     if type(leaf) is not torch.Tensor:
         return f"is a {type(leaf).__name__}", "Return a plain tensor: detach().as_subclass(torch.Tensor)."
-    if leaf.requires_grad and leaf.grad_fn is None and not _is_view_of_leaf(leaf, made):
+    if leaf.requires_grad and history_of(leaf) is None and not _is_view_of_leaf(leaf, made):
         return "is a leaf that requires grad", "Return it without, and call requires_grad_() on it outside."
     if leaf.is_conj() or leaf.is_neg():
         return "is a lazy conjugate or negative", "Return result.resolve_conj().resolve_neg()."

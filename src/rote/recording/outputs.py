@@ -24,6 +24,7 @@ from ..signature.compat import is_lazy_zero, is_wrapped, negative_view
 from ..signature.handed import GivenBranch
 from ..signature.leaves import flatten, paths, repeated, unflatten
 from .borrow import Lease, lend
+from .compat import history_of
 from .events import comparable
 from .ledger import EXTERNAL, INPUT, Ledger, Token
 from .opaque import opaque_object, opaque_tensor
@@ -105,7 +106,7 @@ def _tensor_leaf(leaf: torch.Tensor, ledger: Ledger, inputs: dict[int, int], spe
         return OutputLeaf(META, token, value=leaf.detach())
     if id(leaf) in inputs:
         return OutputLeaf(PASSED, inputs[id(leaf)], index=inputs[id(leaf)])
-    tracked = leaf.requires_grad and leaf.grad_fn is not None and not spent
+    tracked = leaf.requires_grad and history_of(leaf) is not None and not spent
     same = any(leaf is external for external in ledger.externals)
     token = ledger.token(leaf)
     kind, number = token.origin

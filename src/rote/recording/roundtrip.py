@@ -45,7 +45,7 @@ from ..signature.compat import plain_functions
 from ..signature.key import TENSOR, Call
 from ..signature.leaves import flatten
 from .autograd import Node, newest_age
-from .compat import after_pass, current_pass, node_age, tells_passes
+from .compat import after_pass, current_pass, history_of, node_age, tells_passes
 from .run import tracing
 
 
@@ -91,9 +91,9 @@ class Upstream(NamedTuple):
             device: Of the call. The nodes of another one have a queue of their own.
         """
         made = [
-            (leaf.grad_fn, leaf.device)
+            (node, leaf.device)
             for leaf, kind in zip(call.leaves, call.kinds, strict=True)
-            if kind is TENSOR and leaf.grad_fn is not None
+            if kind is TENSOR and (node := history_of(leaf)) is not None
         ]
         if not made:
             return cls(frozenset(), ())
@@ -213,5 +213,5 @@ def _nodes_of(value: Any) -> set[Node]:
     leaves: list[Any] = []
     flatten(value, leaves)
     with plain_functions():
-        found = [leaf.grad_fn for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        found = [history_of(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]
     return {node for node in found if node is not None}

@@ -47,7 +47,7 @@ from .shortage import out_of_memory
 from .tape import RestartError, SegmentTape
 from .template import INPUT_VIEW, Template
 from .tracer import Tracer
-from .tracked import GradientUse, gradient_blockers
+from .tracked import GradientUse, gradient_blockers, refused_views
 from .tree import Node
 
 MAX_RESTARTS = 64
@@ -322,7 +322,7 @@ class TracedCall:
         host.roots.clear()
         template, blockers = make_template(value, tracer.ledger, self._positions(), spent, self._site)
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
-        blockers += tracer.changed_arrays()
+        blockers += tracer.changed_arrays() + refused_views(tensors, self._site)
         blockers += tracer.generators.settle()
         blockers += unknown_states(self._plan.settings, tracer.ledger)
         tracer.ledger.note_readers("the result", self._site)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from ..signature.leaves import flatten
 from .accumulators import StandIns
 from .autograd import GradientWalk, Node, contexts_of, kept_storages, leaves_below, older_node
 from .backward import Backward
+from .compat import has_refused_history, history_of
 from .contexts import Contexts
 from .gradients import Slots, slot_of
 from .inputs import StaticInputs
@@ -169,8 +171,14 @@ def tracked_results(value: Any, template: Template) -> list[torch.Tensor]:
 def graph_ends(leaves: tuple[Any, ...]) -> frozenset[Node]:
     """Where the graph of an observed call ends: at the history of its arguments."""
     return frozenset(
-        leaf.grad_fn for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None
+        node for leaf in leaves if isinstance(leaf, torch.Tensor) and (node := history_of(leaf)) is not None
     )
+
+
+def refused_views(results: Iterable[torch.Tensor], site: Site) -> list[Reason]:
+    """Results of which autograd refuses to tell what made them; whoever uses one is told so."""
+    text = "a result is a view that was made without gradients, and its base was written in place since"
+    return [reason(rules.OUTPUT_GRADIENT, text, site) for each in results if has_refused_history(each)][:1]
 
 
 def gradient_blockers(
@@ -212,7 +220,7 @@ def gradient_blockers(
         text = f"{names[index]} requires grad and is modified in place"
         found.append(reason(rules.INPUT_GRADIENT, text, site))
     for number in written[1]:
-        if ledger.externals[number].grad_fn is not None:
+        if history_of(ledger.externals[number]) is not None:
             text = "a tensor made outside is written with a result that requires grad"
             line = ledger.external_sites[number][1]
             found.append(reason(rules.OUTPUT_GRADIENT, text, line, WITHOUT_GRADIENT))

@@ -19,8 +19,8 @@ from .marks import Content, Members
 from .slots import read
 from .snapshot import BULK, ITEM, Entry
 
-_COMPARED = (str, bytes, int, float, bool, type(None), type)
-"""Types of which two members that are equal are the same, in sets that have no other types."""
+_COMPARED = (str, bytes, int, bool, type(None), type)
+"""Types of which two members that are equal are the same, in sets that have no other types; 0.0 is -0.0."""
 
 _NO_SET: Any = frozenset({object()})
 """Differs from whatever was recorded."""

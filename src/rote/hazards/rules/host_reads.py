@@ -108,7 +108,7 @@ PRINTED = Rule(
 
     Limits: Shapes, types and devices of tensors may be printed; they are not values. A ``logger.debug`` that
     is switched off does not format, and is found all the same. The runtime reports text that the call makes,
-    which may steer what it does; a tensor that is handed to ``print`` or a logger itself, on the CPU, is none.
+    which may steer what it does; a tensor on the CPU that is handed to ``print`` or a logger itself is none.
 
     Bad::
 
