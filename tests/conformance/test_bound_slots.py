@@ -16,6 +16,10 @@ class Slotted:
     __slots__ = ("last",)
 
 
+class Kept:
+    pass
+
+
 class Policy(nn.Module):
     def __init__(self):
         super().__init__()
@@ -360,3 +364,22 @@ def test_a_check_of_constants(device):
         assert torch.equal(g(x), x * 2)
         assert STATE.last == "done"
     assert g.report().verified >= 2, g.explain()
+
+
+def test_another_dict_of_attributes(device):
+    """Nothing is read of the object but which it is, and a replay writes into the dict that it has."""
+    state = types.SimpleNamespace(kept=Kept())
+
+    def fn(x):
+        y = x * 2
+        state.kept.last = y[:1]
+        return y
+
+    g = rote.graph(fn)
+    for number in range(CALLS):
+        if number == 6:
+            state.kept.__dict__ = {"other": 1}
+        x = torch.full((3,), float(number), device=device)
+        assert torch.equal(g(x), x * 2)
+        assert torch.equal(vars(state.kept)["last"], x[:1] * 2), f"call {number}"
+    assert g.report().replayed >= 6

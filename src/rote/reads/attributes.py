@@ -472,4 +472,6 @@ def plain_store(trace: Trace, name: str, value: Any) -> None:
     if table is not None:
         if trace.kinds[type(value)] == TENSOR:
             trace.find_tags(table, value)
+        elif trace.has(value):
+            table_of(trace, value, table)  # a replay writes into that dict
         trace.write(ITEM, table, name, value)
