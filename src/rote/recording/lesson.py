@@ -413,6 +413,7 @@ class Lesson:
         else:
             pupil.life.happen(Event.AGREED) if pupil.life.state is State.OBSERVING else None
             pupil.life.happen(Event.RECORDED)
+            variant.known = None  # replays need it no more, and it holds what was read
             variant.written_out.update(dict.fromkeys(self._noted.output))
             if variant.copies_gradients:
                 for effect in self._node.effects:

@@ -15,7 +15,8 @@ its storage is read. That may be another one by now, but not gone: a weak refere
 storage that has died, without its memory. (One to the implementation would keep it from being exchanged.)
 
 Above a bare replay, on the host of an H200, a call with 8, 108 and 1,008 parameters under guard takes 5, 10
-and 34 us with words, and 43, 72 and 219 without (``benchmarks/results/nvidia-h200/2026-11-22*.json``).
+and 34 us with words, and 43, 72 and 219 without (``benchmarks/results/nvidia-h200/2026-11-22*.json``). What
+each use of them takes off a call is measured by ``benchmarks/words.py``; what took nothing off is gone.
 
 Nothing about where the words lie is taken for granted (:mod:`.layout`): it is found by samples, every kind of
 change has to show, and of each tensor the words have to say what its public attributes say; otherwise it is
