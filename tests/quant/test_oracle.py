@@ -86,7 +86,7 @@ def test_the_reference_path_by_the_book(shape, rounds, alpha, grids, seed):
     weight = [quantized(row, weight_bits, weight_clip) for row in weight_rows]
     found_weight = layer.weight_values().double()
     off = (found_weight - torch.tensor(weight, dtype=torch.float64)).abs() > 1e-5 * found_weight.abs().max()
-    assert off.double().mean() < 0.02, "ties at most"
+    assert off.sum() <= max(2, 0.02 * off.numel()), "ties at most"
     codes = layer.codes().long()
     assert codes.min() >= -(2 ** (weight_bits - 1)) and codes.max() < 2 ** (weight_bits - 1)
 

@@ -320,7 +320,7 @@ class Notes:
 
         def note(count: int, *values: Any) -> None:
             for value in values:
-                if isinstance(value, type):
+                if issubclass(type(value), type):
                     send(count, *values)
                     return
 
