@@ -707,9 +707,8 @@ class Trace:
         self._identify_kept()
         effects = tuple(self._effects())
         found = self._reads.values()
-        pinned = (
-            self._pinned & self.outside.keys()
-        )  # what the call has made may be gone, its identity another's
+        # What the call has made may be gone, and its identity another's.
+        pinned = self._pinned & self.outside.keys()
         reads = Reads.of(map(self._kept, found) if self.anchored else found, pinned)
         unseen, late = tuple(self._unseen.values()), tuple(self._late.values())
         output, missing = tuple(self._output), tuple(self.given.missing)
