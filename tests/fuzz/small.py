@@ -65,13 +65,36 @@ HOMES = {
     "partial": ("class Home: pass\nhome = Home()\npart = functools.partial(getattr, home)", "home.s"),
     "enum": ("class Home(enum.Enum):\n    ONE = 1\nhome = Home.ONE", "home.s"),
     "thread's local": ("home = threading.local()", "home.s"),
+    "self": ("", "owner.s"),
+    "class of self": ("", "Owner.s"),
 }  # fmt: skip
 """Where a piece lives: what makes that, and how the caller writes it."""
 INSIDE = {
     "property": "home.got", "descriptor": "home.got", "getattr": "home.other", "proxy": "proxy['s']",
     "weak": "weak().s", "partial": "part('s')", "base": "home.s", "class": "home.s", "metaclass": "Home.s",
+    "self": "self.s", "class of self": "self.s",
 }  # fmt: skip
 """How the callable writes it, where that is another way."""
+_OF_SELF = ("self", "class of self")
+WAYS = {
+    "function": "def f(x$given):\n$body\ng = wrap(f)",
+    "partial": "def f(x$given):\n$body\ng = wrap(functools.partial(f))",
+    "decorated": "class Owner:\n    @wrap\n    def f(self, x$given):\n$inner\nowner = Owner()\ng = owner.f",
+    "found anew": "class Owner:\n    @wrap\n    def f(self, x$given):\n$inner\n"
+    "owner = Owner()\ndef g(*args): return owner.f(*args)",
+    "called": "class Owner:\n    @wrap\n    def __call__(self, x$given):\n$inner\ng = owner = Owner()",
+    "layer": "class Owner(nn.Module):\n    @wrap\n    def forward(self, x$given):\n$inner\n"
+    "g = owner = Owner()",
+    "inherited": "class Base:\n    @wrap\n    def f(self, x$given):\n$inner\n"
+    "class Owner(Base): pass\nowner = Owner()\ng = owner.f",
+    "bound": "class Owner:\n    def f(self, x$given):\n$inner\nowner = Owner()\ng = wrap(owner.f)",
+    "object": "class Owner:\n    def __call__(self, x$given):\n$inner\nowner = Owner()\ng = wrap(owner)",
+    "module": "class Owner(nn.Module):\n    def forward(self, x$given):\n$inner\n"
+    "owner = Owner()\ng = wrap(owner)",
+    "static": "class Owner:\n    @staticmethod\n    @wrap\n    def f(x$given):\n$inner\ng = Owner.f",
+}
+"""How what reads the piece is graphed."""
+OF_AN_INSTANCE = [way for way, text in WAYS.items() if "self" in text]
 USES = (
     "v = v * ($r)",
     "v = v + ($r)",
@@ -104,17 +127,26 @@ def program(dice: random.Random, pieces: list[Piece]) -> str:
     body = [
         _used(dice, fill(dice.choice(piece.reads), inside), piece) for _ in range(dice.choice([1, 1, 2, 3]))
     ]
-    if piece.writes and home in ("instance", "dict", "list", "closure", "layer") and dice.random() < 0.3:
+    if (
+        piece.writes
+        and home in ("instance", "dict", "list", "closure", "layer", "self")
+        and dice.random() < 0.3
+    ):
         body.insert(dice.randrange(len(body) + 1), fill(dice.choice(piece.writes), inside))
     binds = any(
         line.startswith((f"{outside} =", f"{outside} +=")) for each in body for line in each.split("\n")
     )
+    way = dice.choice(OF_AN_INSTANCE if home in _OF_SELF else list(WAYS))
     given = {"default": ", s0=s0", "argument": ", s0"}.get(home, "")
     lines = ["global s0, Kind", "v = None"] if home == "global" else []
     lines += [fill(piece.setup, outside)] if piece.setup else []
-    lines += [made, f"{outside} = {fill(piece.value, outside)}", f"def f(x{given}):"]
-    lines += [indent("nonlocal s0", "    ")] if binds and home == "closure" else []
-    lines += [indent("\n".join(["v = x * 1", *body, "return v"]), "    "), "g = wrap(f)"]
+    declared = ["nonlocal s0"] if binds and home == "closure" else []
+    text = "\n".join([*declared, "v = x * 1", *body, "return v"])
+    graphed = Template(WAYS[way]).substitute(
+        given=given, body=indent(text, " " * 4), inner=indent(text, " " * 8)
+    )
+    bound = f"{outside} = {fill(piece.value, outside)}"
+    lines += [graphed, bound] if home in _OF_SELF else [made, bound, graphed]
     more, watch = ", s0" if home == "argument" else "", fill(piece.watch, outside)
     call = f"show(lambda: g(torch.arange(4.0) + 1{more}), lambda: {watch})"
     at = sorted(dice.sample(range(3, CALLS), dice.randrange(1, 4)))

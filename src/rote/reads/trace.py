@@ -297,10 +297,10 @@ class Trace:
             return
         self.outside[identity(value)] = value
         self._names[identity(value)] = (identity(owner) if owner is not None else 0, suffix)
-        if type(value) is MethodType:  # it is called with that, which nobody reads
+        if is_bound_method(value):  # it is called with that, which nobody reads
             if type(value.__func__) is FunctionType:
                 self.find_part(value.__func__, value, "")
-            self.find_part(value.__self__, value, ".__self__")
+            self.find_part(value.__self__, value, "")
         elif type(value) in _BOUND and self.kinds[type(value.__self__)] not in (CLASS, MODULE):
             self.find(value.__self__, value, ".__self__")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 
 from ..base.identity import identity
+from ..signature.wrappers import is_bound_method
 from .calls import called
 from .handlers import HANDLERS, follow_function
 from .noted import Noted
@@ -52,13 +53,14 @@ class Watch:
         trace = Trace(self._swaps, self._rows)
         for name, value in roots:
             trace.find(value, None, name)
-            if is_anchored(value):
-                trace.anchored.add(identity(value))
+            for each in (value, value.__self__) if is_bound_method(value) else (value,):
+                if is_anchored(each):
+                    trace.anchored.add(identity(each))
             if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
                 trace.arguments[identity(value)] = name
             elif isinstance(value, type) and issubclass(value, torch.autograd.Function):
                 follow_function(trace, value)
-        if isinstance(function, MethodType):
+        if is_bound_method(function):
             trace.find(function.__self__, None, "self")
             trace.find(function.__func__, None, "")
         else:
