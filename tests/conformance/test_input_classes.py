@@ -505,6 +505,7 @@ def test_a_path_seen_later_that_writes(device):
         assert torch.equal(g(x, fresh), fn(x, plain)) and torch.equal(fresh, plain)
 
 
+@torch.no_grad()
 def test_a_path_that_is_new_while_the_cache_is_in_place(device):
     def fn(x, cache):
         cache.add_(x)
@@ -544,6 +545,7 @@ def test_an_exception_in_the_middle(device):
     assert g(x, cache).tolist() == [2.0] * 3
 
 
+@torch.no_grad()
 def test_a_list_read_from_a_cache_in_place(device):
     def fn(cache, x):
         cache.add_(x)

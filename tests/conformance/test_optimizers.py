@@ -288,7 +288,7 @@ def test_own_optimizer_that_counts_in_python(device):
     assert often.code == "RT201" and "['count'] was " in often.message and often.count > 30
     assert (
         first.code == "RT201"
-        and "optimizer.state[<Parameter>] was absent" in first.message
+        and "optimizer.state (order) was () and is (<Parameter>" in first.message
         and first.count == 1
     )
 

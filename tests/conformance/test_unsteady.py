@@ -77,7 +77,7 @@ def test_a_growing_cache(device, where, reason):
         assert g(torch.ones(2, device=device)).tolist() == [2.0 * (n + 1)] * 2
     assert g.report().replayed == 0 and len(cache) == CALLS
     found = reason(g, "RT201")
-    assert ".fn.cache[7] was absent and is a tensor at 0x" in found.message
+    assert ".fn.cache (length) was 7 and is 8" in found.message
     assert found.where == where(fn, "cache.append")
 
 
@@ -93,14 +93,14 @@ def test_a_growing_dict(device):
         assert g(torch.zeros(1, device=device)).item() == n + 1
     assert g.report().replayed == 0
     texts = [found.message for found in g.report().reasons if found.code == "RT201"]
-    assert "test_a_growing_dict.<locals>.fn.seen[7] was absent and is 1" in texts
+    assert "test_a_growing_dict.<locals>.fn.seen (length) was 7 and is 8" in texts
 
 
 def test_a_global(device, where, reason):
     g = rote.graph(counts_globally)
     run(g, torch.ones(2, device=device))
     found = reason(g, "RT201")
-    assert ".CALLED was " in found.message and found.where == where(counts_globally, "CALLED += 1")
+    assert "CALLED was " in found.message and found.where == where(counts_globally, "CALLED += 1")
 
 
 CALLED = 0

@@ -30,7 +30,7 @@ from rote.reads.calls import called
 ROWS = tomllib.loads(Path(table.__file__).with_name("calls.toml").read_text())
 KNOWN = {
     "pure", "fixed", "none", "reads", "writes", "argument", "ask", "clock", "environment", "thread", "shared", "io", "address",
-    "process", "setting", "ambient", "members",
+    "process", "setting", "ambient", "members", "acting",
 }  # fmt: skip
 
 OF_OTHER_VERSIONS = {

@@ -11,12 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.reads.noting import noted
 
+from rote.signature.executed import ExecutedCode
 from rote.signature.guards import OFTEN, Guard
 from rote.signature.marks import Content
 from rote.signature.quick import QuickGuard
-from rote.signature.slots import add_reads
-from rote.signature.snapshot import Snapshot
-from rote.signature.training import Training
+from rote.signature.slots import look_again
 
 
 @dataclasses.dataclass
@@ -176,9 +175,9 @@ class World:
         self.call = call
 
     def guard(self) -> Guard:
-        snapshot = Snapshot(Training(set()))
-        assert not add_reads(snapshot, noted(self.call).reads)
-        return Guard(snapshot, {}, {}, [], {}, set())
+        again = look_again(noted(self.call).reads, ExecutedCode(), {})
+        assert not again.changed
+        return Guard(again.snapshot, {}, {}, [], {}, set())
 
     def log(self) -> Any:
         """What a call reads, where each object is the number by which it was met first."""

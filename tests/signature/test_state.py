@@ -186,7 +186,7 @@ def test_names_of_layers():
     model = nn.Module()
     model.layers = nn.ModuleList([nn.Linear(1, 1) for _ in range(4)])
     model.scale = 2
-    names = {name for name, _ in walk(model, name="model").gradient_leaves()}
+    names = set(walk(model, name="model").names_of_tensors().values())
     assert "model.layers.3.weight" in names and len(names) == 8
 
 

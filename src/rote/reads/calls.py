@@ -15,6 +15,7 @@ from ..signature.iterators import is_standard
 from ..signature.made_in_c import is_python, made_by
 from ..signature.marks import Content
 from ..signature.origin import said_module, said_name
+from ..signature.processes import is_quiet
 from ..signature.snapshot import SUBCLASS
 from ..signature.wrappers import is_graphed
 from . import lookup
@@ -249,6 +250,11 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
             content(trace, each)
     elif row in ("process", "ambient") and not _asks_for_itself(trace):
         return
+    elif row == "acting":
+        for each in (owner, *given):
+            content(trace, each)
+        if not is_quiet(function):
+            trace.acts(name)
     elif row in REFUSED:
         trace.refuse(name, f"calls {name}, which {REFUSED[row]}")
     elif row == UNKNOWN:

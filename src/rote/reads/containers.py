@@ -391,7 +391,7 @@ def _known(trace: Trace, value: Any) -> None:
     if issubclass(kind, FIXED) or trace.by_content(kind) or is_python(kind):
         return
     name = name_of(kind)
-    if not trace.rows.is_pure(kind) and trace.rows.row_of(name) not in ("fixed", "pure", "none"):
+    if not trace.rows.is_pure(kind) and trace.rows.row_of(name) not in ("fixed", "pure", "none", "acting"):
         trace.refuse(name, f"uses a {name} made outside of it, of which nothing is known", unknown=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import decimal
+import gc
 import sys
 import warnings
 from _string import formatter_field_name_split  # pyright: ignore
@@ -24,7 +25,8 @@ from ..signature.cached import asked_key, cached_in, remembered
 from ..signature.classes import UNSET
 from ..signature.iterators import is_standard
 from ..signature.marks import Content
-from ..signature.snapshot import CACHED, ORDER, REFERENT, VARIABLE
+from ..signature.snapshot import ANSWER, CACHED, ORDER, REFERENT, VARIABLE
+from ..signature.standard import ANSWERS
 from . import lookup
 from .attributes import (
     attribute,
@@ -632,12 +634,22 @@ def _asks_state(trace: Trace, generator: torch.Generator, name: str) -> None:
         trace.refuse(whose, f"asks {whose} for its state ({name}), which is another one in each call")
 
 
+def _collector(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Python's collector is asked for its settings, or set."""
+    trace.read(ANSWER, gc, "settings", Content(ANSWERS["settings"](gc)), ".settings", gc)
+
+
 def _is_inference(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for each in args[:1]:
         attribute(trace, "is_inference", each)
 
 
+_OF_THE_COLLECTOR = (
+    "enable", "disable", "isenabled", "set_threshold", "get_threshold", "set_debug", "get_debug",
+)  # fmt: skip
+
 HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys([f"gc.{name}" for name in _OF_THE_COLLECTOR], _collector),
     "torch.is_inference": _is_inference,
     "_thread.lock.acquire": _acquire,
     "_thread.RLock.acquire": _acquire,

@@ -7,6 +7,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from ..base.location import Site
+from ..signature.processes import Contact
 from ..signature.reads import Reads
 
 
@@ -90,6 +91,7 @@ class Noted:
         draws: The line that drew first from Python's or numpy's global generator.
         missing: Attributes of arguments that it read and its key does not have; that of the next call has.
         scripts: Functions and methods of TorchScript that it called.
+        contact: What in C it called first that acts on other processes.
     """
 
     reads: Reads
@@ -100,3 +102,4 @@ class Noted:
     draws: Site | None = None
     missing: tuple[str, ...] = ()
     scripts: tuple[Any, ...] = ()
+    contact: Contact | None = None

@@ -37,7 +37,7 @@ from types import (
     MethodWrapperType,
     ModuleType,
 )
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import bytecode
 import numpy
@@ -59,6 +59,7 @@ from ..signature.bound import (
     read_from,
 )
 from ..signature.classes import UNSET
+from ..signature.compat import scripted_names
 from ..signature.executed import TORCHS_OWN
 from ..signature.handed import Made, Marking
 from ..signature.iterators import Position
@@ -67,7 +68,9 @@ from ..signature.leaves import flatten
 from ..signature.marks import ARRAY_BYTES, Content, TensorMark, base_of, mark, pointer_of
 from ..signature.opened import address_of as generator_address
 from ..signature.origin import module_of, said_module, said_name
+from ..signature.processes import Contact
 from ..signature.reads import Argument, Names, Read, Reads, address_of
+from ..signature.scripted import scripted
 from ..signature.slots import MISSING, answer, same, show
 from ..signature.snapshot import (
     ASKED,
@@ -82,6 +85,7 @@ from ..signature.snapshot import (
     LOOKED,
     NUMBERS,
     ORDER,
+    SCRIPTED,
 )
 from ..signature.training import is_empty_stage_table
 from ..signature.wrappers import is_bound_method
@@ -153,6 +157,7 @@ class Trace:
     Args:
         swaps: What replaces the code of functions.
         rows: What C callables do.
+        meet: Is told of tensors that are found outside.
 
     Attributes:
         seen: What was noted already, so that it is not looked at again; keys are the notes' own.
@@ -171,9 +176,10 @@ class Trace:
         printing: Where ``print`` was called last: the identity of the frame, and its instruction.
     """
 
-    def __init__(self, swaps: Swaps, rows: Rows) -> None:
+    def __init__(self, swaps: Swaps, rows: Rows, meet: Callable[[Any], None]) -> None:
         self.swaps = swaps
         self.rows = rows
+        self._meet_tensor = meet
         self.seen: set[Any] = set()
         self.members: set[tuple[int, Any]] = set()
         self.called: set[int] = set()
@@ -198,6 +204,7 @@ class Trace:
         self._late: dict[int, CodeType] = {}
         self._output: dict[Output, None] = {}
         self._draws: Site | None = None
+        self._contact: Contact | None = None
         self._compared: dict[type, bool] = {}
         self.arguments: dict[int, str] = {}
         self.anchored: set[int] = set()
@@ -238,7 +245,7 @@ class Trace:
                 self._find_again(value, owner, suffix)
             return
         self._find(value, owner, suffix)
-        if owner is not None and self.by_content(type(value)) and identity(value) in self.outside:
+        if self.by_content(type(value)) and identity(value) in self.outside:
             self.held(value)
 
     def held(self, value: Any) -> None:
@@ -372,6 +379,8 @@ class Trace:
         found = (kind, container, key, self._form(value), known_by, suffix, self._names)
         self._reads[address] = tuple.__new__(Read, found)  # in half the time of Read(...)
         self._held.append(container)
+        if self.kinds[type(value)] == TENSOR:
+            self._meet_tensor(value)
         self._find(value, whose, suffix)
         self._read_numbers(value)
 
@@ -589,13 +598,29 @@ class Trace:
         if not self.rows.is_in_pure(self.frame(), self.original):
             self._unseen[name] = Unseen(name, text, self._site(), unknown)
 
+    def acts(self, name: str) -> None:
+        """A function in C of PyTorch's distributed code is about to be called."""
+        self._contact = self._contact or Contact(name, self._site(), wraps=False)
+
     def writes_output(self, output: Output) -> None:
         """The call writes something for somebody to read, once in a line that is enough to tell."""
         self._output[output] = None
 
     def runs_script(self, script: Any) -> None:
-        """Code of TorchScript is about to run."""
+        """Code of TorchScript is about to run: it reads attributes that lie in C++, of any of its modules."""
+        if identity(script) in self._scripts:
+            return
         self._scripts[identity(script)] = script
+        for value in list(self.outside.values()):
+            if issubclass(type(value), torch.jit.ScriptModule):
+                self._read_script(value)
+
+    def _read_script(self, module: torch.jit.ScriptModule) -> None:
+        for name in scripted_names(module):
+            self.read(SCRIPTED, module, name, scripted(module, name), f".{name}")
+        for name, each in module.named_children():
+            self.find(each, module, f".{name}")
+            self._read_script(cast(torch.jit.ScriptModule, each))
 
     def sets(self, generator: torch.Generator, state: Any) -> None:
         """The call sets the state of a random generator, perhaps to what a tensor holds."""
@@ -713,7 +738,7 @@ class Trace:
         unseen, late = tuple(self._unseen.values()), tuple(self._late.values())
         output, missing = tuple(self._output), tuple(self.given.missing)
         scripts = tuple(self._scripts.values())
-        noted = Noted(reads, effects, unseen, late, output, self._draws, missing, scripts)
+        noted = Noted(reads, effects, unseen, late, output, self._draws, missing, scripts, self._contact)
         for held in (
             self.outside,
             self._reads,

@@ -41,7 +41,11 @@ class Watch:
         self._rows = Rows(HANDLERS, called)
 
     def begin(
-        self, function: Any, roots: Iterable[tuple[str, Any]] = (), functions: Iterable[FunctionType] = ()
+        self,
+        function: Any,
+        roots: Iterable[tuple[str, Any]] = (),
+        functions: Iterable[FunctionType] = (),
+        meet: Callable[[Any], None] = lambda tensor: None,
     ) -> Trace:
         """A call begins on this thread.
 
@@ -49,8 +53,9 @@ class Watch:
             function: What is called.
             roots: What else is there before the call, with names.
             functions: Functions that C is known to call.
+            meet: Is told of tensors that are found outside.
         """
-        trace = Trace(self._swaps, self._rows)
+        trace = Trace(self._swaps, self._rows, meet)
         for name, value in roots:
             trace.find(value, None, name)
             for each in (value, value.__self__) if is_bound_method(value) else (value,):

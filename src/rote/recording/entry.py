@@ -240,8 +240,8 @@ class Entry:
             effect.put_back()
         plan = Plan(variant.root, warmup, self._backend, inputs=inputs, follow=True, path=done.path)
         plan.stands = variant.stands
-        child, plan.before = done.node.edges.get(done.unseen), self.walk(call)
-        if inputs is not None and shares_state(variant, call, plan.before):
+        child = done.node.edges.get(done.unseen)
+        if inputs is not None and shares_state(variant, call, self.walk(call)):
             plan.inputs = inputs.hand_over(call.leaves)
         elif child is not None and child.seen >= self.limits.warmup and child.complete:
             extend(variant, call, plan, self.limits.account)
@@ -298,19 +298,17 @@ class Entry:
         self, variant: Variant | None, call: Call, plan: Plan, site: Site, guards: list[Reason]
     ) -> Result:
         # A known variant's guard has just said that nothing changed, unless it ignores something.
-        known = variant is not None and not plan.follow and not variant.ignores
-        before = None if known else plan.before or self.walk(call)
+        held = variant is not None and not plan.follow and not variant.ignores
         plan.backend, plan.split = self.prepare(call), self.limits.split | self.executed.hiding
-        seen = before.gradient_leaves() if before is not None else []
-        watch = variant.watch() if before is None and variant is not None else GradientWatch(seen)
-        plan.watch, dice = weakref.ref(watch), HostRandom.read()
+        watch = variant.watch() if variant is not None else GradientWatch()
+        plan.watch, plan.meet, dice = weakref.ref(watch), watch.teller(), HostRandom.read()
         plan.generators = variant.generators.values() if variant is not None else ()
-        plan.codes = self.executed.extent
-        plan.known = variant.known if known and variant is not None else None
+        plan.known = variant.known if held and variant is not None else None
         traced = TracedCall(self.function, call, plan, site)
         try:
             noted, outcome = self._follow(call, traced, variant, plan)
-            return Lesson(self, variant, call, plan, outcome, noted, site).learn(before, watch, dice, guards)
+            lesson = Lesson(self, variant, call, plan, outcome, noted, site)
+            return lesson.learn(watch, dice, guards, held=held)
         except BaseException as error:
             traced.copy_back()
             if traced.lost:
@@ -328,7 +326,7 @@ class Entry:
         if plan.known is not None:
             with self.executed, unwaited(plan.backend):
                 return plan.known.noted, self._run_traced(traced, variant, plan)
-        trace = self.executed.followed = self.subject.follow(call)
+        trace = self.executed.followed = self.subject.follow(call, plan.meet)
         plan.has_made = trace.has_made
         noted: Noted | None = None
         plan.settings = trace.settings

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Container
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,11 @@ from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.key import describe_tensor
-from .compat import storage_owners, tensor_owners
+from .compat import storage_owners, tensor_owners, unseen_functions
 from .ledger import NEW, Ledger
+
+UNNAMED = "a tensor made outside"
+"""What a tensor is called that lies in no slot that Python reads."""
 
 
 @dataclass
@@ -150,25 +153,64 @@ def slot_of(tensor: torch.Tensor, gradient: torch.Tensor | None) -> GradientSlot
     return gradient is not None, len(hooks) if hooks else 0, len(after) if after else 0
 
 
+def _shown(name: str) -> str:
+    """What the gradient of a tensor is called."""
+    return f"the gradient of {name}" if name is UNNAMED else f"{name}.grad"
+
+
 class GradientWatch:
     """Compares the ``.grad`` slots of parameters before and after a call.
 
+    A parameter is met before the call can change its slot: when Python finds it or asks for its gradient,
+    when an operation has it as an operand, or when a backward is about to run that may reach it.
+
     Args:
-        leaves: The reachable parameters with their names.
+        leaves: The parameters that are known before the call, with their names.
     """
 
-    def __init__(self, leaves: list[tuple[str, torch.Tensor]]) -> None:
-        self._before = {id(tensor): (tensor, name, tensor.grad) for name, tensor in leaves}
+    def __init__(self, leaves: Iterable[tuple[str, torch.Tensor]] = ()) -> None:
+        self._names: dict[int, str] = {}
+        self._before: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
+        for name, tensor in leaves:
+            self._names[id(tensor)] = name
+            self._before[id(tensor)] = tensor, tensor.grad
+
+    def meet(self, tensor: torch.Tensor) -> None:
+        """Note a tensor made outside, if it may get a gradient, or has one from before it was frozen."""
+        if id(tensor) in self._before:
+            return
+        with unseen_functions():
+            if tensor.is_leaf and (tensor.requires_grad or tensor.grad is not None):
+                self._before[id(tensor)] = tensor, tensor.grad
+
+    def teller(self) -> Callable[[torch.Tensor], None]:
+        """Does what :meth:`meet` does while the watch lives, and keeps neither it nor parameters alive."""
+        reference = weakref.WeakMethod(self.meet)
+
+        def tell(tensor: torch.Tensor) -> None:
+            meet = reference()
+            if meet is not None:
+                meet(tensor)
+
+        return tell
+
+    def name(self, names: Mapping[int, str]) -> None:
+        """Note names, by the identity of the tensor."""
+        self._names.update({key: names[key] for key in self._before.keys() & names.keys()})
+
+    def _named(self) -> Iterator[tuple[str, torch.Tensor, torch.Tensor | None]]:
+        for key, (tensor, before) in self._before.items():
+            yield self._names.get(key, UNNAMED), tensor, before
 
     def leaves(self) -> list[tuple[str, weakref.ref[torch.Tensor]]]:
         """The parameters, weakly, to watch them again at another call."""
-        return [(name, weakref.ref(tensor)) for tensor, name, _ in self._before.values()]
+        return [(name, weakref.ref(tensor)) for name, tensor, _ in self._named()]
 
     def gradients(self) -> list[tuple[str, torch.Tensor, torch.Tensor]]:
         """The parameters that had a dense gradient before the call: name, parameter, gradient."""
         return [
             (name, tensor, grad)
-            for tensor, name, grad in self._before.values()
+            for name, tensor, grad in self._named()
             if grad is not None and grad.layout is torch.strided  # a sparse one has no single memory
         ]
 
@@ -186,19 +228,18 @@ class GradientWatch:
     def have_left(self) -> bool:
         """Whether every gradient from before the call has left its slot by now."""
         slots = self._before.values()
-        return all([before is None or tensor.grad is not before for tensor, _, before in slots])
+        return all([before is None or tensor.grad is not before for tensor, before in slots])
 
     def put_back(self) -> None:
         """Undo what Python did to the slots: the operations behind it have not run."""
-        for tensor, _, before in self._before.values():
+        for tensor, before in self._before.values():
             if tensor.grad is not before:
                 tensor.grad = before
 
     def presence(self) -> Slots:
         """The state of each slot before the call."""
         return {
-            key: (weakref.ref(tensor), slot_of(tensor, grad))
-            for key, (tensor, _, grad) in self._before.items()
+            key: (weakref.ref(tensor), slot_of(tensor, grad)) for key, (tensor, grad) in self._before.items()
         }
 
     def changed(self, ledger: Ledger, site: Site) -> tuple[list[GradientEffect], list[Any], list[Reason]]:
@@ -206,7 +247,7 @@ class GradientWatch:
         effects: list[GradientEffect] = []
         keys: list[Any] = []
         blockers: list[Reason] = []
-        for tensor, name, before in self._before.values():
+        for name, tensor, before in self._named():
             after = tensor.grad
             if after is before:
                 continue
@@ -215,16 +256,16 @@ class GradientWatch:
                 keys.append((name, "cleared"))
                 continue
             if after.layout is not torch.strided:  # as embeddings with sparse=True have it
-                text = f"{name}.grad is a {str(after.layout).removeprefix('torch.')} tensor"
+                text = f"{_shown(name)} is a {str(after.layout).removeprefix('torch.')} tensor"
                 blockers.append(reason(rules.UNSUPPORTED_TENSOR, text, site))
                 continue
             token = ledger.token(after)
             keys.append((name, token))
             if before is None:
-                text = f"{name}.grad was None before the call and holds a gradient after it"
+                text = f"{_shown(name)} was None before the call and holds a gradient after it"
                 blockers.append(reason(rules.GRADIENT_LEAVES, text, site))
             elif token.origin[0] != NEW:
-                text = f"{name}.grad was replaced by a tensor made outside the call"
+                text = f"{_shown(name)} was replaced by a tensor made outside the call"
                 blockers.append(reason(rules.TENSOR_ESCAPES, text, site))
             static = after.detach()
             effects.append(GradientEffect(weakref.ref(tensor), name, static, static.untyped_storage()))

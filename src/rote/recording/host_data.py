@@ -260,10 +260,13 @@ class HostDataMode(TorchFunctionMode):
 
     def _note_backward(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._use.engine = self._use.engine or user_site()
-        if func is torch.autograd.grad or kwargs.get("retain_graph") or kwargs.get("create_graph"):
+        if func is torch.autograd.grad:
             return
-        roots = args[0] if args else kwargs.get("tensors")
-        self.roots.extend([roots] if isinstance(roots, torch.Tensor) else list(roots or ()))
+        given = args[0] if args else kwargs.get("tensors")
+        roots = [given] if isinstance(given, torch.Tensor) else list(given or ())
+        self._use.run_back(roots, self._tracer.ledger)
+        if not (kwargs.get("retain_graph") or kwargs.get("create_graph")):
+            self.roots.extend(roots)
 
 
 class _Unequal:

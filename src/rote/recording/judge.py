@@ -22,10 +22,11 @@ from ..signature.key import Call
 from ..signature.leaves import containers
 from ..signature.opened import parts_of
 from ..signature.origin import is_found
+from ..signature.reads import Reads
 from ..signature.slots import Difference
 from ..signature.snapshot import Snapshot
 from .autograd import kept_storages
-from .gradients import GradientWatch
+from .gradients import UNNAMED, GradientWatch
 from .ledger import NEW, Ledger
 from .pinpoint import line_that_advances, line_that_calls, line_that_changes, line_that_reads
 from .placement import group_members
@@ -76,7 +77,8 @@ def state_reasons(found: list[Difference], codes: Iterable[CodeType], site: Site
             text = f"the call steps a {difference.scheduler}: {difference}"
             line = line_that_calls(owner, "step", codes)
             return [reason(rules.SCHEDULER_INSIDE, text, line or site)]
-    return [_state_reason(difference, codes, site) for difference in found]
+    moved = [difference for difference in found if difference.advanced]  # the same
+    return [_state_reason(difference, codes, site) for difference in moved or found]
 
 
 def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> Reason:
@@ -132,15 +134,13 @@ def effect_reasons(effects: Iterable[Effect], site: Site) -> list[Reason]:
 
 
 def freezing_reasons(tensors: list[torch.Tensor], state: Snapshot, site: Site) -> list[Reason]:
-    """Tensors of the state that the call has frozen, or the contrary."""
+    """Tensors made outside that the call has frozen, or the contrary."""
+    names = state.names_of_tensors()
     found: list[Reason] = []
     for tensor in tensors:
-        for entry, held in state.tensors.get(tensor.untyped_storage()._cdata, ()):
-            if held is tensor:
-                now = tensor.requires_grad
-                text = f"{state.name_of(entry)} was requires_grad={not now} and is {now}"
-                found.append(reason(rules.STATE_CHANGES, text, site, FREEZE_OUTSIDE))
-                break
+        now, name = tensor.requires_grad, names.get(id(tensor), UNNAMED)
+        text = f"{name} was requires_grad={not now} and is {now}"
+        found.append(reason(rules.STATE_CHANGES, text, site, FREEZE_OUTSIDE))
     return found[:1]
 
 
@@ -162,8 +162,10 @@ def random_reasons(before: HostRandom, noted: Noted, caller: Site) -> list[Reaso
     return found
 
 
-def surroundings_reasons(executed: ExecutedCode, outcome: Outcome, call: Call, site: Site) -> list[Reason]:
-    """What the call did to modes and random state, and whether it could be watched."""
+def surroundings_reasons(
+    executed: ExecutedCode, noted: Noted, outcome: Outcome, call: Call, site: Site
+) -> list[Reason]:
+    """What the call did to modes, random state and other processes, and whether it could be watched."""
     found: list[Reason] = []
     changed = explain_ambient(call.key[3], read_ambient())
     if changed is not None:
@@ -175,10 +177,11 @@ def surroundings_reasons(executed: ExecutedCode, outcome: Outcome, call: Call, s
     if executed.hooks and outcome.template.tracked:
         text = "the call checkpoints, or sets saved-tensor hooks"
         found.append(reason(rules.SAVED_HOOKS, text, site))
-    if executed.contact is not None:
-        what, where, wraps = executed.contact
-        rule = rules.WRAPPED if wraps else rules.COLLECTIVE
-        found.append(reason(rule, f"the call runs {what} of PyTorch, which acts on other processes", where))
+    contact = executed.contact or noted.contact
+    if contact is not None:
+        rule = rules.WRAPPED if contact.wraps else rules.COLLECTIVE
+        text = f"the call runs {contact.what} of PyTorch, which acts on other processes"
+        found.append(reason(rule, text, contact.site))
     if executed.blind:
         found.append(reason(rules.BLIND, "the call could not be watched: another profiler is active", site))
     return found
@@ -229,21 +232,15 @@ def _each_requires_grad(tensors: list[torch.Tensor]) -> bool:
     return len({id(tensor) for tensor in tensors}) > 1 and any(tensor.requires_grad for tensor in tensors)
 
 
-def snapshot_reasons(
-    outcome: Outcome, after: Snapshot, codes: Iterable[CodeType], site: Site
-) -> list[Reason]:
-    """What speaks against a recording in the state that was found."""
-    return _container_reasons(outcome, after, site) + _process_reasons(after, codes, site)
-
-
-def _container_reasons(outcome: Outcome, after: Snapshot, site: Site) -> list[Reason]:
+def container_reasons(outcome: Outcome, reads: Reads, site: Site) -> list[Reason]:
     """A list, dict or dataclass of the state that is returned: a replay would make a new one."""
     branches = containers(outcome.template.spec, outcome.value)
     branches = [branch for branch in branches if not isinstance(branch, tuple)]
-    kept = {container for _, container, _ in after.entries} if branches else set[int]()
-    kept -= bound_containers(outcome)
+    if not branches:
+        return []
+    kept = {id(each) for read in reads for each in (read.container, read.value)} - bound_containers(outcome)
     for branch in branches:
-        if id(getattr(branch, "__dict__", branch)) in kept:
+        if any([id(part) in kept for part in (branch, *parts_of(branch))]):
             text = f"the result contains a {type(branch).__name__} that the callable keeps"
             return [reason(rules.CONTAINER_RETURNED, text, site)]
     return []
@@ -257,17 +254,6 @@ def bound_containers(outcome: Outcome) -> set[int]:
     parts = zip(spec[3][1:], value.parts, strict=True)
     grown = {id(target.container) for target in value.targets if target.kind == APPENDED}
     return grown | {id(each) for inner, part in parts for each in containers(inner, part)}
-
-
-def _process_reasons(after: Snapshot, codes: Iterable[CodeType], site: Site) -> list[Reason]:
-    """Objects of PyTorch's that act on other processes past the dispatcher."""
-    codes = list(codes)
-    found: list[Reason] = []
-    for name in after.acting[:1]:
-        owner, _, method = name.rpartition(".")
-        text = f"the call may use {name}, which acts on other processes past PyTorch's dispatcher"
-        found.append(reason(rules.COLLECTIVE, text, line_that_calls(owner, method, codes) or site))
-    return found
 
 
 def device_reasons(outcome: Outcome, device: torch.device, site: Site) -> list[Reason]:

@@ -8,6 +8,7 @@ that observing a call changes no lifetime (autograd steals a gradient only when 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -70,6 +71,7 @@ class Ledger:
 
     Args:
         looks: What the tensors of earlier calls looked like.
+        meet: Is told of tensors made outside, when an operation has one as its operand for the first time.
 
     Attributes:
         looks: What tensors look like.
@@ -77,8 +79,11 @@ class Ledger:
         most_bytes: The most that :attr:`live_bytes` were.
     """
 
-    def __init__(self, looks: Looks | None = None) -> None:
+    def __init__(
+        self, looks: Looks | None = None, meet: Callable[[torch.Tensor], None] = lambda tensor: None
+    ) -> None:
         self.looks = looks if looks is not None else Looks()
+        self._meet = meet
         self._last: dict[int, Token] = {}  # of the last tensor on each storage, which the next one may be
         self._origins: dict[int, Origin] = {}
         self._watch: dict[int, _Watched] = {}
@@ -131,6 +136,7 @@ class Ledger:
         if is_lazy_zero(tensor):  # one that a graph has saved
             raise UnsupportedTensorError("forward-mode zero")
         self._forget_gone()
+        self._meet(tensor)
         origin = (EXTERNAL, len(self.externals))
         self.externals.append(tensor)
         self._pin(_storage(tensor), origin)

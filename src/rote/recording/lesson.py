@@ -18,8 +18,7 @@ from ..signature.bound import Bound, assign
 from ..signature.key import Call
 from ..signature.leaves import flatten, unflatten
 from ..signature.marks import TensorMark
-from ..signature.reads import Reads
-from ..signature.slots import Difference, add_reads, differences
+from ..signature.slots import Difference, look_again
 from ..signature.snapshot import Entry, Snapshot
 from . import judge
 from .backward import Backward
@@ -38,6 +37,9 @@ from .states import Event, State
 from .template import AGAIN, GIVEN, Template, spend
 from .tracked import take_over, tracked_results
 from .variant import Variant
+
+SHOWN = 3
+"""Changes of the state that are given as reasons."""
 
 
 class Lesson:
@@ -83,21 +85,18 @@ class Lesson:
         self._slots = {target.address for target in outcome.template.targets}
         self._made = judge.bound_containers(outcome)
         self._read = noted.reads
-        self._reads: Reads | None = None  # by this call and those before it, if the state was looked at
         self._moved: list[Difference] = []  # what is not as it was when the call read it
 
-    def learn(
-        self, before: Snapshot | None, watch: GradientWatch, dice: HostRandom, guards: list[Reason]
-    ) -> Result:
+    def learn(self, watch: GradientWatch, dice: HostRandom, guards: list[Reason], *, held: bool) -> Result:
         """Judge the call and return its result.
 
         Args:
-            before: The state before the call; None if the variant's guard held then.
             watch: The gradient slots before the call.
             dice: The host's random generators before the call.
             guards: Why no recording fitted.
+            held: The guard of the variant held before the call, and looks at everything.
         """
-        found, after = self._judge(before, watch, dice)
+        found, after = self._judge(watch, dice, held=held)
         difference = self._outcome.tracer.difference or self._compare_result()
         if difference is None:
             self._look_astray()
@@ -120,75 +119,79 @@ class Lesson:
     # ------------------------------------------------------------------ judging
 
     def _judge(
-        self, before: Snapshot | None, watch: GradientWatch, dice: HostRandom
+        self, watch: GradientWatch, dice: HostRandom, *, held: bool
     ) -> tuple[list[Reason], Snapshot | None]:
-        """Reasons against recording, and the state after the call if it was walked."""
+        """Reasons against recording, and what was read as it is after the call, if that was looked at."""
         outcome, site = self._outcome, self._site
         assert self._plan.backend is not None
+        changes, after = self._changes(held=held)
+        if after is not None:
+            watch.name(after.names_of_tensors())
         self._effects, self._effects_key, gradients = judge.gradient_reasons(
             outcome, watch, list(self._pupil.executed.globals), site
         )
-        changes, after = self._changes(before)
         found = judge.random_reasons(dice, self._noted, site)  # what is drawn from changes, too
         found = found or judge.state_reasons(changes, list(self._pupil.executed.globals), site)
         found = found or judge.effect_reasons(self._noted.effects, site)
         found += judge.unknown_reasons(self._noted, site, recorded=self._plan.session is not None)
         refrozen = outcome.use.refrozen(outcome.ledger)
         if refrozen:
-            after = after if after is not None else self._pupil.walk(self._call)
+            after = after if after is not None else self._look_again()
             found = judge.freezing_reasons(refrozen, after, site) or found
-        if after is not None:
-            restored = self._restore_arguments(after)
-            found = found or restored
-            found += judge.snapshot_reasons(outcome, after, self._pupil.executed.globals, site)
-        found += judge.surroundings_reasons(self._pupil.executed, outcome, self._call, site)
+        restored = self._restore_arguments()
+        found = found or restored
+        found += judge.container_reasons(outcome, self._read, site)
+        found += judge.surroundings_reasons(self._pupil.executed, self._noted, outcome, self._call, site)
         found += judge.argument_reasons(outcome, self._call, self._noted.effects, site)
         found += judge.device_reasons(outcome, self._plan.backend.device, site)
         found += outcome.tracer.blockers
         found += gradients
         if found:
             return found, after
+        found, after = self._judge_externals(watch, after)
+        pointers = set(outcome.tracer.arrays)
+        if pointers and not (self._variant is not None and pointers <= self._variant.arrays):
+            after = after if after is not None else self._look_again()
+            found += judge.array_reasons(outcome, after.arrays)
+        return found, after
+
+    def _judge_externals(
+        self, watch: GradientWatch, after: Snapshot | None
+    ) -> tuple[list[Reason], Snapshot | None]:
+        """Why tensors made outside cannot be read in place: nobody would notice when they are replaced."""
+        outcome, trusted = self._outcome, self._pupil.trusted
         guard = self._variant.guard if self._variant is not None else None
-        known = guard.handles if guard is not None else set[int]()
-        if after is not None:
-            known = set(after.tensors)
-        known = known | self._pupil.trusted
+        known = guard.handles if guard is not None and after is None else set[int]()
+        known = known | trusted | (set(after.tensors) if after is not None else set())
         unknown = judge.unknown_externals(outcome, known, watch, self._call)
         if unknown and after is None:  # this path reads tensors that no earlier one read
-            after = self._walk()
-            known = set(after.tensors) | self._pupil.trusted
+            after = self._look_again()
+            known = set(after.tensors) | trusted
             unknown = judge.unknown_externals(outcome, known, watch, self._call)
         if unknown and self._noted.scripts:
             known = known | judge.scripted_constants(outcome, self._noted.scripts)
             unknown = judge.unknown_externals(outcome, known, watch, self._call)
-        found = judge.external_reasons(outcome, unknown)
-        pointers = set(outcome.tracer.arrays)
-        if pointers and not (self._variant is not None and pointers <= self._variant.arrays):
-            after = after if after is not None else self._walk()
-            found += judge.array_reasons(outcome, after.arrays)
-        return found, after
+        return judge.external_reasons(outcome, unknown), after
 
-    def _changes(self, before: Snapshot | None) -> tuple[list[Difference], Snapshot | None]:
-        """What the call changed in Python state, and the walk that was needed to see it."""
+    def _changes(self, *, held: bool) -> tuple[list[Difference], Snapshot | None]:
+        """What of that which was read the call has changed, and all of it as it is now if that was needed."""
         guard = self._variant.guard if self._variant is not None else None
-        if before is None and guard is not None:
-            if guard.holds():
-                if self._pupil.executed.extent <= self._plan.codes and guard.covers(self._read):
-                    return [], None
-                after = self._walk()
-                return self._moved[:3], after
-            return guard.explain()[:3], self._walk()
-        after, written = self._walk(), judge.written_arrays(self._outcome)
-        changed = differences(before, after, 3, written) if before is not None else []
-        return changed or self._moved[:3], after
+        if held and guard is not None:
+            if not guard.holds():
+                return guard.explain()[:SHOWN], self._look_again()
+            if guard.covers(self._read):
+                return [], None
+        after = self._look_again()
+        return self._moved[:SHOWN], after
 
-    def _walk(self) -> Snapshot:
-        """The state now, as far as this call or an earlier one of the variant read it."""
-        after = self._pupil.walk(self._call)
-        after.written = {effect.address: effect.site for effect in self._noted.effects}
-        self._reads = self._read.joined(self._variant.reads if self._variant is not None else None)
-        self._moved = add_reads(after, self._reads, judge.written_arrays(self._outcome))
-        return after
+    def _look_again(self) -> Snapshot:
+        """What this call or an earlier one of the variant has read, as it is now."""
+        lines = {effect.address: effect.site for effect in self._noted.effects}
+        reads = self._read.joined(self._variant.reads if self._variant is not None else None)
+        written = judge.written_arrays(self._outcome)
+        again = look_again(reads, self._pupil.executed, lines, written)
+        self._moved = again.changed
+        return again.snapshot
 
     def _compare_result(self) -> Reason | None:
         node, template = self._node, self._outcome.template
@@ -231,16 +234,18 @@ class Lesson:
         known = self._call.generators() or tracer.generators.outside
         return bool(self._plan.settings or (len(tracer.nodes) > 1 and known))
 
-    def _restore_arguments(self, after: Snapshot) -> list[Reason]:
+    def _restore_arguments(self) -> list[Reason]:
         """Python state that got hold of a static or a borrowed input is given the caller's tensor instead."""
-        call, inputs = self._call, self._plan.inputs
-        if inputs is None and not call.borrowed:
-            return []
+        call, inputs, noted = self._call, self._plan.inputs, self._noted
         lent = dict(call.borrowed)
+        kept = noted.effects or noted.unseen or noted.late
+        if not (kept and (inputs is not None or lent)) and not (lent and self._slots):
+            return []  # what is bound anew is bound with the result
         originals: dict[int, torch.Tensor] = {id(call.leaves[index]): lent[index] for index in lent}
         for group in inputs.groups if inputs is not None else ():
             for member, static in zip(group.members, group.static, strict=True):
                 originals[id(static)] = lent.get(member, call.leaves[member])
+        after = self._pupil.walk(call)
         found: list[Reason] = []
         for entry in after.entries.values():
             if isinstance(entry.value, TensorMark) and entry.value.identity in originals:
@@ -338,7 +343,7 @@ class Lesson:
         concerned = bool(self._effects) or bool(asked.slots) or watch.is_read(ledger, variant.externals)
         more = asked.note_looks(use.looked_outside(ledger), set(variant.externals), flags=use.flags)
         if after is None and (more or (concerned and not variant.keeps_gradients)):  # as no path before
-            after = self._walk()
+            after = self._look_again()
         if after is not None:
             variant.protect(after, parameters_of(self._call), watch, concerned=concerned)
 

@@ -27,7 +27,6 @@ from ..reads import Noted, Setting
 from ..signature.bound import Bound
 from ..signature.key import OPAQUE, PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
-from ..signature.snapshot import Snapshot
 from . import blame
 from .autograd import newest_age
 from .compat import unseen_function_mode
@@ -59,6 +58,10 @@ def _nobody(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Nobody asks what the callable is given."""
 
 
+def _ignore(tensor: torch.Tensor) -> None:
+    """Nobody watches gradient slots."""
+
+
 tracing: ContextVar[bool] = ContextVar("rote_tracing", default=False)
 """Whether a call is being traced in this context; wrappers called inside are plain then."""
 
@@ -85,15 +88,14 @@ class Plan:
         follow: Follow a path that has just been replayed.
         path: Values along it.
         aliases: How the recording holds tensors that it did not make.
-        before: The state before the call, where it was looked at already.
         warmup: Agreeing observations before a node is recorded.
         backend: The device, once it is known.
         session: The capture, if something may be recorded.
         inputs: Static inputs, if the call runs on them.
         make_room: Frees memory for what is recorded.
         abandon: Gives back what the recording holds, static inputs included.
-        codes: How much was known before of the code that the callable runs.
         watch: The gradient slots before the call, weakly.
+        meet: Is told of tensors made outside, before the call changes their gradient slots.
         split: Names of operations that run between segments.
         generators: Random generators that lived outside at earlier calls.
         known: What the call is known to do; then nothing is noted of it.
@@ -111,10 +113,9 @@ class Plan:
     abandon: Callable[[], None] | None = None
     follow: bool = False
     path: list[Any] = field(default_factory=list[Any])
-    codes: int = 0
     aliases: Aliases = OWNING
-    before: Snapshot | None = None
     watch: weakref.ref[GradientWatch] | None = None
+    meet: Callable[[torch.Tensor], None] = _ignore
     split: frozenset[str] = frozenset()
     generators: Iterable[torch.Generator] = ()
     known: Known | None = None
@@ -237,7 +238,7 @@ class TracedCall:
     def _attempt(self, tracer: Tracer) -> Outcome:
         tape = self._tape
         self._last = tracer
-        use = GradientUse(newest_age() if torch.is_grad_enabled() else 0)
+        use = GradientUse(newest_age() if torch.is_grad_enabled() else 0, self._plan.meet)
         use.give(self._call.names(), self._leaves)
         host = HostDataMode(tracer, use, self._given, self._is_shown)
         try:
@@ -346,7 +347,7 @@ class TracedCall:
         )
 
     def _tracer(self, follow: bool, path: list[Any], stop: tuple[Node, int] | None) -> Tracer:
-        ledger = Ledger(self._plan.root.looks)
+        ledger = Ledger(self._plan.root.looks, self._plan.meet)
         for members in group_members(self._call):
             for group in [[member] for member in members] if self._apart(members) else [members]:
                 ledger.add_input(group[0], self._leaves[group[0]], base_offset(self._leaves, group))

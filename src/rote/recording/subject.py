@@ -44,12 +44,17 @@ class Subject:
     roots: tuple[tuple[str, Any], ...]
     trusted: frozenset[int] = frozenset()
 
-    def follow(self, call: Call) -> Trace:
-        """Note what the callable reads and writes outside of itself, from now on."""
+    def follow(self, call: Call, meet: Callable[[Any], None] = lambda tensor: None) -> Trace:
+        """Note what the callable reads and writes outside of itself, from now on.
+
+        Args:
+            call: The arguments.
+            meet: Is told of tensors that are found outside.
+        """
         roots = [*self.roots, *self.executed.owners()]
         leaves = zip(call.names(), call.leaves, call.kinds, strict=True)
         roots += [(name, leaf) for name, leaf, kind in leaves if kind != PLAIN or is_known_by_identity(leaf)]
-        return WATCH.begin(self.function, roots, self.executed.apart())
+        return WATCH.begin(self.function, roots, self.executed.apart(), meet)
 
     def walking(self, walk: GradientWalk) -> Subject:
         """The backward of a recorded call of this callable.

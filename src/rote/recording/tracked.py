@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -40,6 +40,10 @@ DETACHED_RESULT = "Return results without a history: loss.detach(), or call unde
 class GradientUse:
     """What a call does with gradients, and asks of tensors, while it runs, seen above the dispatcher.
 
+    Args:
+        age: Nodes made by the call are younger.
+        meet: Is told of tensors whose gradient Python asks for or sets, or a backward may replace.
+
     Attributes:
         age: Nodes made by the call are younger.
         engine: The line that ran a backward inside the call.
@@ -52,8 +56,9 @@ class GradientUse:
         frozen: Those of which it set whether they require grad, and how it was before.
     """
 
-    def __init__(self, age: int) -> None:
+    def __init__(self, age: int, meet: Callable[[torch.Tensor], None]) -> None:
         self.age = age
+        self._meet = meet
         self.engine: Site | None = None
         self.hook: Site | None = None
         self.state: Site | None = None
@@ -111,6 +116,7 @@ class GradientUse:
             return
         with plain_functions():
             if has_memory(tensor) and tensor.is_leaf and _is_outside(tensor, ledger):
+                self._meet(tensor)
                 self.slots[id(tensor)] = weakref.ref(tensor), slot_of(tensor, tensor.grad)
 
     def look_at(self, tensor: torch.Tensor, *, flags: bool, sets: bool) -> None:
@@ -137,6 +143,13 @@ class GradientUse:
         alive = [tensor for reference in self.looked.values() if (tensor := reference()) is not None]
         with plain_functions():
             return [tensor for tensor in alive if has_memory(tensor) and _is_outside(tensor, ledger)]
+
+    def run_back(self, roots: Iterable[torch.Tensor], ledger: Ledger) -> None:
+        """Note that a backward is about to run from tensors whose graph may have been made outside."""
+        with plain_functions():
+            for node in leaves_below(roots):
+                if has_memory(node.variable) and _is_outside(node.variable, ledger):
+                    self._meet(node.variable)
 
     def keep(self, alias: torch.Tensor) -> None:
         """Note what the graph saves, as it is now."""

@@ -137,7 +137,7 @@ class Variant:
     @property
     def may_meet_gradients(self) -> bool:
         """Whether a way through the call that is still unseen may read a tensor that requires grad."""
-        return bool(self.root.edges and self._leaves)
+        return bool(self.root.edges)
 
     def watch(self) -> GradientWatch:
         """Watch the gradient slots that were known when the guard was made."""

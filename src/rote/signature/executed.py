@@ -316,11 +316,6 @@ class ExecutedCode:
         code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
         return code in self.globals
 
-    @property
-    def extent(self) -> int:
-        """How much is known of the code; what is read by code that is new is under no guard yet."""
-        return len(self.globals) + self.asks_groups
-
     def add_function(self, function: Any) -> None:
         """Add a function that is known to run (the callable itself)."""
         code = getattr(function, "__code__", None)

@@ -53,7 +53,7 @@ class Guard:
     """The state a recording depends on, in a form that is quick to check.
 
     Args:
-        snapshot: The walk made when the recording was made.
+        snapshot: The state when the recording was made.
         externals: Tensors that the recording reads in place, by storage handle.
         parameters: Parameters among the arguments, by storage handle, with their names.
         gradients: Gradients the recording may read: parameter name, parameter, gradient.
@@ -102,10 +102,8 @@ class Guard:
         self._moving = frozenset[int]()  # objects that were followed
         self._turns: Counter[Address] = Counter()  # how often another object lay in a slot
         self._died = _notice(self)
-        training = snapshot.training
-        for entry in snapshot.counting():
-            if not training.read or training.is_guarded(entry.container, entry.key):
-                self._sort(entry)
+        for entry in snapshot.entries.values():
+            self._sort(entry)
         self._grad = flags or torch.is_grad_enabled()
         self._guard_externals(externals)
         for tensor in looked:
@@ -356,7 +354,7 @@ class Guard:
     @property
     def ignores(self) -> bool:
         """Whether a call may change slots without being noticed by the guard, or find other objects there."""
-        return self._iterates or bool(self._snapshot.training.read) or self._followed is not None
+        return self._iterates or self._followed is not None
 
     @property
     def containers(self) -> frozenset[int]:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import torch
 
 from ..base.location import Site
-from .origin import said_module
 
 _HOME = Path(torch.__file__).parent
 _DISTRIBUTED, _PARALLEL = f"{_HOME}/distributed/", f"{_HOME}/nn/parallel/"
@@ -32,14 +31,13 @@ _READERS = frozenset({
 })  # fmt: skip
 _READERS_IN = (f"{_DISTRIBUTED}__init__.py", f"{_DISTRIBUTED}distributed_c10d.py")
 
-_MODULES = ("torch._C._distributed", "torch.distributed.")
-_CONSTANT = frozenset({"rank", "size", "name", "group_name", "group_desc", "bound_device_id"})
-_DISPATCHED = frozenset({
-    "allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce",
-    "allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather", "recv",
-    "recv_anysource", "reduce", "reduce_scatter", "reduce_scatter_tensor_coalesced", "scatter", "send",
+_QUIET = frozenset({
+    *("rank", "size", "name", "group_name", "group_desc", "bound_device_id", "get_debug_level"),
+    *("allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce"),
+    *("allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather", "recv"),
+    *("recv_anysource", "reduce", "reduce_scatter", "reduce_scatter_tensor_coalesced", "scatter", "send"),
 })  # fmt: skip
-"""Methods of a process group that are operators, and so seen where they run."""
+"""Constants of a process group, and its methods that are operators, and so seen where they run."""
 
 
 class Contact(NamedTuple):
@@ -94,16 +92,11 @@ def groups() -> Any:
     return default.rank(), default.size(), str(world.pg_map.get(default, ("",))[0]), members
 
 
-def acting_method(value: Any, names: set[str] | frozenset[str]) -> str | None:
-    """The method by which code may act past the dispatcher through an object of PyTorch's; None if by none.
+def is_quiet(function: Any) -> bool:
+    """Whether a function of PyTorch's distributed code in C acts on no other process by itself.
 
-    Args:
-        value: The object, a store for example.
-        names: What the code names.
+    Of classes it is what says how something is to be done: options, kinds of reductions.
     """
-    kind = type(value)
-    if type(kind).__name__ != "pybind11_type" or not said_module(kind).startswith(_MODULES):
-        return None
-    quiet = _CONSTANT | _DISPATCHED if kind is getattr(torch.distributed, "ProcessGroup", None) else _CONSTANT
-    found = [name for name in names.intersection(dir(kind)) - quiet if not name.startswith("__")]
-    return min(found, default=None)
+    name = function.__name__
+    of_options = isinstance(function, type) and name.endswith(("Options", "Op", "OpType", "Level"))
+    return of_options or name in _QUIET or name.startswith("__")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -11,6 +12,10 @@ Address = tuple[str, int, Any]
 """Kind, identity of the container, key."""
 
 _DEPTH = 40
+_OF_TABLES = re.compile(
+    r"(?:\._(?:parameters|buffers|modules)|\['_(?:parameters|buffers|modules)'\])\['(\w+)'\]"
+)
+"""What a module keeps in tables, which is written as an attribute."""
 
 
 class Argument:
@@ -56,7 +61,7 @@ class Names(dict[int, tuple[int, str]]):
         while owner and len(parts) < _DEPTH:
             owner, part = self.get(owner, (0, ""))
             parts.append(part)
-        return "".join(reversed(parts)).removeprefix(".")
+        return _OF_TABLES.sub(r".\1", "".join(reversed(parts))).removeprefix(".")
 
 
 class Read(NamedTuple):

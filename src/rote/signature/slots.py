@@ -17,9 +17,10 @@ from .cached import Remembered, cached_in, remembered
 from .classes import UNSET, own
 from .compat import has_memory
 from .exact import exact
+from .executed import ExecutedCode
 from .iterators import Position
-from .marks import Content, Members, TensorMark, mark, pointer_of
-from .reads import Argument, Read, Reads
+from .marks import PROXIES, Content, Members, TensorMark, counted, hooks_of, mark, pointer_of
+from .reads import Address, Argument, Read, Reads
 from .scripted import scripted
 from .snapshot import (
     ANSWER,
@@ -95,102 +96,128 @@ class Difference:
         return f"{self.name} was {self.was} and {now}"
 
 
-def differences(
-    before: Snapshot, after: Snapshot, limit: int = 8, written: Collection[int] = ()
-) -> list[Difference]:
+def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Difference]:
     """List the slots whose content differs between two walks.
 
     Args:
         before: The earlier walk.
         after: The later one.
         limit: How many are enough.
-        written: Addresses of numpy arrays that are not looked at.
     """
     found: list[Difference] = []
-    entries = after.entries
     for address, entry in before.entries.items():
-        later = entries.get(address)
-        # Most slots are as they were: whether one counts is asked of the others.
+        later = after.entries.get(address)
         if later is not None and (entry.value is later.value or same(entry.value, later.value)):
             continue
-        if not after.concerns(address, entry):
-            continue
-        if later is None:
+        if later is not None:
+            found.append(_difference(after, entry, later, before.name_of(entry)))
+        else:
             now = read(entry)
             if now is MISSING or (entry.kind == DEFINED and not same(entry.value, now)):
-                name, line = before.name_of(entry), after.line_of(address)
-                found.append(Difference(name, show(entry.value), show(now), site=line))
-        elif not _is_at(entry, written):
-            scheduler = after.training.schedulers.get(id(entry.container))
-            was, now = show(entry.value), show(later.value)
-            moved = _is_one_iterator(entry.value, later.value)
-            if moved and was == now:
-                now = "further" if later.value.known else "perhaps further: its position cannot be told"
-            found.append(
-                Difference(
-                    before.name_of(entry),
-                    was,
-                    now,
-                    site=after.line_of(address),
-                    key=entry.key,
-                    scheduler=scheduler,
-                    advanced=moved,
-                )
-            )
+                found.append(Difference(before.name_of(entry), show(entry.value), show(now)))
         if len(found) >= limit:
             return found
-    known, added = before.entries, after.added
-    for address in [each for each in entries if each not in known and each not in added]:
-        entry = entries[address]
-        if (LENGTH, address[1], None) in known and after.concerns(address, entry):
-            name, line = after.name_of(entry), after.line_of(address)
-            found.append(Difference(name, "absent", show(entry.value), site=line))
+    for address in [each for each in after.entries if each not in before.entries]:
+        entry = after.entries[address]
+        if (LENGTH, address[1], None) in before.entries:
+            found.append(Difference(after.name_of(entry), "absent", show(entry.value)))
         if len(found) >= limit:
             break
     return sorted(found, key=lambda difference: "(" in difference.name)
 
 
-def add_reads(snapshot: Snapshot, reads: Reads, written: Collection[int] = ()) -> list[Difference]:
-    """Let only what was read count, and add what the walk has not found of it.
+def _difference(
+    snapshot: Snapshot, was: Entry | Read, now: Entry, name: str, site: Site | None = None
+) -> Difference:
+    """What is not as it was in a slot."""
+    advanced = _is_one_iterator(was.value, now.value)
+    earlier, later = show(was.value), show(now.value)
+    if advanced and earlier == later:
+        later = "further" if now.value.known else "perhaps further: its position cannot be told"
+    scheduler = snapshot.training.schedulers.get(id(now.container))
+    return Difference(name, earlier, later, site=site, key=now.key, scheduler=scheduler, advanced=advanced)
+
+
+@dataclass(frozen=True)
+class Again:
+    """What was read of the state, looked at again.
+
+    Attributes:
+        snapshot: What lies in the slots now.
+        changed: Those that are not as they were when they were read.
+    """
+
+    snapshot: Snapshot
+    changed: list[Difference]
+
+
+def look_again(
+    reads: Reads, executed: ExecutedCode, lines: Mapping[Address, Site], written: Collection[int] = ()
+) -> Again:
+    """Look at all slots that were read once more.
 
     Args:
-        snapshot: The walk.
         reads: What was read.
+        executed: The code that ran.
+        lines: Where slots were written, or with neither kind nor key any of a container.
         written: Addresses of numpy arrays that may have changed since.
-
-    Returns:
-        What is not any more as it was when it was read.
     """
-    snapshot.restrict(reads)
-    entries, added = snapshot.entries, snapshot.added
-    found: list[Difference] = []
+    snapshot = Snapshot(reads)
+    changed: list[tuple[Entry, Difference]] = []
     for address, noted in reads.slots.items():
-        entry = entries.get(address)
-        if entry is None:
-            entry = entries[address] = _entry_of(snapshot, noted)
-            added.add(address)
-            if noted.kind == CACHED:
-                _note_cached(snapshot, entry)
+        snapshot.training.meet(noted.container)
+        entry = snapshot.entries[address] = _entry_of(snapshot, noted, executed)
+        if noted.kind == CACHED:
+            _note_cached(snapshot, entry)
         was, now = noted.value, entry.value
-        if was is now or isinstance(now, (Position, TensorMark)) or same(was, now):
+        if was is now or same(was, now) or _is_at(entry, written):
             continue
-        if not _is_at(entry, written):
-            found.append(Difference(snapshot.name_of(entry), show(was), show(now)))
-    return found
+        site = lines.get(address) or lines.get(("", address[1], None))
+        changed.append((entry, _difference(snapshot, noted, entry, snapshot.name_of(entry), site)))
+    _note_hooks(snapshot, executed)
+    return Again(snapshot, _in_order(changed))
 
 
-def _entry_of(snapshot: Snapshot, noted: Read) -> Entry:
+def _in_order(changed: list[tuple[Entry, Difference]]) -> list[Difference]:
+    """Slots first, containers as a whole last; of a list that has grown not what lies further back now."""
+    grown = {id(entry.container) for entry, _ in changed if entry.kind == LENGTH}
+    found = [
+        difference
+        for entry, difference in changed
+        if entry.kind != ITEM or type(entry.key) is not int or id(entry.container) not in grown
+    ]
+    return sorted(found, key=lambda difference: "(" in difference.name)
+
+
+def _entry_of(snapshot: Snapshot, noted: Read, executed: ExecutedCode) -> Entry:
     """The slot that was read, with what lies there now."""
     entry = _tuple(Entry, (*noted[:4], snapshot.node(-1, noted)))
     was, value = noted.value, read(entry)
     if value is was or (noted.kind in _NUMBERED and value == was):  # as most
         return entry
+    if type(value) in PROXIES:  # what it stands for may be gone
+        return entry._replace(value=mark(value))
     if isinstance(value, torch.Tensor):
         snapshot.note_tensor(entry, value)
+    elif isinstance(value, numpy.ndarray):
+        snapshot.note_array(value)
     now = form_of(entry.value, value)
-    if isinstance(now, Position) and isinstance(was, Position):
-        now = now._replace(asked=was.asked)
+    if isinstance(now, Position):
+        known = now.known and now.codes.isdisjoint(executed.resumed)
+        now = now._replace(known=known, asked=isinstance(was, Position) and was.asked)
     return entry._replace(value=now)
+
+
+def _note_hooks(snapshot: Snapshot, executed: ExecutedCode) -> None:
+    """Add the hooks of the tensors that were found: autograd calls them, and no code of Python reads them."""
+    for entry, tensor in [each for found in snapshot.tensors.values() for each in found]:
+        for name, hooks in hooks_of(tensor):
+            if any(map(executed.ran, hooks.values())):
+                node = snapshot.node(entry.node, f".{name}")
+                held = [(LENGTH, None, counted(len(hooks))), *[(ITEM, *pair) for pair in hooks.items()]]
+                for kind, key, value in held:
+                    slot = Entry(kind, hooks, key, value, snapshot.node(node, f"[{key!r}]" if key else ""))
+                    snapshot.entries.setdefault((kind, id(hooks), key), slot)
 
 
 def _note_cached(snapshot: Snapshot, entry: Entry) -> None:
@@ -288,11 +315,28 @@ def show(value: Any) -> str:
         return str(value)
     if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):
         return _shortened(value)
-    if type(value) is tuple and all([type(each) in (int, str) for each in value]):
-        return _shortened(value)
+    if type(value) is tuple:
+        return _shortened(_outline(value))
     if isinstance(value, Enum):
         return repr(value)
     return f"a {type(value).__name__} (id {id(value):#x})"
+
+
+def _outline(value: Any) -> Any:
+    """A tuple with a word for each object in it."""
+    if type(value) is tuple:
+        return tuple(map(_outline, value))
+    return value if value is None or type(value) in (bool, int, float, str, bytes) else _Kind(value)
+
+
+class _Kind:
+    """Stands for an object in a text: the object's own is the user's code."""
+
+    def __init__(self, value: Any) -> None:
+        self._name = type(value).__name__
+
+    def __repr__(self) -> str:
+        return f"<{self._name}>"
 
 
 def _show_content(value: Any) -> str:

@@ -1,9 +1,10 @@
 """The Python state a callable can reach: module attributes, closure cells, globals, containers.
 
-A graph freezes every Python value its code read. PyTorch offers no way to see those reads, so rote takes
-the reachable state as an upper bound: it walks from the callable, from opaque arguments and from the
-globals named by executed code, and notes each slot (container, key) with what lies in it. Two walks tell
-what a call changed; a walk at recording time becomes the guard.
+What a recording depends on is what its calls read (:mod:`rote.reads`). Reach is asked where nothing was read
+yet, or nobody follows the code: the checker compares two walks around a call, a context of a backward must
+lead to nothing that others see, and before a call runs on copies of its arguments no state may share their
+memory. A walk goes from the callable, from opaque arguments and from the globals named by executed code, and
+notes each slot (container, key) with what lies in it.
 
 Descended into: dicts, lists, tuples, sets, deques, closures, defaults and attributes of functions, partials,
 modules, optimizers, instances of user classes (``__dict__`` and ``__slots__``), plain attributes of their
@@ -11,8 +12,7 @@ classes, context variables, and Python modules of the user by the names the code
 where the code mentions it. Of iterators it is noted how far they are. Taken by identity: everything else.
 
 What this does not see: state inside C extensions, files, properties that compute from a clock, and of large
-numpy arrays more than a sample (:mod:`.marks`). A value that comes from there and reaches an operation as an
-operand is still caught when two observed calls differ in it.
+numpy arrays more than a sample (:mod:`.marks`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .classes import HOOKS_OF, UNSET, Class, class_of, members_of, own
 from .compat import class_switches, global_hooks, plain_functions, scripted_names
 from .executed import ExecutedCode
 from .iterators import LOOKING, Position
-from .marks import BY_IDENTITY, PROXIES, Content, base_of, counted, hooks_of, mark, pointer_of
+from .marks import BY_IDENTITY, PROXIES, Content, counted, hooks_of, mark
 from .origin import said_name
 from .owners import is_users
 from .reads import Address
@@ -55,12 +55,10 @@ from .snapshot import (  # fmt: skip
     SCRIPTED,
     VARIABLE,
     Entry,
-    Holder,
     Snapshot,
 )
 from .standard import ANSWERS, question_for
 from .switches.compat import python_switches
-from .training import Training
 from .wrappers import WRAPPERS, stands_for, wrapped_functions
 
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
@@ -87,7 +85,7 @@ class StateWalk:
         self._seen: dict[int, Any] = {}
         self._classes: dict[type, Class] = {}
         self._queue: deque[tuple[Any, int]] = deque()
-        self.snapshot = Snapshot(Training(self._names))
+        self.snapshot = Snapshot()
 
     def take(self, roots: list[tuple[str, Any]]) -> Snapshot:
         """Snapshot everything reachable from the roots and the executed code's globals."""
@@ -134,7 +132,7 @@ class StateWalk:
 
     def _holder(self, root: Any) -> list[Any]:
         """A slot for an argument; the same one at every walk, so that two walks can be compared."""
-        return self._executed.holders.setdefault(id(root), Holder([root]))
+        return self._executed.holders.setdefault(id(root), [root])
 
     def _note(self, kind: str, container: Any, key: Any, value: Any, parent: int, label: str) -> None:
         self._note_at((kind, id(container), key), container, value, parent, label)
@@ -166,13 +164,11 @@ class StateWalk:
                 self._expand_attributes(vars(value), node)
             for name, hooks in hooks_of(value):
                 if any(map(self._executed.ran, hooks.values())):
-                    self.snapshot.always.add(id(hooks))  # autograd reads them
                     self._descend(hooks, self.snapshot.node(node, f".{name}"))
         elif isinstance(value, numpy.ndarray):
             for item in value.flat if isinstance(entry.value, Content) and value.dtype.hasobject else ():
                 self._descend(item, node)
-            base = base_of(value)
-            self.snapshot.arrays.append((pointer_of(base), pointer_of(base) + base.nbytes))
+            snapshot.note_array(value)
         elif not isinstance(entry.value, Content) or isinstance(value, (set, frozenset)):
             self._descend(value, node)
 
@@ -253,7 +249,6 @@ class StateWalk:
         question = question_for(value, self._names)
         if question is not None:
             self._note(ANSWER, value, question, Content(ANSWERS[question](value)), node, f".{question}")
-        self.snapshot.note_acting(value, self._names, node)
 
     def _expand_dict(self, value: Mapping[Any, Any], node: int) -> None:
         found = members.items(value)

@@ -33,7 +33,7 @@ def is_bound_method(value: Any) -> bool:
 
     Asked by type: an instance with a ``__getattr__`` of its own may answer to every name, or raise.
     """
-    if isinstance(value, types.MethodType):
+    if issubclass(type(value), types.MethodType):
         return True
     return _is_ours(value) and hasattr(value, "__func__") and hasattr(value, "__self__")
 
