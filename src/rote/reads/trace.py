@@ -60,7 +60,7 @@ from ..signature.bound import (
 )
 from ..signature.classes import UNSET
 from ..signature.compat import scripted_names
-from ..signature.executed import TORCHS_OWN
+from ..signature.executed import PASSES_ON, TORCHS_OWN
 from ..signature.handed import Made, Marking
 from ..signature.iterators import Position
 from ..signature.key import Call
@@ -691,7 +691,8 @@ class Trace:
     def _follow(self, function: FunctionType) -> None:
         code = function.__code__
         known = self.swaps.is_instrumented(code)
-        if not known and (is_own(code.co_filename) or self.rows.is_pure(function)):
+        apart = identity(code) in PASSES_ON or is_own(code.co_filename)
+        if not known and (apart or self.rows.is_pure(function)):
             return
         which = identity(function)
         if which in self.outside and which not in self.called:

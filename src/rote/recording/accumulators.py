@@ -29,7 +29,8 @@ from typing import Any
 
 import torch
 
-from .compat import swap_tensors, unseen_functions
+from ..signature.compat import unseen_functions
+from .compat import swap_tensors
 
 
 class StandIns:

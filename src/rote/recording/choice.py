@@ -17,6 +17,7 @@ from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.abandoned import abandoned
+from ..signature.compat import plain_functions
 from ..signature.key import Call
 from ..signature.snapshot import Snapshot
 from .borrow import Lease
@@ -208,7 +209,8 @@ def may_track(variant: Variant, call: Call | None = None) -> bool:
     tensors = [tensor for ref in variant.externals.values() if (tensor := ref()) is not None]
     leaves = call.leaves if call is not None else ()
     arguments = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    return any(tensor.requires_grad for tensor in (*tensors, *arguments))
+    with plain_functions():  # to look at a tensor of the user's class is not to use it
+        return any(tensor.requires_grad for tensor in (*tensors, *arguments))
 
 
 def keeps_values(variant: Variant) -> bool:

@@ -166,12 +166,6 @@ def swap_tensors(one: torch.Tensor, other: torch.Tensor) -> bool:
     return True
 
 
-unseen_functions: Callable[[], AbstractContextManager[Any]] = getattr(
-    torch._C, "DisableTorchFunction", nullcontext
-)
-"""Hides what runs inside from function modes. Seen in torch 2.11 and 2.13."""
-
-
 _make_subclass: Any = getattr(torch.Tensor, "_make_subclass", None)
 """What parameters are made with; takes half the time of the public way. Seen in torch 2.11 and 2.13."""
 

@@ -24,6 +24,7 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
 from ..reads import WATCH, Noted, Output, Trace, is_shown
+from ..signature.compat import plain_functions
 from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.snapshot import Snapshot
 from ..signature.state import StateWalk
@@ -307,8 +308,9 @@ class Entry:
         traced = TracedCall(self.function, call, plan, site)
         try:
             noted, outcome = self._follow(call, traced, variant, plan)
-            lesson = Lesson(self, variant, call, plan, outcome, noted, site)
-            return lesson.learn(watch, dice, guards, held=held)
+            with plain_functions():  # to look at a tensor of the user's class is not to use it
+                lesson = Lesson(self, variant, call, plan, outcome, noted, site)
+                return lesson.learn(watch, dice, guards, held=held)
         except BaseException as error:
             traced.copy_back()
             if traced.lost:

@@ -26,8 +26,9 @@ import torch
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..signature.compat import unseen_functions
 from ..signature.key import describe_tensor
-from .compat import storage_owners, tensor_owners, unseen_functions
+from .compat import storage_owners, tensor_owners
 from .ledger import NEW, Ledger
 
 UNNAMED = "a tensor made outside"

@@ -15,8 +15,8 @@ import torch
 from ..base.location import user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
+from ..signature.compat import unseen_functions
 from . import events as ev
-from .compat import unseen_functions
 from .cursor import Lent, Mode
 from .events import Event
 from .follower import Follower

@@ -25,6 +25,7 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..reads import Noted, Setting
 from ..signature.bound import Bound
+from ..signature.compat import plain_functions
 from ..signature.key import OPAQUE, PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
 from . import blame
@@ -256,7 +257,8 @@ class TracedCall:
             tracer.generators.catch_up()
             self._hand_out_kept(tracer)
             raise
-        return self._finish(tracer, host, use, self._bound(value), value)
+        with plain_functions():  # to look at a tensor of the user's class is not to use it
+            return self._finish(tracer, host, use, self._bound(value), value)
 
     def _hand_out_kept(self, tracer: Tracer) -> None:
         """The callable raised: what it has left outside until then must not lie in the recording's memory."""

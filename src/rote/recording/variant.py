@@ -460,4 +460,5 @@ class Variant:
 
 def _counts(tensor: torch.Tensor | None) -> bool:
     """Whether autograd counts versions of a tensor that is alive."""
-    return tensor is not None and not tensor.is_inference()
+    with plain_functions():
+        return tensor is not None and not tensor.is_inference()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -104,6 +104,11 @@ def in_backward() -> bool:
 plain_functions: Any = torch._C.DisableTorchFunctionSubclass
 """Context in which tensor subclasses are treated as plain tensors. Seen in torch 2.11 and 2.13; no fallback
 is needed, the class is part of the documented extension interface under this name."""
+
+unseen_functions: Callable[[], AbstractContextManager[Any]] = getattr(
+    torch._C, "DisableTorchFunction", nullcontext
+)
+"""Hides what runs inside from function modes. Seen in torch 2.11 and 2.13."""
 
 
 def default_device() -> Any:

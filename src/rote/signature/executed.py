@@ -30,6 +30,7 @@ from typing import Any, Protocol
 import numpy
 import torch
 from torch.autograd.graph import saved_tensors_hooks
+from torch.overrides import handle_torch_function
 from torch.utils.checkpoint import checkpoint
 
 from ..base.identity import identity
@@ -69,6 +70,9 @@ _OTHERS = sys.stdlib_module_names | frozenset(TORCH_NEEDS) | {__name__.partition
 
 TORCHS_OWN = (f"{Path(torch.__file__).parent}/_", f"{Path(numpy.__file__).parent}/")
 """What PyTorch keeps to itself: the dispatcher calls it, and it looks at no object of the user's."""
+
+PASSES_ON = frozenset({identity(handle_torch_function.__code__)})
+"""Code by its identity that only calls what a function mode or a class of tensors has, as C does."""
 
 _SAVING = {
     identity(code): code
@@ -411,7 +415,8 @@ def _runs_apart(frame: FrameType, followed: Followed) -> bool:
     at: FrameType | None = frame
     while at is not None:
         code = at.f_code
-        if is_own(code.co_filename) or code.co_filename.startswith(TORCHS_OWN):
+        known = identity(code) in PASSES_ON or is_own(code.co_filename)
+        if known or code.co_filename.startswith(TORCHS_OWN):
             return True
         made = code.co_filename.startswith("<")  # from text, as the methods of named tuples are
         if followed.original(code) is not code or not (made or is_internal(code.co_filename)):

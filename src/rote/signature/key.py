@@ -11,7 +11,7 @@ import numpy
 import torch
 
 from .ambient import Ambient, explain_ambient, read_ambient
-from .compat import is_wrapped
+from .compat import is_wrapped, plain_functions
 from .leaves import (
     Spec,
     branch_names,
@@ -241,13 +241,14 @@ def _plain_token(leaf: Any) -> tuple[Any, ...] | None:
 
 def _foreign(kind: str, leaf: torch.Tensor) -> str:
     """What a tensor is that cannot be placed."""
-    if is_wrapped(leaf):
-        return f"a {kind} left over from a torch.func transform"
-    if leaf.is_quantized:
-        return f"a quantized {kind} ({leaf.dtype})"
-    if leaf.is_nested:
-        return f"a nested {kind}"
-    return f"a {kind} with layout {leaf.layout}" if leaf.layout is not torch.strided else f"a {kind}"
+    with plain_functions():  # to look at a tensor of the user's class is not to use it
+        if is_wrapped(leaf):
+            return f"a {kind} left over from a torch.func transform"
+        if leaf.is_quantized:
+            return f"a quantized {kind} ({leaf.dtype})"
+        if leaf.is_nested:
+            return f"a nested {kind}"
+        return f"a {kind} with layout {leaf.layout}" if leaf.layout is not torch.strided else f"a {kind}"
 
 
 def is_plain(leaf: torch.Tensor) -> bool:

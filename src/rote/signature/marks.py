@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 
-from .compat import has_memory, plain_functions
+from .compat import has_memory, unseen_functions
 from .iterators import position
 from .standard import memory_of
 from .training import is_empty_stage_table
@@ -69,7 +69,9 @@ def mark(value: Any) -> Any:
     if kind in PROXIES:
         return Content((kind, id(value)))
     if isinstance(value, torch.Tensor):
-        return TensorMark(id(value), _address(value), value.requires_grad)
+        with unseen_functions():  # to look at a tensor is not to use it
+            address = value.data_ptr() if has_memory(value) else 0
+            return TensorMark(id(value), address, value.requires_grad)
     if isinstance(value, numpy.ndarray):
         return value if value.dtype.hasobject and value.size > SAMPLE else _array(value)
     if isinstance(value, numpy.void) and not value.dtype.hasobject:  # a record may be part of an array
@@ -142,8 +144,3 @@ def _numbers(array: Any) -> bytes:
         steps[widest] = 2 * steps[widest] + 1
         taken[widest] = -(-array.shape[widest] // steps[widest])
     return array[tuple([slice(None, None, step) for step in steps])].tobytes()
-
-
-def _address(tensor: torch.Tensor) -> int:
-    with plain_functions():
-        return tensor.data_ptr() if has_memory(tensor) else 0
