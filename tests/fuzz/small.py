@@ -108,6 +108,36 @@ USES = (
     "v = v * {0: 1.0, 1: 2.0}.get($r, 3.0)",
     "v = v + sum([$r for _ in range(2)])",
     "v = v * max($r, 1)",
+    "v = v * sum(r for r in [$r] if r is not None)",
+    "v = v + len([1 for r in ($r, $r) if r])",
+    "match $r:\n    case 0 | 1:\n        v = v + 1\n    case int(r) if r > 3:\n        v = v * r\n"
+    "    case float(r):\n        v = v - r\n    case _:\n        v = v * 3",
+    "if (r := $r) and r > 1:\n    v = v * r",
+    "r = $r\nv = v * float(f'{r:.3f}')",
+    "def twice(r=$r):\n    return r + r\nv = v * twice()",
+    "class Inner:\n    r = $r\nv = v * Inner.r + Inner().r",
+    "def steps():\n    yield $r\n    yield 2 * ($r)\nfor r in steps():\n    v = v + r",
+    "first, *rest = ($r, 2, 3)\nv = v * first + len(rest)",
+    "v = v * functools.reduce(lambda a, b: a + b, [$r, 1])",
+    "v = v * sorted([$r, 2], key=lambda r: -r)[0]",
+    "assert isinstance($r, (int, float)), 'no number'\nv = v * 2",
+    "v = v * eval('r + 1', {'r': $r})",
+    "v = v * dict(r=$r)['r']",
+    "v = v * (lambda *a, **k: a[0] + k['r'])($r, r=$r)",
+    "v = v * {**{'r': $r}}['r'] + [*[$r]][0]",
+    "while v.shape[0] < int($r) % 3 + 4:\n    v = torch.cat([v, v[:1]])\nv = v[:4]",
+    "v = v * operator.attrgetter('r')(types.SimpleNamespace(r=$r))",
+    "v = v * next(iter([$r]))",
+    "try:\n    raise ValueError($r)\nexcept ValueError as e:\n    v = v * e.args[0]",
+    "v = v * torch.nn.functional.pad(v, (0, int($r) % 3)).shape[0]",
+    "v = v * dataclasses.make_dataclass('D', ['r'])($r).r",
+    "v = v * min(map(abs, (r for r in ($r, 9))))",
+    "v = v + int(str(int($r)))",
+    "v = v * next((i for i, r in enumerate([5, $r]) if r == $r), 7)",
+    "v = v.clamp(max=float($r) + 2)",
+    "v = v * (not $r) + ($r == $r)",
+    "v = v * hash($r) % 7",
+    "v = v * divmod($r, 2)[1] + ($r) // 2 + ($r) ** 2",
     "try:\n    v = v * ($r)\nexcept (LookupError, AttributeError, TypeError, StopIteration):\n    v = v - 1",
 )
 
@@ -159,7 +189,8 @@ def program(dice: random.Random, pieces: list[Piece]) -> str:
 
 
 def _used(dice: random.Random, read: str, piece: Piece) -> str:
-    uses = ("v = v * ($r)", "v = v + ($r)") if piece.tensor else USES
+    plain = piece.tensor or ":=" in read  # which stands in no comprehension
+    uses = ("v = v * ($r)", "v = v + ($r)") if plain else USES
     return Template(dice.choice(uses)).safe_substitute(r=f"({read})")
 
 

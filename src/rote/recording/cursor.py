@@ -109,6 +109,7 @@ class Cursor(Place):
         self._device = device
         self._on_host = device.type == "cpu"
         self._constants: set[Origin] = set()
+        self._over_arrays: set[Origin] = set()  # constants that lie in arrays which the call has made
         self._has_made = has_made
         self._lent: list[Lent] = []
         self._follow = list(path or ())

@@ -22,6 +22,9 @@ from .events import Event
 from .follower import Follower
 from .operands import content_of
 
+CHANGED = "a numpy array made inside the call is changed after it became a tensor"
+"""Why such an array is no constant."""
+
 
 class HostTensors(Follower):
     """A follower that knows tensors made from host data."""
@@ -64,14 +67,16 @@ class HostTensors(Follower):
         with unseen_functions():  # PyTorch makes it where functions are seen, and ours are none of the call's
             kept = self.aside(tensor.clone)
             self._lent.append(Lent(tensor, kept, user_site()))
-            return self.host_tensor(tensor if self.mode is Mode.OBSERVE else kept, operation, kept)
+            made = self.host_tensor(tensor if self.mode is Mode.OBSERVE else kept, operation, kept)
+            origin = self.ledger.origin(made)
+            self._over_arrays |= {origin} if origin is not None else set()
+            return made
 
     def changed_arrays(self) -> list[Reason]:
         """Why arrays that the call has made are no constants: they have changed since tensors were made."""
-        text = "a numpy array made inside the call is changed after it became a tensor"
         changed = [each.site for each in self._lent if content_of(each.tensor) != content_of(each.kept)]
         self._lent.clear()  # or they were alive after the call
-        return [reason(rules.HOST_DATA, text, site) for site in changed]
+        return [reason(rules.HOST_DATA, CHANGED, site) for site in changed]
 
     def copy_array(self, event: Event, pointer: int, build: Any) -> torch.Tensor:
         """A tensor copied from a numpy array: copied again at each replay."""
@@ -130,9 +135,16 @@ class HostTensors(Follower):
         assert self.tape is not None
         self._suspended = True
         try:
-            return self.tape.rebuild(event, lambda: self.aside(build), build)
+            return self.tape.rebuild(
+                event, lambda: self.aside(build), build, is_written=self._has_written_host_memory()
+            )
         finally:
             self._suspended = False
+
+    def _has_written_host_memory(self) -> bool:
+        """Whether the call has written memory of the host that was there before: an array may lie there."""
+        externals = self.ledger.externals
+        return any([externals[number].is_cpu for number in self.written_externals])
 
     def _know_constant(self, tensor: torch.Tensor) -> None:
         origin = self.ledger.origin(tensor)

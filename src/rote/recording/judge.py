@@ -25,6 +25,7 @@ from ..signature.origin import is_found
 from ..signature.reads import Reads
 from ..signature.slots import Difference
 from ..signature.snapshot import Snapshot
+from .arrays import lying_in, within
 from .autograd import kept_storages
 from .gradients import UNNAMED, GradientWatch
 from .ledger import NEW, Ledger
@@ -286,6 +287,16 @@ def array_reasons(outcome: Outcome, known: list[tuple[int, int]]) -> list[Reason
         for pointer, site in outcome.tracer.arrays.items()
         if not any(start <= pointer < end for start, end in known)
     ]
+
+
+def overlap_reasons(ranges: Iterable[tuple[int, int]], outcome: Outcome, call: Call) -> list[Reason]:
+    """Why arguments cannot be copied: they lie in arrays of the state that become tensors."""
+    arrays = outcome.tracer.arrays
+    position = lying_in(call.leaves, within(ranges, arrays)) if arrays else None
+    if position is None:
+        return []
+    text = f"{call.names()[position]} lies in a numpy array that becomes a tensor"
+    return [reason(rules.ALIASED_MUTATION, text, next(iter(arrays.values())))]
 
 
 def unknown_externals(outcome: Outcome, known: set[int], watch: GradientWatch, call: Call) -> list[int]:

@@ -153,6 +153,7 @@ class Lesson:
         if pointers and not (self._variant is not None and pointers <= self._variant.arrays):
             after = after if after is not None else self._look_again()
             found += judge.array_reasons(outcome, after.arrays)
+            found += judge.overlap_reasons(after.arrays, outcome, self._call)
         return found, after
 
     def _judge_externals(

@@ -219,9 +219,24 @@ class SegmentTape:
         self._steps.append(step)
 
     def rebuild(
-        self, event: Event, now: Callable[[], torch.Tensor], again: Callable[[], torch.Tensor]
+        self,
+        event: Event,
+        now: Callable[[], torch.Tensor],
+        again: Callable[[], torch.Tensor],
+        *,
+        is_written: bool,
     ) -> Any:
-        """Build a tensor from host memory that may change: an island before the open segment."""
+        """Build a tensor from host memory that may change: an island before the open segment, or behind it.
+
+        Args:
+            event: What builds it.
+            now: Builds it.
+            again: Builds it at a replay.
+            is_written: The call may have written the memory.
+        """
+        if is_written:
+            self.close()
+            self._backend.synchronize()
         tensor = now()
         code = rules.HOST_DATA.code
         self._steps.append(Island(lambda: [again()], [tensor.detach()], event.operation, event.site, code))

@@ -41,6 +41,7 @@ from .cursor import Mode
 from .edges import Raised, caught
 from .events import Event, Value, operands_of, results_of, tensors_of, tokens_in
 from .generators import exchanged, generator_in, is_of_host
+from .host_tensors import CHANGED
 from .ledger import EXTERNAL, INPUT, NEW, Token, UnsupportedTensorError
 from .looks import Look
 from .operands import DECOMPOSITIONS, is_view, without_dropout, without_vectors
@@ -292,7 +293,9 @@ class Tracer(Repeated, DispatchMode):
                 self.written_externals.add(origin[1])
             elif origin in self._constants:
                 self._constants.discard(origin)
-                if tensor.is_cpu and not self._on_host:
+                if origin in self._over_arrays:  # whatever is written, another call writes something else
+                    self.block(reason(rules.HOST_DATA, CHANGED, user_site()))
+                elif tensor.is_cpu and not self._on_host:
                     text = "a tensor built on the host from plain data is changed in place"
                     self.block(reason(rules.HOST_DATA, text, user_site()))
 

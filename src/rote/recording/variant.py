@@ -23,6 +23,7 @@ from ..signature.slots import Difference
 from ..signature.snapshot import Entry, Snapshot
 from ..signature.words import Watched
 from .accumulators import StandIns
+from .arrays import lying_in, within
 from .asked import Asked
 from .backward import Backward
 from .borrow import Lease
@@ -64,6 +65,7 @@ class Variant:
         self.externals: dict[int, weakref.ref[torch.Tensor]] = {}
         self.writes: dict[int, weakref.ref[torch.Tensor]] = {}
         self.arrays: set[int] = set()
+        self.array_ranges: list[tuple[int, int]] = []
         self.written_arrays: dict[int, torch.Tensor] = {}
         self.readers: dict[int, Site] = {}
         self.lease: Lease | None = None
@@ -128,6 +130,7 @@ class Variant:
         self._present = list({**self.asked.slots, **watch.presence()}.values()) if concerned else []
         self._gradient_words = None
         self._leaves = watch.leaves()
+        self.array_ranges = within(snapshot.arrays, self.arrays)
 
     @property
     def reads(self) -> Reads | None:
@@ -167,6 +170,7 @@ class Variant:
         """
         other = Variant(self.root.bare())
         other.guard, other.arrays, other.readers = self.guard, set(self.arrays), dict(self.readers)
+        other.array_ranges = list(self.array_ranges)
         other.written_out = dict(self.written_out)
         other.written_arrays = dict(self.written_arrays)
         other.written, other.sites = set(self.written), dict(self.sites)
@@ -305,7 +309,8 @@ class Variant:
         leaves = call.leaves
         in_place = all([spot.holds(leaves) for spot in self.spots])
         drawn = self.draws_from(call.generators().values())
-        return in_place and not drawn and not self.meets(call) and not self.is_given_state(call)
+        apart = not self.meets(call) and not self.lies_in_arrays(call.leaves)
+        return in_place and not drawn and apart and not self.is_given_state(call)
 
     def take_generators(self, call: Call) -> None:
         """Before a replay: what stands for random generators among the arguments gets their states."""
@@ -342,6 +347,10 @@ class Variant:
     def meets(self, call: Call) -> bool:
         """Whether an argument that would be copied shares memory with state, where a copy is not the same."""
         return (not self.recorded or self.depends_on_sharing) and bool(self.shared(call))
+
+    def lies_in_arrays(self, leaves: Iterable[Any]) -> bool:
+        """Whether an argument lies in the memory of an array of the state that becomes a tensor."""
+        return bool(self.array_ranges) and lying_in(leaves, self.array_ranges) is not None
 
     @property
     def depends_on_sharing(self) -> bool:
