@@ -156,3 +156,25 @@ def test_a_tensor_that_is_looked_up(device, reason):
         x = torch.full((3,), float(n), device=device)
         assert torch.equal(g(x), x * 3)
     assert g.report().replayed == 0 and "looks args[0] up" in reason(g, "RT218").message
+
+
+def test_a_cache_that_becomes_full(device):
+    """A hit makes a result the one that was asked for last: which one goes for a new one depends on it."""
+
+    def play(wrap):
+        source = [2.0]
+
+        @functools.lru_cache(maxsize=2)
+        def found(n):
+            return source[0] + n
+
+        call = wrap(lambda x: x * found(1))
+        for number in range(CALLS):
+            if number == 5:
+                source[0] = 4.0
+                found(5)
+            if number == 8:
+                found(4)
+            yield call(torch.ones(2, device=device)).tolist(), found.cache_info().currsize
+
+    assert list(play(rote.graph)) == list(play(lambda function: function))

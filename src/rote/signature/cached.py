@@ -16,11 +16,15 @@ def asked_key(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
     Of a cache that is full it counts what was asked for last: something else goes when a result comes.
     """
-    info, known = function.cache_info(), function.cache_parameters()
-    full = info.maxsize is not None and info.currsize >= info.maxsize
-    if kwargs or known["typed"] or full or not all([_is_simple(each) for each in args]):
+    known = function.cache_parameters()
+    if kwargs or known["typed"] or _is_full(function) or not all([_is_simple(each) for each in args]):
         return None
     return args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
+
+
+def _is_full(function: Any) -> bool:
+    info = function.cache_info()
+    return info.maxsize is not None and info.currsize >= info.maxsize
 
 
 def _is_simple(value: Any) -> bool:
@@ -80,19 +84,22 @@ class Remembered:
     Attributes:
         count: How many results.
         held: Keys and results: plain values, and which objects.
+        full: From now on each new result takes the place of what was asked for the longest time ago.
     """
 
     count: int
     held: tuple[Any, ...]
+    full: bool
 
     def __str__(self) -> str:
-        return f"{self.count} result{'s' if self.count != 1 else ''}"
+        return f"{self.count} result{'s' if self.count != 1 else ''}" + (" and full" if self.full else "")
 
 
 def remembered(function: Any, asked: Any = None) -> Remembered:
     """What a cache has in it now, or under one key."""
     held = [mark(each) if _is_plain(each) else id(each) for each in cached_in(function, asked)]
-    return Remembered(function.cache_info().currsize if asked is None else len(held), tuple(held))
+    count = function.cache_info().currsize if asked is None else len(held)
+    return Remembered(count, tuple(held), _is_full(function))
 
 
 def _is_plain(value: Any) -> bool:
