@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch import nn
@@ -178,3 +181,15 @@ def test_a_change_is_noticed_where_another_callable_calls_it(device, make):
         x = torch.full((3,), float(number), device=device)
         assert_same(graphed(x), plain(x) + 1)
     assert graphed.report().replayed
+
+
+@pytest.mark.parametrize("make", [_attribute, _slot, _called], ids=["attribute", "slot", "called"])
+def test_no_instance_is_kept_alive(device, make):
+    call, _, find = make(rote.graph)
+    for number in range(CALLS):
+        call(torch.full((3,), float(number), device=device))
+    assert find().report().replayed
+    instance = weakref.ref(find().__self__)
+    del call, find, _
+    gc.collect()
+    assert instance() is None

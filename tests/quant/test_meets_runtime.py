@@ -48,6 +48,24 @@ def test_replays_are_bitwise_those_of_eager(name, path, device):
     assert report.replayed > 0 and not report.reasons, graphed.explain()
 
 
+@pytest.mark.parametrize("replaced", ["path", "act_scale"])
+def test_state_of_a_layer_is_noticed(device, replaced):
+    """What a quantized layer keeps in Python is read like anything else."""
+    model = quantized("static", "kernel", device).eval()
+    inputs = [x.to(device) for x in batches(12, seed=3)]
+    graphed = rote.graph(model)
+    for number, x in enumerate(inputs):
+        if number == 6:
+            for module in model.modules():
+                if isinstance(module, DuQuantLinear) and replaced == "path":
+                    module.set_path("reference")
+                elif isinstance(module, DuQuantLinear):
+                    module.act_scale = module.act_scale * 2
+        with torch.no_grad():
+            assert torch.equal(graphed(x), model(x))
+    assert graphed.report().replayed > 5
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_gradients_of_the_input_through_a_graph(path, device):
     model = quantized("default", path, device)

@@ -20,6 +20,7 @@ _ROTE_NEEDS = ("bytecode",)
 """The same for those that rote calls."""
 
 _ROTE = str(Path(__file__).resolve().parent.parent) + "/"
+_QUANT = f"{_ROTE}quant/"
 
 
 class Site(NamedTuple):
@@ -166,8 +167,8 @@ def is_internal(filename: str) -> bool:
 
 
 def is_own(filename: str) -> bool:
-    """Whether a source file belongs to rote."""
-    return filename.startswith(_ROTE)
+    """Whether a source file is of rote's runtime; quantized layers are what calls run, as others are."""
+    return filename.startswith(_ROTE) and not filename.startswith(_QUANT)
 
 
 @lru_cache(maxsize=4096)

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from ..base.errors import MisuseError
+from ..base.writes import count_writes
 from .build import find_transform
 from .compat import uncompiled
 from .config import UNQUANTIZED, DuQuantConfig
@@ -191,7 +192,7 @@ class calibrate:  # noqa: N801  it is used like a function
     def _observe(self, name: str, x: Tensor, columns: Tensor | None) -> None:
         if name not in self._layers:
             return
-        version = 0 if x.is_inference() else x._version
+        version = count_writes(x)
         if self._last is None or self._last[0] is not x or self._last[2] != version:
             self._last = (x, name, version)
         if not bool(torch.isfinite(x).all()):

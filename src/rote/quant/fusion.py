@@ -29,6 +29,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from ..base.writes import count_writes
 from .config import UNQUANTIZED, DuQuantConfig
 from .kernels import turns
 from .kernels.gemm import MOST_WEIGHTS
@@ -210,7 +211,7 @@ class _Member:
     def __call__(self, x: Tensor) -> Tensor:
         found = self.owner._found
         at = found.get(self.group)
-        version = _version(x)
+        version = 0 if torch.compiler.is_compiling() else count_writes(x)
         if at is None or at[0] is not x or at[1] != version:
             layers = self.layers()
             again = at is not None and _has_own(layers[0])  # names were wrong, as in attention across inputs
@@ -225,11 +226,6 @@ class _Member:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.layers()[self.index], name)
-
-
-def _version(x: Tensor) -> int:
-    """How often a tensor was written to, where that is known."""
-    return 0 if torch.compiler.is_compiling() or x.is_inference() else x._version
 
 
 def _plain(layer: Any) -> bool:

@@ -296,7 +296,8 @@ def overlap_reasons(ranges: Iterable[tuple[int, int]], outcome: Outcome, call: C
     if position is None:
         return []
     text = f"{call.names()[position]} lies in a numpy array that becomes a tensor"
-    return [reason(rules.ALIASED_MUTATION, text, next(iter(arrays.values())))]
+    site = next(iter(arrays.values()))
+    return [reason(rules.ALIASED_MUTATION, text, site, "Use the argument inside, and not the array.")]
 
 
 def unknown_externals(outcome: Outcome, known: set[int], watch: GradientWatch, call: Call) -> list[int]:

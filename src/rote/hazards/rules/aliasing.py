@@ -99,7 +99,8 @@ ALIASED_MUTATION = Rule(
     Two arguments share memory in a way that a recording can't keep, and one is written.
 
     Why: Copied into static tensors they would no longer share, and the write would not show. So it is with
-    views of several types, a tensor and its lazy conjugate or negative, and views that require grad.
+    views of several types, a tensor and its lazy conjugate or negative, and views that require grad. So it is
+    with an argument in the memory of a numpy array that becomes a tensor inside, whether written or not.
 
     Limits: Views of one type are recorded together and not reported; so is one tensor that is passed twice.
 
