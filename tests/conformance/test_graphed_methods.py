@@ -16,32 +16,24 @@ CALLS = 14
 CHANGES = (6, 10)
 
 
-def _attribute(graph):
-    class Holder:
-        def __init__(self):
-            self.scale = 2.0
+def _scaled(graph, **more):
+    def __init__(self):  # noqa: N807
+        self.scale = 2.0
 
-        @graph
-        def method(self, x):
-            return x * self.scale
+    @graph
+    def method(self, x):
+        return x * self.scale
 
-    holder = Holder()
+    holder = type("Holder", (), {"__init__": __init__, "method": method, **more})()
     return lambda x: holder.method(x), lambda value: setattr(holder, "scale", value), lambda: holder.method
+
+
+def _attribute(graph):
+    return _scaled(graph)
 
 
 def _slot(graph):
-    class Holder:
-        __slots__ = ("__weakref__", "scale")
-
-        def __init__(self):
-            self.scale = 2.0
-
-        @graph
-        def method(self, x):
-            return x * self.scale
-
-    holder = Holder()
-    return lambda x: holder.method(x), lambda value: setattr(holder, "scale", value), lambda: holder.method
+    return _scaled(graph, __slots__=("__weakref__", "scale"))
 
 
 def _property(graph):

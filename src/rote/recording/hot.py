@@ -251,7 +251,8 @@ class _Writer:
     def _sharing(self) -> None:
         """No argument that is copied shares memory with state, where that matters."""
         variant, source = self._variant, self._source
-        if variant.array_ranges:
+        leaves = self._call.leaves
+        if variant.array_ranges and any([isinstance(leaf, torch.Tensor) and leaf.is_cpu for leaf in leaves]):
             source.refuse(f"{source.constant(variant.lies_in_arrays)}({self._leaves()})")
         if not variant.depends_on_sharing:
             return

@@ -78,7 +78,7 @@ def state_reasons(found: list[Difference], codes: Iterable[CodeType], site: Site
             text = f"the call steps a {difference.scheduler}: {difference}"
             line = line_that_calls(owner, "step", codes)
             return [reason(rules.SCHEDULER_INSIDE, text, line or site)]
-    moved = [difference for difference in found if difference.advanced]  # the same
+    moved = [difference for difference in found if difference.advanced]  # all else may follow from it, too
     return [_state_reason(difference, codes, site) for difference in moved or found]
 
 

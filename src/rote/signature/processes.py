@@ -32,12 +32,13 @@ _READERS = frozenset({
 _READERS_IN = (f"{_DISTRIBUTED}__init__.py", f"{_DISTRIBUTED}distributed_c10d.py")
 
 _QUIET = frozenset({
+    *("__eq__", "__ne__", "__hash__", "__int__", "__index__", "__repr__", "__str__"),
     *("rank", "size", "name", "group_name", "group_desc", "bound_device_id", "get_debug_level"),
     *("allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce"),
     *("allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather", "recv"),
     *("recv_anysource", "reduce", "reduce_scatter", "reduce_scatter_tensor_coalesced", "scatter", "send"),
 })  # fmt: skip
-"""Constants of a process group, and its methods that are operators, and so seen where they run."""
+"""Comparisons, constants of a process group, and its methods that are operators, seen where they run."""
 
 
 class Contact(NamedTuple):
@@ -93,10 +94,5 @@ def groups() -> Any:
 
 
 def is_quiet(function: Any) -> bool:
-    """Whether a function of PyTorch's distributed code in C acts on no other process by itself.
-
-    Of classes it is what says how something is to be done: options, kinds of reductions.
-    """
-    name = function.__name__
-    of_options = isinstance(function, type) and name.endswith(("Options", "Op", "OpType", "Level"))
-    return of_options or name in _QUIET or name.startswith("__")
+    """Whether a function of PyTorch's distributed code in C acts on no other process by itself."""
+    return function.__name__ in _QUIET
