@@ -161,3 +161,20 @@ def test_collections_are_due(device):
     finally:
         gc.set_threshold(*before)
     assert report.replayed >= 2, report
+
+
+@pytest.mark.parametrize("name", ["LineType", "ZInterp"])
+def test_a_class_of_pybind11_is_made_by_every_call(name, device):
+    kind = getattr(pytest.importorskip("contourpy._contourpy"), name)
+
+    def call(x):
+        return x * (2 if kind(number) == kind(number) else 3)
+
+    number, declared = (101, False) if name == "LineType" else (1, True)
+    if declared:
+        rote.pure(kind)
+    g, x = rote.graph(call), torch.ones(3, device=device)
+    for _ in range(6):
+        assert_same(g(x), x * 2)
+    assert bool(g.report().replayed) == declared, g.explain()
+    assert (f"contourpy._contourpy.{name}" in str(g.explain())) != declared

@@ -103,3 +103,28 @@ def test_synchronized_statistics_ask_for_the_group():
         for _ in range(6):
             assert torch.equal(g(x), norm(x))
         assert g.report().replayed, g.explain()
+
+
+def test_a_store_made_inside_is_made_by_every_call(tmp_path):
+    def call(x, name):
+        dist.FileStore(str(tmp_path / name), 2)  # one of two processes: the file stays
+        return x * 2
+
+    path = tmp_path / "store"
+    g = rote.graph(call)
+    for _ in range(8):
+        g(torch.ones(3), "store")
+        path.unlink()
+    assert "FileStore" in str(g.explain())
+
+
+def test_values_that_say_how_a_collective_runs():
+    def call(x):
+        options = dist.AllreduceOptions()
+        options.reduceOp = dist.ReduceOp(dist.ReduceOp.MAX)
+        return x * (2 if options.reduceOp == dist.ReduceOp.MAX else 3)
+
+    g, x = rote.graph(call), torch.ones(3)
+    for _ in range(8):
+        assert torch.equal(g(x), call(x))
+    assert g.report().replayed >= 4, g.explain()

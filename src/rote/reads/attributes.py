@@ -23,6 +23,7 @@ import torch.autograd.function
 from ..base.identity import identity
 from ..base.location import is_own
 from ..signature.classes import UNSET
+from ..signature.made_in_c import is_of_pybind
 from ..signature.marks import PROXIES, Content
 from ..signature.slots import answer
 from ..signature.snapshot import ATTRIBUTE, ITEM, KIND, ORDER, SAID
@@ -49,8 +50,6 @@ _PYTHON = frozenset({FunctionType, MethodType, staticmethod, classmethod})
 """Types of methods that are followed as Python code."""
 _HANDS_ON = {MethodType: "__func__", GenericAlias: "__origin__"}
 """Types whose instances answer with the attributes of another object, which they have under this name."""
-_OF_PYBIND = "instancemethod"
-"""The type of what gives a property of a class that pybind11 has made; it has no name."""
 _FIELD: Any = type(namedtuple("_Named", "field").field)  # pyright: ignore[reportUntypedNamedTuple, reportAttributeAccessIssue]
 """The type of what gives a field of a named tuple."""
 _OF_COMPILER = "__dynamo_disable"
@@ -300,7 +299,7 @@ def bind(trace: Trace, found: Any) -> None:
 
 def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
     """A descriptor that goes before the instance gives the attribute."""
-    if issubclass(type(descriptor), property) and type(descriptor.fget).__name__ == _OF_PYBIND:
+    if issubclass(type(descriptor), property) and is_of_pybind(descriptor.fget):
         if name:  # else it is asked for itself
             _of_c(trace, name, value)
     elif issubclass(type(descriptor), property):

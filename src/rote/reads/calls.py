@@ -12,7 +12,7 @@ from ..base.identity import identity
 from ..base.location import is_own
 from ..signature.compat import SCRIPTS
 from ..signature.iterators import is_standard
-from ..signature.made_in_c import is_python, made_by
+from ..signature.made_in_c import is_of_pybind, is_python, made_by
 from ..signature.marks import Content
 from ..signature.origin import said_module, said_name
 from ..signature.processes import is_quiet
@@ -132,7 +132,7 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
     in_c = True
     for name in ("__new__", "__init__"):
         found = trace.class_slot(kind, name) if lookup.can_change(kind) else trace.in_class(kind, name)
-        if not is_in_c(found):
+        if not is_in_c(found) and not is_of_pybind(found):
             trace.runs(found)
             in_c = False
     of_python = not in_c and said_module(kind) not in _BUILTIN
@@ -152,7 +152,7 @@ def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any
         trace.runs_script(function)
     if row.handler is not None:
         row.handler(trace, function, *_split(names, args))
-    elif type(function).__name__ == "instancemethod":  # as pybind11 has them in classes
+    elif is_of_pybind(function):
         called(trace, names, function.__func__, *args)
     elif special(trace, function, "__call__"):
         found = lookup.find(type(function), "__call__").value

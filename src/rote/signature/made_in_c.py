@@ -10,6 +10,8 @@ _PARTS_OF_C = (
     types.GetSetDescriptorType,
 )
 _BASES = frozenset({object, Generic, Protocol})
+_BOUND_BY_PYBIND = "instancemethod"
+"""The type of methods of classes that pybind11 makes, which has no name in Python."""
 _OWN_ATTRIBUTES = frozenset({"__dict__", "__weakref__"})
 
 
@@ -31,6 +33,14 @@ def has_parts_in_c(cls: type) -> bool:
         if isinstance(value, types.BuiltinFunctionType):
             if value.__self__ is cls:  # its __new__
                 return True
-        elif isinstance(value, _PARTS_OF_C) and name not in _OWN_ATTRIBUTES and value.__objclass__ is cls:
+        elif isinstance(value, _PARTS_OF_C):
+            if name not in _OWN_ATTRIBUTES and value.__objclass__ is cls:
+                return True
+        elif is_of_pybind(value):
             return True
     return False
+
+
+def is_of_pybind(value: object) -> bool:
+    """Whether a value is a method in C of a class that pybind11 has made."""
+    return type(value).__name__ == _BOUND_BY_PYBIND and hasattr(value, "__func__")

@@ -37,8 +37,10 @@ _QUIET = frozenset({
     *("allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce"),
     *("allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather", "recv"),
     *("recv_anysource", "reduce", "reduce_scatter", "reduce_scatter_tensor_coalesced", "scatter", "send"),
+    *("ReduceOp", "RedOpType", "OpType", "BackendType", "ErrorType", "DebugLevel"),
 })  # fmt: skip
-"""Comparisons, constants of a process group, and its methods that are operators, seen where they run."""
+"""Comparisons, constants of a process group, its methods that are operators, which are seen where they run,
+and classes of values that say what to do."""
 
 
 class Contact(NamedTuple):
@@ -95,4 +97,5 @@ def groups() -> Any:
 
 def is_quiet(function: Any) -> bool:
     """Whether a function of PyTorch's distributed code in C acts on no other process by itself."""
-    return function.__name__ in _QUIET
+    name = function.__name__
+    return name in _QUIET or (isinstance(function, type) and name.endswith("Options"))
