@@ -381,7 +381,8 @@ def test_numbers_that_stay_when_an_attribute_is_set():
 def test_sets_and_the_environment_are_not_marked_anew():
     checked = QuickGuard(make_guard(make_world()))
     assert checked.holds()
-    marked = {entry.key for entry in checked._slow} | {entry.kind for entry in checked._slow}
+    slots = [entry for each in checked._left if each.by_content for entry in each.entries]
+    marked = {entry.key for entry in slots} | {entry.kind for entry in slots}
     assert marked.isdisjoint({"names", "kinds", "frozen", "classes", "bulk"}) and "mixed" in marked
     assert {entry.key for entry in checked._sets.entries} >= {"names", "kinds", "classes"}
 

@@ -338,7 +338,7 @@ def test_objects_without_attributes():
 def test_of_which_class_an_object_is():
     value, held = Plain(), Held()
     assert held.take_kind(value) and held.take_table(value, vars(value))
-    noted = held.stages([])[0]
+    noted = held.stages()[0]
     assert is_same(noted)
     value.__class__ = Other
     assert not is_same(noted)

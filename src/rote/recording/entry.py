@@ -179,7 +179,7 @@ class Entry:
         self._end_lease(variant, caller)
         variant.take_generators(call)
         start(variant.root, variant.inputs, call)
-        return variant if variant.guard.values_hold() else variant.began_in_vain()
+        return variant if variant.guard.holds() else variant.began_in_vain()
 
     # ------------------------------------------------------------------ replay
 

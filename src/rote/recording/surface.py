@@ -192,7 +192,7 @@ def _argument_spans(variant: Variant, call: Call) -> list[Span]:
 def _external_spans(variant: Variant) -> list[Span]:
     """The storages made outside that the recording writes."""
     named: dict[int, list[tuple[str, torch.Tensor]]] = {}
-    for name, tensor in variant.guard.watched() if variant.guard is not None else ():
+    for name, tensor in variant.guard.tensors.named() if variant.guard is not None else ():
         named.setdefault(tensor.untyped_storage()._cdata, []).append((name, tensor))
     spans: list[Span] = []
     written = [tensor for reference in variant.writes.values() if (tensor := reference()) is not None]

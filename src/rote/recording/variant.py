@@ -196,7 +196,7 @@ class Variant:
     @property
     def gone(self) -> bool:
         """Whether it is recorded, and can never be valid again: a tensor that it reads has died."""
-        return self.recorded and not self.busy and self.guard is not None and self.guard.dead
+        return self.recorded and not self.busy and self.guard is not None and self.guard.tensors.dead
 
     @property
     def ignores(self) -> bool:
@@ -264,7 +264,7 @@ class Variant:
         guard = self.guard
         if not self.early.values or not self.recorded or guard is None or self._present or self.busy:
             return False
-        return guard.tensors_hold()
+        return guard.tensors.stand()
 
     def decide_start(self, asynchronous: bool) -> None:
         """After a recording: may its first segment be launched early?"""
@@ -272,7 +272,8 @@ class Variant:
         in_place, written = (inputs.writes_in_place, inputs.written) if inputs is not None else (False, False)
         harmless = asynchronous and not self.effects and is_harmless(self.root)
         # An argument that is written is looked at first: another recording may take it where it lies.
-        self.early.decide(harmless and not in_place, guard.size if guard is not None and not written else 0)
+        slots = len(guard.entries) if guard is not None and not written else 0
+        self.early.decide(harmless and not in_place, slots)
 
     def began_in_vain(self) -> None:
         """The first segment was launched early, and what was asked later said no."""

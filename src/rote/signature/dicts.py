@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from ..base.settings import ENVIRONMENT
 from .compat import dict_version
+from .conditions import Lengths
 from .epoch import EPOCH
 from .guards import Guard
 from .layout import find_lengths, find_version, state_of
@@ -90,7 +91,7 @@ class Dicts:
         readable = find_lengths()
         self._found, self._tables, self.empties = [], [], []
         self._filling, self._lengths = [], []  # places of words; the plain guard keeps the containers alive
-        for entry in (*guard.lengths, *_missing(guard.slow)):
+        for entry in (*guard.entries_of(Lengths), *_missing(guard.entries)):
             kind = type(entry.container)
             if not entry.value.value and kind in _EMPTY_TESTED and id(entry.container) not in covered:
                 covered.add(id(entry.container))
@@ -101,8 +102,7 @@ class Dicts:
                     self._filling += places(id(entry.container), [readable[kind]])
                 else:
                     self._lengths += places(id(entry.container), [readable[kind]])
-        slots = (*guard.items, *guard.slots, *guard.lengths, *guard.slow)
-        for entry in slots if self._version_of is not None else ():
+        for entry in guard.entries if self._version_of is not None else ():
             container = entry.container
             if id(container) in covered:
                 continue
@@ -209,9 +209,9 @@ class Dicts:
                 self._version_of(container)
 
 
-def _missing(slow: list[Entry]) -> list[Entry]:
+def _missing(entries: list[Entry]) -> list[Entry]:
     """Slots that are not there, in dicts that have no members at all."""
-    return [entry for entry in slow if entry.kind == DEFINED and not entry.container]
+    return [entry for entry in entries if entry.kind == DEFINED and not entry.container]
 
 
 def _behind(container: Any) -> Any:

@@ -13,15 +13,24 @@ are looked for in memory that is still there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 from types import CellType
-from typing import Any
+from typing import Any, Protocol
 
 from .layout import find_attributes, find_cell, find_items, find_lengths, place_of_table
 from .words import Stage, expecting, places, word, words_at
 
 _EMPTY_WITHOUT = ("__defaults__", "__kwdefaults__")
 """Attributes of functions whose word is zero while there are none."""
+
+
+class Holding(Protocol):
+    """Slots, and what has to lie in them."""
+
+    def identity(self, place: int) -> int:
+        """Identity of what has to lie in the slot with a number."""
+        ...
 
 
 class Held:
@@ -31,16 +40,17 @@ class Held:
         self._cell, self._attributes = find_cell(), find_attributes()
         self._items, self._length = find_items(), find_lengths().get(list)
         self._places: list[int] = []
-        self._ids: list[int] = []
+        self._wanted: list[int | Callable[[], int]] = []
         self._lists: dict[int, tuple[list[Any], int]] = {}
         self._members: list[tuple[int, int]] = []
+        self._wanted_members: list[Callable[[], int]] = []
 
-    def take_cell(self, cell: CellType, identity: int) -> bool:
-        """Take on what a cell holds, by identity; False if cells cannot be read."""
+    def take_cell(self, cell: CellType, slots: Holding, place: int) -> bool:
+        """Take on what a cell holds, which is one of some slots; False if cells cannot be read."""
         if self._cell is None:
             return False
         self._places += places(id(cell), [self._cell])
-        self._ids.append(identity)
+        self._wanted.append(partial(slots.identity, place))
         return True
 
     def take_attribute(self, owner: Any, name: str, value: Any) -> bool:
@@ -66,7 +76,7 @@ class Held:
         if words_at(at) != [wanted]:
             return False
         self._places += at
-        self._ids.append(wanted)
+        self._wanted.append(wanted)
         return True
 
     def take_length(self, container: Any, length: int) -> bool:
@@ -76,21 +86,19 @@ class Held:
         self._lists[id(container)] = container, length  # pyright: ignore[reportUnknownArgumentType]
         return True
 
-    def take_member(self, container: Any, key: Any) -> bool:
-        """Take on a member of a list whose length has been taken on; its identity is asked for later."""
+    def take_member(self, container: Any, key: Any, slots: Holding, place: int) -> bool:
+        """Take on a member of a list whose length has been taken on, which is one of some slots."""
         known = self._lists.get(id(container))
         if known is None or type(key) is not int or not 0 <= key < known[1]:
             return False
         self._members.append((id(container), key))
+        self._wanted_members.append(partial(slots.identity, place))
         return True
 
-    def stages(self, identities: Sequence[int]) -> tuple[Stage, Stage]:
-        """The words of cells, functions and lists, and those of the members of lists.
-
-        Args:
-            identities: Of the members, in the order in which they were taken on.
-        """
-        at, words = list(self._places), list(self._ids)
+    def stages(self) -> tuple[Stage, Stage]:
+        """The words of cells, functions and lists, and those of the members of lists."""
+        at = list(self._places)
+        words = [each if isinstance(each, int) else each() for each in self._wanted]
         starts: dict[int, int] = {}
         for key, (container, length) in self._lists.items():
             assert self._items is not None and self._length is not None
@@ -98,4 +106,4 @@ class Held:
             at += places(key, [self._length, self._items])
             words += [length, starts[key]]
         inside = [places(starts[key], [index])[0] for key, index in self._members]
-        return expecting(at, words), expecting(inside, identities)
+        return expecting(at, words), expecting(inside, [each() for each in self._wanted_members])

@@ -22,14 +22,13 @@ and is the quickest of all, but it asks tensors for equality where they differ, 
 
 from __future__ import annotations
 
-from itertools import compress
-from operator import call, getitem, is_
+from operator import call
 from typing import Any
 
 import torch
 
-from .classes import UNSET
 from .compat import metadata_check
+from .conditions import Condition
 from .dicts import Dicts
 from .guards import Guard
 from .held import Held
@@ -37,8 +36,8 @@ from .layout import find_layout
 from .marks import Content, TensorMark
 from .reads import Argument
 from .sets import Sets
-from .slots import now_in, read, same
-from .snapshot import ATTRIBUTE, BULK, CELL, DEFINED, ITEM, KIND, LENGTH, ORDER, VARIABLE, Entry
+from .slots import read
+from .snapshot import BULK, DEFINED, ITEM, LENGTH, MEMBERS, ORDER, Entry
 from .source import Source
 from .switches import Switches
 from .words import EVERYTHING, NEVER, NOTHING, Stage, Words, is_readable, joined, portions
@@ -47,7 +46,7 @@ _data_ptr = torch.Tensor.data_ptr
 
 _INLINED = 6
 """Portions of words up to which they are read by the text of the replay itself."""
-_OF_KEYS = (BULK, DEFINED, LENGTH, ORDER)
+_OF_KEYS = (BULK, DEFINED, LENGTH, MEMBERS, ORDER)
 """Kinds of slots that say what a container has, and nothing of what is in its members."""
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -79,114 +78,37 @@ class QuickGuard:
         self._depth = 1
         self.words: tuple[Any, ...] = ()
         self._sort()
-        self._look()
+        self._sets.look()
         self._look_at_tensors()
         self._forget()
 
     def _sort(self) -> None:
         """Choose how each slot is checked."""
-        self._cells: list[Any] = []
-        self._cell_values: list[Any] = []
-        self._tensor_cells: list[Any] = []
-        self._tensor_cell_ids: list[int] = []
-        self._owners: list[Any] = []
-        self._names: list[str] = []
-        self._attributes: list[Any] = []
-        self._variables: list[Any] = []
-        self._variable_values: list[Any] = []
-        self._slow: list[Entry] = []
-        self._sets = Sets()
-        self._held = held = Held()
+        self._sets, self._held = Sets(), Held()
         covered = self._dicts.cover(self._guard)
-        guard = self._guard
-        lengths = [entry for entry in guard.lengths if id(entry.container) not in covered]
-        lengths = [entry for entry in lengths if not held.take_length(entry.container, entry.value.value)]
-        self._length_containers = [entry.container for entry in lengths]
-        self._length_values = [entry.value.value for entry in lengths]
-        rest = [index for index, entry in enumerate(guard.items) if id(entry.container) not in covered]
-        self._rest_read = [index for index in rest if held.take_member(*guard.items[index][1:3])]
-        self._rest = sorted({*rest}.difference(self._rest_read))
-        self._rest_containers = [guard.items[index].container for index in self._rest]
-        self._rest_keys = [guard.items[index].key for index in self._rest]
-        slots = [entry for entry in guard.slots if id(entry.container) not in covered]
-        slots_read = [held.take_member(entry.container, entry.key) for entry in slots]
-        self._slot_ids_read = [entry.value.identity for entry in compress(slots, slots_read)]
-        slots = [entry for entry, taken in zip(slots, slots_read, strict=True) if not taken]
-        self._slot_containers = [entry.container for entry in slots]
-        self._slot_keys = [entry.key for entry in slots]
-        self._slot_ids = [entry.value.identity for entry in slots]
-        orders = [entry for entry in guard.orders if id(entry.container) not in covered]
-        self._order_containers = [entry.container for entry in orders]
-        self._order_values = [entry.value.value for entry in orders]
-        for entry in guard.slow:
-            self._sort_slow(entry, covered)
-        checks = (  # functions: methods would be a cycle, and keep alive what the guard looks at
-            (self._rest, QuickGuard._rest_same),
-            (self._slot_ids, QuickGuard._slots_same),
-            (self._length_values, QuickGuard._lengths_same),
-            (self._order_values, QuickGuard._orders_same),
-            (self._cells, QuickGuard._cells_same),
-            (self._tensor_cells, QuickGuard._tensor_cells_same),
-            (self._owners, QuickGuard._attributes_same),
-            (self._variables, QuickGuard._variables_same),
-            (self._slow, QuickGuard._slow_same),
-        )
-        self._checks = [check for parts, check in checks if parts]
+        self._left: list[Condition] = []
+        for condition in self._guard.conditions:
+            places = range(len(condition.entries))
+            left = [place for place in places if not self._is_known(condition, place, covered)]
+            self._left += [condition.only(left)] if left else []
 
-    def _sort_slow(self, entry: Entry, covered: set[int]) -> None:
-        value, covers = entry.value, id(entry.container) in covered
-        plain = not isinstance(value, (Content, TensorMark)) and read(entry) is value
+    def _is_known(self, condition: Condition, place: int, covered: set[int]) -> bool:
+        """Whether the version of its container, or a word of memory, says what lies in a slot."""
+        entry = condition.entries[place]
         if type(entry.container) is Argument:
-            self._slow.append(entry)
-            return
-        if covers and (entry.kind in _OF_KEYS or (entry.kind == ITEM and plain)):
-            return
-        if (covers or entry.kind == BULK) and self._sets.take(entry):
-            return
-        if entry.kind == CELL and isinstance(value, TensorMark) and self._is_watched(value):
-            if not self._held.take_cell(entry.container, value.identity):
-                self._tensor_cells.append(entry.container)
-                self._tensor_cell_ids.append(value.identity)
-        elif plain and entry.kind == CELL:
-            if not self._held.take_cell(entry.container, id(value)):
-                self._cells.append(entry.container)
-                self._cell_values.append(value)
-        elif plain and entry.kind == KIND:
-            held = self._held
-            if not (
-                held.take_table(entry.container, value) if entry.key else held.take_kind(entry.container)
-            ):
-                self._slow.append(entry)
-        elif plain and entry.kind == ATTRIBUTE and value is not UNSET:
-            if self._held.take_attribute(entry.container, entry.key, value):
-                return
-            self._owners.append(entry.container)
-            self._names.append(entry.key)
-            self._attributes.append(value)
-        elif plain and entry.kind == VARIABLE:
-            self._variables.append(entry.container)
-            self._variable_values.append(value)
-        else:
-            self._slow.append(entry)
-
-    def _is_watched(self, mark: TensorMark) -> bool:
-        """Whether a tensor is read in place, so that it is asked for its address anyway."""
-        guard = self._guard
-        return any(
-            address == mark.address and id(reference()) == mark.identity
-            for reference, address in zip(guard.references, guard.addresses, strict=True)
-        )
-
-    def _look(self) -> None:
-        """Note which objects lie in the slots that are looked into."""
-        self._rest_values = [self._guard.item_values[index] for index in self._rest]
-        self._sets.look()
+            return False
+        covers = id(entry.container) in covered
+        if covers and (entry.kind in _OF_KEYS or (entry.kind == ITEM and _is_kept(condition, entry))):
+            return True
+        if condition.by_content and (covers or entry.kind == BULK) and self._sets.take(entry):
+            return True
+        return condition.is_read(place, self._held)
 
     def _look_at_tensors(self) -> None:
         """Note how the tensors are now."""
-        guard = self._guard
+        watched = self._guard.tensors
         found = {id(tensor): (reference, address, tensor)
-                 for reference, address in zip(guard.references, guard.addresses, strict=True)
+                 for reference, address in zip(watched.references, watched.addresses, strict=True)
                  if (tensor := reference()) is not None}  # fmt: skip
         layout = find_layout() if len(found) >= MANY else None
         read = [
@@ -197,7 +119,7 @@ class QuickGuard:
             and tensor.data_ptr() == address
             and is_readable(layout, tensor)
         ]
-        self._words = Words(layout, read, flags=guard.asks_flags) if layout is not None else None
+        self._words = Words(layout, read, flags=watched.asks_flags) if layout is not None else None
         for tensor in read:
             del found[id(tensor)]
         self._references = [reference for reference, _, _ in found.values()]
@@ -220,11 +142,11 @@ class QuickGuard:
         source.line(f"{', '.join([name for part in parts for name in part])} = {constant(self)}.words")
         memory = constant(EVERYTHING)
         differs = " or ".join([f"{memory}[{where}].tobytes() != {were}" for where, were in parts])
-        source.refuse(f"({constant(self._guard)}.dead or {differs}) and not {constant(self.holds)}()")
+        source.refuse(f"({constant(self._guard.tensors)}.dead or {differs}) and not {constant(self.holds)}()")
 
     def holds(self) -> bool:
         """Whether everything is as it was."""
-        if self._guard.dead:
+        if self._guard.tensors.dead:
             return False
         if self._is_apart and not self._dicts.same():
             return self._ask()
@@ -260,15 +182,12 @@ class QuickGuard:
             self._look_at_tensors()
         if not self._guard.holds():
             return False
-        self._look()
-        if self._sets.thawed():  # since the slots were sorted
-            self._sort()
-            self._look()
-        elif self._dicts.adopt(was, now):
+        self._sets.look()
+        if not self._sets.thawed() and self._dicts.adopt(was, now):
             self._join()
-        else:
+        else:  # a set can change now, or a dict changes again and again
             self._sort()
-            self._look()
+            self._sets.look()
         return True
 
     def _forget(self) -> None:
@@ -278,10 +197,7 @@ class QuickGuard:
 
     def _join(self) -> None:
         """Containers are there as objects are: what is known of both is read at once."""
-        values = self._guard.item_values
-        heads, members = self._held.stages(
-            [*[id(values[index]) for index in self._rest_read], *self._slot_ids_read]
-        )
+        heads, members = self._held.stages()
         switches = self._switches.words if self._switches is not None else NOTHING
         heads = joined(joined(self._dicts.words, switches), heads)
         self._containers = (*portions(heads), *portions(members))
@@ -289,7 +205,7 @@ class QuickGuard:
         stages = (joined(first, heads), joined(second, members), *others)
         self._stages = tuple([part for each in stages for part in portions(each)]) or (NOTHING,)
         self._is_apart = self._dicts.apart
-        self._is_read = not (self._references or self._dicts.empties or self._sets.entries or self._checks)
+        self._is_read = not (self._references or self._dicts.empties or self._sets.entries or self._left)
         self._is_short = self._is_read and len(self._stages) <= _INLINED and not self._is_apart
         self._show()
 
@@ -299,7 +215,7 @@ class QuickGuard:
             self.words = tuple([part for _, *parts in self._stages for part in parts])
 
     def _tensors_same(self) -> bool:
-        if self._guard.dead:
+        if self._guard.tensors.dead:
             return False
         if self._words is not None and not self._words.same():
             return False
@@ -319,39 +235,11 @@ class QuickGuard:
         """Whether what is not read word by word is as it was."""
         if any(self._dicts.empties) or (self._sets.entries and not self._sets.same()):
             return False
-        try:
-            for check in self._checks:
-                if not check(self):
-                    return False
-        except (KeyError, IndexError, ValueError, AttributeError):  # a slot is gone
-            return False
+        return all([condition.holds() for condition in self._left])
+
+
+def _is_kept(condition: Condition, entry: Entry) -> bool:
+    """Whether it says all of a member which object it is."""
+    if not condition.by_content:
         return True
-
-    # What few guards have: lists, ordered mappings, closures, attributes, what is compared by content.
-
-    def _rest_same(self) -> bool:
-        return all(map(is_, map(getitem, self._rest_containers, self._rest_keys), self._rest_values))
-
-    def _slots_same(self) -> bool:
-        return list(map(id, map(getitem, self._slot_containers, self._slot_keys))) == self._slot_ids
-
-    def _lengths_same(self) -> bool:
-        return list(map(len, self._length_containers)) == self._length_values
-
-    def _orders_same(self) -> bool:
-        return list(map(tuple, self._order_containers)) == self._order_values
-
-    def _cells_same(self) -> bool:
-        return all(map(is_, [cell.cell_contents for cell in self._cells], self._cell_values))
-
-    def _tensor_cells_same(self) -> bool:
-        return [id(cell.cell_contents) for cell in self._tensor_cells] == self._tensor_cell_ids
-
-    def _attributes_same(self) -> bool:
-        return all(map(is_, map(getattr, self._owners, self._names), self._attributes))
-
-    def _variables_same(self) -> bool:
-        return all(map(is_, [variable.get(UNSET) for variable in self._variables], self._variable_values))
-
-    def _slow_same(self) -> bool:
-        return all([same(entry.value, now_in(entry)) for entry in self._slow])
+    return not isinstance(entry.value, (Content, TensorMark)) and read(entry) is entry.value

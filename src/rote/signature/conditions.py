@@ -1,0 +1,325 @@
+"""Conditions: what has to be as it was for a recording to answer, slot by slot.
+
+Each class compares slots of one kind, with a handful of loops of C over parallel lists. Where objects are
+compared by identity, a plain value that is equal takes the place of the one that was there.
+
+The same conditions serve the search for a recording, which asks them all (:mod:`.guards`), the explanation,
+which asks for the slots that differ, and the replay, which asks those of them that no word of memory answers
+(:mod:`.quick`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from operator import contains, eq, getitem, is_, is_not
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from .classes import UNSET
+from .held import Held
+from .iterators import Position
+from .marks import Content, TensorMark
+from .members import has_plain_length, is_direct
+from .paths import Place
+from .reads import Argument
+from .slots import MISSING, form_of, now_in, read, same
+from .snapshot import ATTRIBUTE, CELL, DEFINED, ITEM, KIND, LENGTH, MEMBERS, ORDER, VARIABLE, Entry
+
+_GONE = (KeyError, IndexError, ValueError, AttributeError)
+"""What is raised where a slot is no more."""
+_DIRECT = frozenset({ITEM, LENGTH, MEMBERS, ORDER})
+"""Kinds of slots that are asked of the container itself."""
+
+
+class Condition:
+    """Slots that are compared in one way; unless a class has a quicker one, each by itself.
+
+    Args:
+        entries: The slots, with what lay in them.
+
+    Attributes:
+        entries: The same.
+        of_objects: Objects may lie in them, of which other ones may answer in their place.
+        by_content: They are compared by content.
+    """
+
+    of_objects: ClassVar[bool] = True
+    by_content: ClassVar[bool] = False
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.entries = list(entries)
+        self._containers = [entry.container for entry in self.entries]
+
+    def holds(self) -> bool:
+        """Whether all slots hold what they held."""
+        return all([same(entry.value, now_in(entry)) for entry in self.entries])
+
+    def differing(self) -> Iterator[Place]:
+        """The slots that do not, with what lies there."""
+        return _differing(self.entries)
+
+    def identity(self, place: int) -> int:
+        """Identity of what has to lie in one of the slots.
+
+        Args:
+            place: The number of the slot.
+        """
+        raise NotImplementedError(f"{type(self).__name__} compares no identities")
+
+    def is_read(self, place: int, held: Held) -> bool:
+        """Whether words of memory say what lies in one of the slots; if so, they are asked from now on.
+
+        Args:
+            place: The number of the slot.
+            held: The words.
+        """
+        return False
+
+    def only(self, places: Sequence[int]) -> Condition:
+        """The same condition for some of the slots.
+
+        Args:
+            places: Their numbers.
+        """
+        return type(self)([self.entries[place] for place in places])
+
+
+class Lengths(Condition):
+    """Containers have as many members as they had."""
+
+    of_objects = False
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        super().__init__(entries)
+        self._lengths = [entry.value.value for entry in self.entries]
+
+    @override
+    def holds(self) -> bool:
+        return all(map(eq, map(len, self._containers), self._lengths))
+
+    @override
+    def is_read(self, place: int, held: Held) -> bool:
+        return held.take_length(self._containers[place], self._lengths[place])
+
+
+class Orders(Condition):
+    """Mappings have the keys that they had, in their order."""
+
+    of_objects = False
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        super().__init__(entries)
+        self._orders = [entry.value.value for entry in self.entries]
+
+    @override
+    def holds(self) -> bool:
+        return list(map(tuple, self._containers)) == self._orders
+
+
+class Names(Condition):
+    """Plain dicts have the keys that they had, or still have not."""
+
+    of_objects = False
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        super().__init__(entries)
+        self._keys = [entry.key for entry in self.entries]
+        self._defined = [entry.value.value for entry in self.entries]
+
+    @override
+    def holds(self) -> bool:
+        return all(map(is_, map(contains, self._containers, self._keys), self._defined))
+
+
+class Tensors(Condition):
+    """Containers hold the tensors that they held."""
+
+    of_objects = False
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        super().__init__(entries)
+        self._keys = [entry.key for entry in self.entries]
+        self._identities = [entry.value.identity for entry in self.entries]
+
+    @override
+    def holds(self) -> bool:
+        try:
+            return list(map(id, self._held())) == self._identities
+        except _GONE:
+            return False
+
+    def _held(self) -> Iterable[Any]:
+        return map(getitem, self._containers, self._keys)
+
+    @override
+    def identity(self, place: int) -> int:
+        return self._identities[place]
+
+    @override
+    def is_read(self, place: int, held: Held) -> bool:
+        return held.take_member(self._containers[place], self._keys[place], self, place)
+
+
+class CellTensors(Tensors):
+    """Closures hold the tensors that they held."""
+
+    def _held(self) -> Iterable[Any]:
+        return [cell.cell_contents for cell in self._containers]
+
+    @override
+    def is_read(self, place: int, held: Held) -> bool:
+        return held.take_cell(self._containers[place], self, place)
+
+
+class Values(Condition):
+    """Containers hold the objects that they held, or plain values that are equal to them."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        super().__init__(entries)
+        self._keys = [entry.key for entry in self.entries]
+        self._values = [entry.value for entry in self.entries]
+
+    @override
+    def holds(self) -> bool:
+        try:
+            return all(map(is_, self._held(), self._values)) or self._adopt()
+        except _GONE:
+            return False
+
+    @override
+    def differing(self) -> Iterator[Place]:
+        try:
+            return _differing(list(compress(self.entries, map(is_not, self._held(), self._values))))
+        except _GONE:
+            return super().differing()
+
+    @override
+    def identity(self, place: int) -> int:
+        return id(self._values[place])
+
+    @override
+    def is_read(self, place: int, held: Held) -> bool:
+        return held.take_member(self._containers[place], self._keys[place], self, place)
+
+    @override
+    def only(self, places: Sequence[int]) -> Values:
+        part = type(self)([self.entries[place] for place in places])
+        part._values = [self._values[place] for place in places]
+        return part
+
+    def _held(self) -> Iterable[Any]:
+        return map(getitem, self._containers, self._keys)
+
+    def _adopt(self) -> bool:
+        """Take equal plain values that are other objects; False if a value really differs."""
+        for place, entry in enumerate(self.entries):
+            now = read(entry)
+            if now is self._values[place]:
+                continue
+            if not same(entry.value, now):
+                return False
+            self._values[place] = now
+        return True
+
+
+class Cells(Values):
+    """Closures hold the objects that they held."""
+
+    def _held(self) -> Iterable[Any]:
+        return [cell.cell_contents for cell in self._containers]
+
+    @override
+    def is_read(self, place: int, held: Held) -> bool:
+        return held.take_cell(self._containers[place], self, place)
+
+
+class Attributes(Values):
+    """Objects have the attributes that they had."""
+
+    def _held(self) -> Iterable[Any]:
+        return map(getattr, self._containers, self._keys)
+
+    @override
+    def is_read(self, place: int, held: Held) -> bool:
+        return held.take_attribute(self._containers[place], self._keys[place], self._values[place])
+
+
+class Variables(Values):
+    """Context variables have the values that they had."""
+
+    def _held(self) -> Iterable[Any]:
+        return [variable.get(UNSET) for variable in self._containers]
+
+    @override
+    def is_read(self, place: int, held: Held) -> bool:
+        return False
+
+
+class Contents(Condition):
+    """Slots hold what has the content that they held."""
+
+    by_content = True
+
+
+class Kinds(Condition):
+    """Objects are of the classes that they were of, and have their attributes in the same dicts."""
+
+    @override
+    def is_read(self, place: int, held: Held) -> bool:
+        entry = self.entries[place]
+        if read(entry) is not entry.value:
+            return False
+        return held.take_table(entry.container, entry.value) if entry.key else held.take_kind(entry.container)
+
+
+IN_ORDER: tuple[type[Condition], ...] = (
+    Lengths, Orders, Tensors, CellTensors, Values, Cells, Attributes, Variables, Kinds, Names, Contents,
+)  # fmt: skip
+"""All of them, in the order in which they are asked: members of a list after its length."""
+_PLAIN: dict[str, type[Condition]] = {ATTRIBUTE: Attributes, CELL: Cells, KIND: Kinds, VARIABLE: Variables}
+
+
+def _differing(entries: Iterable[Entry]) -> Iterator[Place]:
+    for entry in entries:
+        now = read(entry)
+        if now is not entry.value and not same(entry.value, form_of(entry.value, now)):
+            yield Place(entry, "", entry.value, now)
+
+
+def kind_of(entry: Entry, watched: set[tuple[int, int]]) -> type[Condition] | None:
+    """How a slot is compared; None if nothing in it can change.
+
+    Args:
+        entry: The slot.
+        watched: Identities and addresses of tensors that are watched themselves.
+    """
+    container, value = type(entry.container), entry.value
+    if container is Argument or value is MISSING:
+        return Contents
+    if entry.kind in _DIRECT:
+        return _kind_in_container(entry, container)
+    if entry.kind == DEFINED:
+        return Names if container is dict else Contents
+    if isinstance(value, TensorMark):
+        return CellTensors if entry.kind == CELL and (value.identity, value.address) in watched else Contents
+    kept = value is not UNSET and not isinstance(value, (Content, Position)) and entry.kind in _PLAIN
+    return _PLAIN[entry.kind] if kept and read(entry) is value else Contents
+
+
+def _kind_in_container(entry: Entry, container: type) -> type[Condition] | None:
+    value = entry.value
+    if entry.kind == MEMBERS:
+        return Lengths
+    if not (is_direct(container) or (entry.kind == LENGTH and has_plain_length(container))):
+        return Contents
+    if entry.kind == LENGTH:
+        return Lengths
+    if entry.kind == ORDER:
+        return Orders if all([type(key) is str for key in value.value]) else Contents
+    if isinstance(value, TensorMark):
+        return Tensors
+    if isinstance(value, (Content, Position)):
+        return Contents
+    return None if container is tuple else Values
