@@ -124,10 +124,11 @@ def test_gradients_are_added_to_those_that_are_there(device):
 class Two(nn.Module):
     def __init__(self):
         super().__init__()
-        self.first, self.second = nn.Linear(4, 3), nn.Linear(4, 3)
+        self.first, self.second = nn.Linear(4, 3), nn.Linear(3, 3)
 
     def forward(self, x):
-        return self.first(x).tanh(), self.second(x).sin()
+        x = self.first(x)
+        return x.tanh(), self.second(x).sin()
 
 
 LOSSES = {

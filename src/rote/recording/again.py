@@ -10,7 +10,7 @@ others by now (a bias, which no graph saves, was updated before the backward).
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -18,6 +18,7 @@ import torch
 from ..signature.ambient import read_ambient
 from ..signature.key import PARAMETER, TENSOR, Call
 from ..signature.leaves import flatten
+from .autograd import ending_at
 from .views import Tracked
 
 
@@ -62,8 +63,9 @@ class Repeatable(NamedTuple):
         gradients: tuple[Any, ...],
         sources: list[torch.Tensor],
         recorded: list[torch.Tensor],
+        ends: Sequence[int] = (),
     ) -> tuple[torch.Tensor | None, ...] | None:
-        """Gradients of the sources that have a history; None if the call gives something else by now.
+        """Gradients that have a history; None if the call gives something else by now.
 
         Args:
             function: The callable.
@@ -71,6 +73,7 @@ class Repeatable(NamedTuple):
             gradients: Theirs, None where there is none.
             sources: Arguments and parameters.
             recorded: The results, as the recording has them.
+            ends: Numbers of results where the gradients end; theirs come before those of the sources.
         """
         args, kwargs = self.call.given or self.call.rebuild(list(self.call.leaves))
         leaves: list[Any] = []
@@ -79,13 +82,15 @@ class Repeatable(NamedTuple):
         if not all(map(_is_close, made, recorded)):
             return None
         pairs = [pair for pair in zip(made, gradients, strict=True) if pair[1] is not None]
-        return torch.autograd.grad(
-            [result for result, _ in pairs],
-            sources,
-            [gradient for _, gradient in pairs],
-            create_graph=True,
-            allow_unused=True,
-        )
+        others = [made[end] for end in ends]
+        with ending_at(others):
+            return torch.autograd.grad(
+                [result for result, _ in pairs],
+                [*others, *sources],
+                [gradient for _, gradient in pairs],
+                create_graph=True,
+                allow_unused=True,
+            )
 
 
 def _is_close(made: torch.Tensor, recorded: torch.Tensor) -> bool:

@@ -8,14 +8,15 @@ tensor made outside with a history of its own; such a graph cannot be recorded, 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from operator import call
 from typing import Any
 
 import torch
 from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import GradientEdge
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from ..signature.compat import has_memory, is_wrapped
 from .accumulators import StandIns
@@ -107,6 +108,20 @@ def _without_hooks(leaves: list[torch.Tensor]) -> Generator[None]:
             hooks.update(own)
 
 
+@contextmanager
+def ending_at(results: Iterable[torch.Tensor]) -> Generator[None]:
+    """Let no gradient run on below some results meanwhile; those that come to them can be asked for."""
+    with ExitStack() as stack:
+        for result in results:
+            node: Node = result.grad_fn
+            stack.callback(node.register_prehook(partial(_ended, result.output_nr)).remove)
+        yield
+
+
+def _ended(number: int, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*gradients[:number], None, *gradients[number + 1 :])
+
+
 class GradientWalk:
     """Computes gradients through a recorded call's graph, any number of times.
 
@@ -143,6 +158,11 @@ class GradientWalk:
         self._packed: dict[Any, Packing] = {}
 
     @property
+    def targets(self) -> int:
+        """How many tensors gradients go to."""
+        return len(self._edges)
+
+    @property
     def parameters(self) -> list[torch.Tensor]:
         """The parameters, all of which are alive as long as a result waits for its backward."""
         return list(map(call, self._parameters))
@@ -171,25 +191,44 @@ class GradientWalk:
         with HostSeeds() if self.results[0].is_cuda else nullcontext():
             return self._compute(needed, gradients)
 
+    def parted(self, number: int, gradient: torch.Tensor, ends: Sequence[int]) -> tuple[Gradients, Gradients]:
+        """Gradients of the results that one is computed from, and of the targets past them; not captured.
+
+        Args:
+            number: Of the result.
+            gradient: Its gradient.
+            ends: Numbers of the results where the walk ends.
+        """
+        others = [self.results[end] for end in ends]
+        edges = [*map(get_gradient_edge, others), *self._edges]
+        with HostSeeds() if self.results[0].is_cuda else nullcontext(), ending_at(others):
+            made = tuple(map(self._own, self._walk([(self.results[number], gradient)], edges)))
+        return made[: len(others)], made[len(others) :]
+
     def _compute(self, needed: int, gradients: Gradients) -> Gradients:
         found: list[torch.Tensor | None] = [None] * len(self._edges)
         wanted = [number for number in range(len(self._edges)) if needed >> number & 1]
         pairs = [pair for pair in zip(self.results, gradients, strict=True) if pair[1] is not None]
         if not wanted or not pairs:
             return tuple(found)
+        made = self._walk(pairs, [self._edges[number] for number in wanted])
+        for number, gradient in zip(wanted, made, strict=True):
+            found[number] = self._own(gradient)
+        return tuple(found)
+
+    def _walk(
+        self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor | None]], edges: list[GradientEdge]
+    ) -> Sequence[torch.Tensor | None]:
         leaves = [leaf for leaf in (*self._static, *self.parameters) if leaf is not None]
         placed = self._stand_ins.placed_again(leaves) if self._stand_ins is not None else nullcontext()
         with placed, _without_hooks(leaves):
-            made = torch.autograd.grad(
+            return torch.autograd.grad(
                 [result for result, _ in pairs],
-                [self._edges[number] for number in wanted],
+                edges,
                 [gradient for _, gradient in pairs],
                 retain_graph=True,
                 allow_unused=True,
             )
-        for number, gradient in zip(wanted, made, strict=True):
-            found[number] = self._own(gradient)
-        return tuple(found)
 
     def _own(self, gradient: torch.Tensor | None) -> torch.Tensor | None:
         if gradient is None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -44,7 +44,8 @@ from ..signature.source import NOT_MINE
 from ..signature.words import Watched
 from .again import Repeatable
 from .autograd import GradientWalk
-from .compat import apply_of, with_own_node
+from .compat import apply_of, with_own_node, without_view
+from .intermediate import Group, Order, Parted, Probe, Seen, added
 from .log import BackwardLog
 from .occupancy import Occupancy
 from .result import EAGER, PLAINLY, Result
@@ -73,8 +74,9 @@ class Backward:
         owner: The key of the forward, weakly.
         log: Counts calls.
         spoiled: A saved tensor that the call itself modified afterwards, and the version that was saved.
+        order: Which results are computed from which.
+        groups: The results that are freed together.
         repeats: The call may be made again without changing anything.
-        keeps: The graph saved tensors; without any it may be walked again and again, as in eager.
 
     Attributes:
         asked: Somebody has asked for gradients.
@@ -89,10 +91,11 @@ class Backward:
         occupancy: Occupancy,
         owner: weakref.ref[Owner],
         log: BackwardLog,
-        spoiled: tuple[torch.Tensor, int] | None = None,
+        spoiled: tuple[torch.Tensor, int] | None,
+        order: Order,
+        groups: list[Group],
         *,
         repeats: bool = False,
-        keeps: bool = True,
     ) -> None:
         self._walk = walk
         self._arguments = arguments
@@ -103,7 +106,9 @@ class Backward:
         self._log = log
         self._spoiled = spoiled
         self._repeats = repeats
-        self._keeps = keeps
+        self._order = order
+        self._groups = groups
+        self._probe = Probe() if order.sources else None
         self.asked = False
         self._walkers: dict[Any, Walker] = {}
         self._newest: Walker | None = None
@@ -122,21 +127,50 @@ class Backward:
         """
         leaves = call.leaves
         values = [copies[each.position] for each in self._tracked]
-        sources = [leaves[index] for index in self._arguments]
+        sources = [*(leaves[index] for index in self._arguments), *self._walk.parameters]
         given = [_note(leaves[index]) for index in self._saved.arguments]
-        claim = Claim(self, self._versions(), given, self._keeps)
-        token: Any = self._occupancy.take() if self._keeps else torch.empty(0, device="cpu")
+        versions = self._versions()
+        whole: Any = self._occupancy.take() if any([group.keeps for group in self._groups]) else None
         owner = self._owner() if self._repeats else None
-        # On the token, so that autograd lets go of the arguments when it frees the graph.
-        token.repeatable = Repeatable.of(owner, call) if owner is not None else None
-        if torch.is_grad_enabled():
-            made = _made(claim, token, values, *sources, *self._walk.parameters)
-        else:  # the callable has enabled it
-            with torch.enable_grad():
-                made = _made(claim, token, values, *sources, *self._walk.parameters)
-        for each, tensor in zip(self._tracked, made, strict=True):
+        repeatable = Repeatable.of(owner, call) if owner is not None else None
+        handed: list[Any] = [None] * len(values)
+        with nullcontext() if torch.is_grad_enabled() else torch.enable_grad():  # the callable enables it
+            for group in self._groups:
+                token: Any = torch.empty(0, device="cpu")
+                # On the token, so that autograd lets go of the arguments when it frees the graph.
+                token.whole, token.repeatable = whole if group.keeps else None, repeatable
+                claim = Claim(self, versions, given, group, Parted() if self._order.sources else None)
+                self._hand(claim, token, values, sources, handed)
+        for each, tensor in zip(self._tracked, handed, strict=True):
             copies[each.position] = tensor
-        given.extend([_note(made[number]) for number in self._saved.results])
+        given.extend([_note(handed[number]) for number in self._saved.results])
+
+    def _hand(
+        self,
+        claim: Claim,
+        token: torch.Tensor,
+        values: list[torch.Tensor],
+        sources: list[torch.Tensor],
+        handed: list[Any],
+    ) -> None:
+        """Give the results of one group their nodes, those first that others are computed from."""
+        numbers, order = claim.group.results, self._order
+        places = claim.group.targets
+        mine = sources if len(places) == len(sources) else [sources[place] for place in places]
+        made = _apply(claim, token, [values[number] for number in numbers], *mine)
+        for number, tensor in sorted(zip(numbers, made, strict=True), key=self._age):
+            others = [handed[each] for each in order.direct[number]]
+            if others:
+                assert self._probe is not None
+                tensor = _linked(claim, number, token, self._probe.tensor, tensor, *others)
+            elif len(numbers) > 1:  # hooks on one are not called in a walk back from another
+                tensor = with_own_node(tensor)
+            handed[number] = tensor
+            if claim.parted is not None and number in order.sources:
+                claim.parted.seen[number] = Seen(tensor)
+
+    def _age(self, pair: tuple[int, torch.Tensor]) -> int:
+        return len(self._order.behind(pair[0]))
 
     # ------------------------------------------------------------------ backward
 
@@ -147,7 +181,7 @@ class Backward:
         gradients: tuple[Any, ...],
         needed: tuple[bool, ...],
     ) -> tuple[Any, ...]:
-        """The gradients of arguments and parameters.
+        """The gradients of arguments and parameters, of all results and targets of a group.
 
         Args:
             claim: That of the forward.
@@ -163,6 +197,20 @@ class Backward:
         """
         self.asked = True
         self._check(claim)
+        group = claim.group
+        gradients = _spread(gradients, group.results, len(self._tracked), None)
+        needed = _spread(needed, group.targets, self._walk.targets, False)
+        found = self._found(again, gradients, needed)
+        past = claim.parted.take() if claim.parted is not None else ()
+        if past:
+            found = tuple(map(added, past, found))
+        return found if len(group.targets) == len(found) else tuple([found[place] for place in group.targets])
+
+    def _found(
+        self, again: Repeatable | None, gradients: tuple[Any, ...], needed: tuple[bool, ...]
+    ) -> tuple[Any, ...]:
+        if all([gradient is None for gradient in gradients]):
+            return (None,) * len(needed)
         if torch.is_grad_enabled():
             return self._differentiable(again, gradients, needed)
         every = (1 << len(needed)) - 1
@@ -180,6 +228,39 @@ class Backward:
         ended = self._occupancy.ended
         self._log.add(result if ended is None else result._replace(reasons=[ended]))
         return found
+
+    def parted(
+        self, claim: Claim, again: Repeatable | None, number: int, gradient: torch.Tensor
+    ) -> Sequence[torch.Tensor | None] | None:
+        """The gradients of the results that one is computed from; None where nobody could see them.
+
+        Args:
+            claim: That of the forward.
+            again: The forward, if it may be made again.
+            number: Of the result.
+            gradient: Its gradient.
+
+        Raises:
+            MisuseError: As :meth:`gradients`.
+            NotReplayedError: As :meth:`gradients`.
+            RuntimeError: As :meth:`gradients`.
+        """
+        assert self._probe is not None and claim.parted is not None
+        seen = [claim.parted.seen[each] for each in self._order.behind(number)]
+        if not self._probe.asked_for_some() and not any([each.is_watched for each in seen]):
+            return None
+        self.asked = True
+        self._check(claim)
+        ends = self._order.direct[number]
+        if torch.is_grad_enabled():
+            gradients = _spread((gradient,), (number,), len(self._tracked), None)
+            made = self._differentiable(again, gradients, (True,) * self._walk.targets, ends)
+            parts, past = made[: len(ends)], made[len(ends) :]
+        else:
+            with self._watching():
+                parts, past = self._walk.parted(number, gradient, ends)
+        claim.parted.put(past)
+        return parts
 
     @contextmanager
     def _watching(self) -> Generator[None]:
@@ -270,7 +351,11 @@ class Backward:
                 raise NotReplayedError(text, findings_of([replace(why, remedy=remedy)]))
 
     def _differentiable(
-        self, again: Repeatable | None, gradients: tuple[Any, ...], needed: tuple[bool, ...]
+        self,
+        again: Repeatable | None,
+        gradients: tuple[Any, ...],
+        needed: tuple[bool, ...],
+        ends: tuple[int, ...] = (),
     ) -> tuple[Any, ...]:
         """Gradients with a history of their own: the call is made again, and later ones run eagerly."""
         text = "create_graph=True was asked of a result that came from a recording"
@@ -282,11 +367,11 @@ class Backward:
         leaves = again.call.leaves
         sources = [*(leaves[index] for index in self._arguments), *self._walk.parameters]
         wanted = [source for source, need in zip(sources, needed, strict=True) if need]
-        made = again.gradients(function, self._tracked, gradients, wanted, self._walk.results)
+        made = again.gradients(function, self._tracked, gradients, wanted, self._walk.results, ends)
         if made is None:
             raise MisuseError(f"{why} What the call reads was changed before its backward.")
-        found = iter(made)
-        return tuple([next(found) if need else None for need in needed])
+        found = iter(made[len(ends) :])
+        return (*made[: len(ends)], *[next(found) if need else None for need in needed])
 
     def _give_up(self, why: Reason) -> None:
         owner, lock = self._owner(), PROCESS.of(self._walk.results[0].device).lock
@@ -319,19 +404,31 @@ class Backward:
 
 
 class Claim(NamedTuple):
-    """What one result needs for its backward.
+    """What the results of one group need for their backward.
 
     Attributes:
         backward: The graph.
         versions: Of the tensors made outside, when the forward had run.
         given: The caller's arguments and results that eager would have saved, with their versions.
-        keeps: The graph saved tensors.
+        group: The results.
+        parted: What results that others are computed from need, if there are such.
     """
 
     backward: Backward
     versions: list[int]
     given: list[tuple[weakref.ref[torch.Tensor], int]]
-    keeps: bool
+    group: Group
+    parted: Parted | None
+
+
+def _spread(values: Sequence[Any], numbers: Sequence[int], length: int, missing: Any) -> tuple[Any, ...]:
+    """Values of some, as those of all."""
+    if len(values) == length:
+        return tuple(values)
+    found = [missing] * length
+    for number, value in zip(numbers, values, strict=True):
+        found[number] = value
+    return tuple(found)
 
 
 def _plainly(rule: Rule, text: str, remedy: str = "") -> Result:
@@ -352,7 +449,7 @@ class Recorded(torch.autograd.Function):
     ) -> tuple[torch.Tensor, ...]:
         """Give the results the node."""
         ctx.set_materialize_grads(False)
-        if claim.keeps:
+        if claim.group.keeps:
             ctx.save_for_backward(token)
         else:
             ctx.token = token
@@ -364,7 +461,7 @@ class Recorded(torch.autograd.Function):
         """Walk the recorded graph."""
         claim: Claim = ctx.claim
         # The former raises, in eager's words, if the graph was freed.
-        token = ctx.saved_tensors[0] if claim.keeps else ctx.token
+        token = ctx.saved_tensors[0] if claim.group.keeps else ctx.token
         found = claim.backward.gradients(claim, token.repeatable, gradients, ctx.needs_input_grad[3:])
         return (None, None, None, *found)
 
@@ -372,9 +469,40 @@ class Recorded(torch.autograd.Function):
 _apply = apply_of(Recorded)
 
 
-def _made(
-    claim: Claim, token: torch.Tensor, values: list[torch.Tensor], *sources: torch.Tensor
-) -> Sequence[torch.Tensor]:
-    """The results, each with a node of its own: hooks on one are not called in a walk back from another."""
-    made = _apply(claim, token, values, *sources)
-    return made if len(made) == 1 else [with_own_node(each) for each in made]
+class Linked(torch.autograd.Function):
+    """The node of a result that is computed from others."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        claim: Claim,
+        number: int,
+        token: torch.Tensor,
+        probe: torch.Tensor,
+        value: torch.Tensor,
+        *others: torch.Tensor,
+    ) -> torch.Tensor:
+        """Give the result the node."""
+        ctx.set_materialize_grads(False)
+        if claim.group.keeps:
+            ctx.save_for_backward(token)
+        else:
+            ctx.token = token
+        ctx.claim, ctx.number, ctx.others = claim, number, len(others)
+        return without_view(value)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """Hand the gradient on, or end at the other results."""
+        claim: Claim = ctx.claim
+        token = ctx.saved_tensors[0] if claim.group.keeps else ctx.token
+        (gradient,) = gradients
+        parts = None
+        if gradient is not None:
+            parts = claim.backward.parted(claim, token.repeatable, ctx.number, gradient)
+        if parts is None:
+            return (None, None, None, None, gradient, *[None] * ctx.others)
+        return (None, None, None, None, None, *parts)
+
+
+_linked = apply_of(Linked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum
@@ -367,6 +368,47 @@ def composite_call(op: Any) -> Callable[..., Any] | None:
 
 _unsafe_view: Any = getattr(getattr(torch.ops.aten, "_unsafe_view", None), "default", None)
 """A tensor over the same memory that autograd takes for a new one. Seen in torch 2.11 and 2.13."""
+
+
+def without_view(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor over the same memory that autograd takes for a new one, or a copy where PyTorch gives none."""
+    return _unsafe_view(tensor, tensor.shape) if _unsafe_view is not None else tensor.clone()
+
+
+_will_execute: Any = getattr(torch._C, "_will_engine_execute_node", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def asks_for_some(node: Any) -> bool:
+    """Inside a backward: whether it was asked for certain gradients; otherwise it adds up all of them.
+
+    Args:
+        node: A node of the graph that is walked, of which nobody asks for the gradient.
+    """
+    return _will_execute is None or not _will_execute(node)
+
+
+_task: Any = getattr(torch._C, "_current_graph_task_id", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def current_task() -> int:
+    """The number of the backward that runs, each time another one; 0 where PyTorch does not say."""
+    return _task() if _task is not None else 0
+
+
+def watch_hooks(result: torch.Tensor) -> dict[int, Any] | None:
+    """Where hooks on a tensor with a history will be; None if PyTorch does not say.
+
+    Their table outlives the tensor, and so do they. Seen in torch 2.11 and 2.13.
+    """
+    register: Any = getattr(result.grad_fn, "_register_hook_dict", None)
+    if register is None:
+        return None
+    hooks: OrderedDict[int, Any] = OrderedDict()
+    result._backward_hooks = hooks
+    register(result)
+    return hooks
 
 
 def with_own_node(result: torch.Tensor) -> torch.Tensor:

@@ -439,8 +439,9 @@ class Entry:
         return any(entry.container is container for entry in state.entries.values())
 
     def refuse(self, why: Reason) -> None:
-        """Run eagerly from now on, for this reason."""
-        self.give_up(Event.LIMIT, why)
+        """Run eagerly from now on, for this reason; a result of an earlier call may have said so before."""
+        if self.life.state is not State.EAGER:
+            self.give_up(Event.LIMIT, why)
 
     def holdings(self) -> list[Holding]:
         """The memory of all recordings of the key."""

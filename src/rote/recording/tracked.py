@@ -18,19 +18,20 @@ from ..signature.key import TENSOR, Call
 from ..signature.leaves import flatten
 from .accumulators import StandIns
 from .autograd import GradientWalk, Node, contexts_of, kept_storages, leaves_below, older_node
-from .backward import Backward
+from .backward import Backward, Group
 from .compat import has_refused_history, history_of
 from .contexts import Contexts
 from .gradients import Slots, slot_of
 from .inputs import StaticInputs
+from .intermediate import Order, groups, is_met_below
 from .ledger import EXTERNAL, NEW, Ledger
 from .log import BackwardLog
 from .metadata import Metadata, tagged
 from .occupancy import Occupancy
 from .placement import group_members
 from .saved import Read, Saved
-from .template import INPUT_VIEW, Template
-from .views import shared_results, tracked_in
+from .template import EXTERNAL_VIEW, INPUT_VIEW, VIEW, OutputLeaf, Template
+from .views import other_node, shared_results, tracked_in
 from .walker import Owner
 
 WITHOUT_GRADIENT = "Write it under torch.no_grad(), as averages of parameters are, or write a detached value."
@@ -237,10 +238,43 @@ def gradient_blockers(
             text = "a tensor made outside is written with a result that requires grad"
             line = ledger.external_sites[number][1]
             found.append(reason(rules.OUTPUT_GRADIENT, text, line, WITHOUT_GRADIENT))
-    results = tracked_results(value, template)
+    results, views = tracked_results(value, template), _tracked_views(value, template)
+    if (results or views) and use.hook is not None:
+        text = "the call registers a hook on a tensor, or looks at its graph"
+        found.append(reason(rules.GRADIENT_HOOK, text, use.hook))
+    found += _view_blockers(results, views, leaves, site)
     if results:
         found += _graph_blockers(results, template, leaves, use, site)
     return found
+
+
+def _tracked_views(value: Any, template: Template) -> list[tuple[OutputLeaf, torch.Tensor]]:
+    """The tensors of a result with a history that are made anew as views."""
+    tensors: list[Any] = []
+    flatten(value, tensors)
+    pairs = zip(template.leaves, tensors, strict=False)  # hidden leaves are behind
+    return [pair for pair in pairs if pair[0].tracked and pair[0].kind in (INPUT_VIEW, EXTERNAL_VIEW, VIEW)]
+
+
+def _view_blockers(
+    results: list[torch.Tensor],
+    views: list[tuple[OutputLeaf, torch.Tensor]],
+    leaves: tuple[Any, ...],
+    site: Site,
+) -> list[Reason]:
+    """Why views that are made anew would not have the gradients of those that the call has made."""
+    tensors = [view for _, view in views]
+    if is_met_below([*results, *tensors], tensors):
+        text = "a result is computed from a view that is a result, too"
+        return [reason(rules.OUTPUT_GRADIENT, text, site, "Return clones of views.")]
+    for leaf, view in views:
+        if leaf.kind != VIEW:
+            base = leaves[leaf.index] if leaf.kind == INPUT_VIEW else leaf.base
+            node = other_node(view, base)
+            if node is not None:
+                text = f"a result is a view with a backward of its own ({node.name()})"
+                return [reason(rules.OUTPUT_GRADIENT, text, site, "Return a copy: clone() it at the end.")]
+    return []
 
 
 def _graph_blockers(
@@ -250,9 +284,6 @@ def _graph_blockers(
     if use.engine is not None:
         text = "a backward runs inside the call, and a result requires grad all the same"
         found.append(reason(rules.OUTPUT_GRADIENT, text, use.engine, DETACHED_RESULT))
-    if use.hook is not None:
-        text = "the call registers a hook on a tensor, or looks at its graph"
-        found.append(reason(rules.GRADIENT_HOOK, text, use.hook))
     node = older_node(results, graph_ends(leaves), use.age)
     if node is not None:
         text = f"a result depends on a tensor made outside that has a history ({node.name()})"
@@ -334,9 +365,22 @@ def take_over(
         weakref.ref(owner),
         log,
         use.spoiled(needed),
+        Order.of(results),
+        _groups(results, [*placed, *others]),
         repeats=repeats,
-        keeps=bool(needed) or bool(contexts_of(results)),
     )
+
+
+def _groups(results: list[torch.Tensor], targets: list[Node]) -> list[Group]:
+    """The results that are freed together, with the leaves below them."""
+    found: list[Group] = []
+    for numbers in groups(results):
+        mine = [results[number] for number in numbers]
+        below = set(leaves_below(mine))
+        keeps = bool(kept_storages(mine, frozenset())) or bool(contexts_of(mine))
+        places = tuple([place for place, node in enumerate(targets) if node in below])
+        found.append(Group(numbers, places, keeps))
+    return found
 
 
 def _reads(saved: list[torch.Tensor], needed: set[int], ledger: Ledger) -> list[Read]:
