@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import rote
-from rote.testing import compare
+from rote.testing import assert_same, compare
 
 WARM = rote.Options().warmup + 1
 
@@ -83,3 +83,47 @@ def test_an_argument_made_to_require_grad(device, change):
     assert kept.report().replayed == 4
     own = compare(lambda x: x.detach().requires_grad_().detach() * 2, [(torch.ones(3, device=device),)] * 6)
     assert own.report().replayed == 4
+
+
+def returned(layer, x, state):
+    return layer.bias.grad
+
+
+def kept(layer, x, state):
+    state["gradient"] = layer.weight.grad
+    return x
+
+
+def part_of_it(layer, x, state):
+    return layer.weight.grad[0]
+
+
+def in_two_slots(layer, x, state):
+    layer.other.grad = layer.bias.grad
+    return x
+
+
+@pytest.mark.parametrize("show", [returned, kept, part_of_it, in_two_slots], ids=lambda show: show.__name__)
+def test_a_gradient_that_is_shown_elsewhere_is_one_tensor(show, device):
+    def run(graph):
+        layer, state, seen = nn.Linear(2, 2, device=device), {}, []
+        nn.init.ones_(layer.weight)
+        layer.other = nn.Parameter(torch.ones(2, device=device))
+        layer.other.grad = torch.ones(2, device=device)
+
+        def step(x):
+            layer.zero_grad()
+            layer(x).sum().backward()
+            return show(layer, x, state)
+
+        call = rote.graph(step) if graph else step
+        for _ in range(6):
+            result = call(torch.ones(1, 2, device=device))
+            for each in (result, *state.values(), layer.other.grad):
+                if each is not None:
+                    each.mul_(7)
+            seen.append([None if each.grad is None else each.grad.clone() for each in layer.parameters()])
+            seen[-1].append(result is layer.bias.grad)
+        return seen
+
+    assert_same(run(True), run(False))

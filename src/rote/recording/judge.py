@@ -27,7 +27,7 @@ from ..signature.slots import Difference
 from ..signature.snapshot import Snapshot
 from .arrays import lying_in, within
 from .autograd import kept_storages
-from .gradients import UNNAMED, GradientWatch
+from .gradients import UNNAMED, GradientEffect, GradientWatch
 from .ledger import NEW, Ledger
 from .pinpoint import line_that_advances, line_that_calls, line_that_changes, line_that_reads
 from .placement import group_members
@@ -269,14 +269,28 @@ def device_reasons(outcome: Outcome, device: torch.device, site: Site) -> list[R
 
 def gradient_reasons(
     outcome: Outcome, watch: GradientWatch, codes: Iterable[CodeType], site: Site
-) -> tuple[list[Any], Any, list[Reason]]:
+) -> tuple[list[GradientEffect], Any, list[Reason]]:
     """Gradients that the call leaves behind."""
     effects, key, found = watch.changed(outcome.ledger, site)
     leaves = [why.code == rules.GRADIENT_LEAVES.code for why in found]
     if any(leaves) and line_that_calls("", "zero_grad", codes) is not None:
         parts = zip(found, leaves, strict=True)
         found = [replace(why, remedy=CLEARS) if leaving else why for why, leaving in parts]
-    return effects, key, found
+    return effects, key, found or _shown_twice(outcome, effects, site)
+
+
+def _shown_twice(outcome: Outcome, effects: list[GradientEffect], site: Site) -> list[Reason]:
+    """Gradients that a result shows, too, or another slot: a replay would hand out several tensors."""
+    shown = {leaf.index: "the result" for leaf in outcome.template.leaves if leaf.kind == OWN}
+    for effect in effects:
+        if effect.static is None:
+            continue
+        number = outcome.ledger.token(effect.static).origin[1]
+        if number in shown:
+            text = f"{effect.name}.grad, which the call makes, is {shown[number]} as well"
+            return [reason(rules.GRADIENT_LEAVES, text, site, "Return or keep a copy: gradient.clone().")]
+        shown[number] = f"{effect.name}.grad"
+    return []
 
 
 def array_reasons(outcome: Outcome, known: list[tuple[int, int]]) -> list[Reason]:
