@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import sys
 from types import CellType, FrameType
 from typing import Any
 
@@ -77,14 +76,3 @@ def cell(trace: Trace, cell: CellType) -> None:
 def store_cell(trace: Trace, cell: CellType, new: Any = None) -> None:
     """A variable of a function around is about to be set or deleted."""
     trace.write(CELL, cell, None, cell)
-
-
-def imported(trace: Trace, name: str) -> None:
-    """A module is about to be imported."""
-    trace.find(sys.modules, None, "sys.modules")
-    trace.find(_BUILTINS, None, "")
-    trace.read(ITEM, _BUILTINS, "__import__", _BUILTINS["__import__"], "__import__")
-    while name:
-        if name in sys.modules:
-            trace.read(ITEM, sys.modules, name, sys.modules[name], f"[{name!r}]")
-        name = name.rpartition(".")[0]

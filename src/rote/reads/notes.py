@@ -20,7 +20,7 @@ from typing import Any
 from ..base.identity import identity
 from ..signature.executed import our_profiler
 from ..signature.workers import is_worker
-from . import attributes, calls, containers, lookup, names
+from . import attributes, calls, containers, importing, lookup, names
 from .instrument import Beginning
 from .kinds import CONTAINERS, PLAIN_TYPES
 from .known import (
@@ -39,7 +39,7 @@ from .trace import Trace
 _LEFT: dict[str, Callable[..., None]] = {
     "store_cell": names.store_cell,
     "delete_cell": names.store_cell,
-    "imported": names.imported,
+    "imported": importing.imported,
     "sliced": containers.sliced,
     "store_item": containers.store_item,
     "store_slice": containers.store_slice,

@@ -86,7 +86,7 @@ NOTED: dict[str, Noted] = {
     "CALL_KW": Noted("call", 0),
     "CALL_FUNCTION_EX": Noted("call_spread", 0),
     "BEFORE_WITH": Noted("enter", 1),
-    "IMPORT_NAME": Noted("imported", 0),
+    "IMPORT_NAME": Noted("imported", 2),
     "IMPORT_FROM": Noted("attribute", 1),
     "MATCH_CLASS": Noted("match_class", 3),
     "MATCH_MAPPING": Noted("match_kind", 1),

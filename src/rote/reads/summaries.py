@@ -1,4 +1,4 @@
-"""Functions of PyTorch's of which one note tells all that they read: those that every module goes through.
+"""Functions of which one note tells all that they read: those of PyTorch's that every module goes through.
 
 A call of a model goes through them thousands of times. What they read is known, so one note at their
 beginning tells it, by the notes that their instructions would take, and their own code follows. Where that is
@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from types import CodeType, FunctionType, GetSetDescriptorType, MethodType, ModuleType
 from typing import Any
 
@@ -26,6 +27,7 @@ from . import lookup
 from .attributes import attribute, plain_attribute
 from .calls import called
 from .containers import member, truth
+from .importing import before_import_module
 from .instrument import TABLE
 from .names import of_globals
 from .trace import Trace
@@ -73,6 +75,7 @@ def summaries() -> Mapping[int, Summary]:
         (_GETATTR, Summary(_code_of(kind.__getattr__), ("self", "name"), _of_getattr)),
         (_WRAPPED_CALL, Summary(_code_of(kind._wrapped_call_impl), ("self",), _of_wrapped_call)),
         (_CALL, Summary(_code_of(kind._call_impl), ("self", TABLE), _of_call, tracing_state)),
+        (_IMPORT, Summary(_code_of(import_module), ("name", "package"), _of_import)),
     )
     return {identity(each.code): each for text, each in written if begins_as(each.code, text)}
 
@@ -118,6 +121,12 @@ def _call_impl(self, *args, **kwargs):
         return forward_call(*args, **kwargs)
     end
     lambda: (self, args, kwargs, forward_call)
+"""
+
+
+_IMPORT = """
+def import_module(name, package=None):
+    end
 """
 
 
@@ -212,6 +221,11 @@ def _is_module(trace: Trace, value: Any) -> bool:
         return False
     asks = trace.in_class(kind, "__getattribute__")
     return asks is _GETATTRIBUTE and type(trace.in_class(kind, "__dict__")) is GetSetDescriptorType
+
+
+def _of_import(trace: Trace, name: Any, package: Any) -> Told:
+    before_import_module(trace, name, package)
+    return None
 
 
 def _own(value: Any, name: str) -> Any:

@@ -10,16 +10,22 @@ import torch
 
 from .marks import mark
 
+_MARK = object()
+"""Stands for the object that parts keywords from other arguments in a key."""
+
 
 def asked_key(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Under what a cache keeps the result of a call; None if that cannot be told, or counts for others, too.
 
     Of a cache that is full it counts what was asked for last: something else goes when a result comes.
     """
-    known = function.cache_parameters()
-    if kwargs or known["typed"] or _is_full(function) or not all([_is_simple(each) for each in args]):
+    given = (*args, *kwargs.values())
+    if _is_full(function) or not all([_is_simple(each) for each in given]):
         return None
-    return args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
+    named = [_MARK, *[part for pair in kwargs.items() for part in pair]] if kwargs else []
+    if function.cache_parameters()["typed"]:
+        return (*args, *named, *map(type, given))
+    return args[0] if not named and len(args) == 1 and type(args[0]) in (int, str) else (*args, *named)
 
 
 def _is_full(function: Any) -> bool:
@@ -37,6 +43,8 @@ def _is_equal(value: Any) -> bool:
 
 
 def _is_same(key: Any, asked: Any) -> bool:
+    if asked is _MARK:
+        return type(key) is object
     if type(key) is tuple and type(asked) is tuple:
         return len(key) == len(asked) and all(map(_is_same, key, asked))
     return key is asked or (_is_equal(key) and _is_equal(asked) and key == asked)

@@ -111,6 +111,12 @@ unseen_functions: Callable[[], AbstractContextManager[Any]] = getattr(
 """Hides what runs inside from function modes. Seen in torch 2.11 and 2.13."""
 
 
+undispatched: Callable[[], AbstractContextManager[Any]] = getattr(
+    torch._C, "_DisableTorchDispatch", nullcontext
+)
+"""Hides what runs inside from dispatch modes. Seen in torch 2.11 and 2.13."""
+
+
 def default_device() -> Any:
     """The device set by ``torch.set_default_device`` or ``with torch.device(...)``, or None."""
     return getattr(_device, "CURRENT_DEVICE", None)
