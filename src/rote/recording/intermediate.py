@@ -12,7 +12,7 @@ plain autograd. Who can see is told by the hooks of the results, by what retains
 the engine was asked for certain gradients only (:func:`.compat.asks_for_some`).
 
 Parts of the graph that two walks have in common are freed by the first, as in eager; results that have
-nothing in common (two losses of two networks) are freed one by one (:func:`groups`).
+nothing in common (two losses of two networks) are walked and freed one by one (:func:`groups`).
 
 What does not work: hooks on the nodes of results (``result.grad_fn.register_hook``); results that are views,
 made anew outside of the recorded graph: where another result is computed from one, nothing is recorded.
@@ -29,7 +29,7 @@ import torch
 from torch.autograd.graph import get_gradient_edge
 
 from .autograd import Node, nodes_below
-from .compat import asks_for_some, current_task, history_of, watch_hooks
+from .compat import asks_for_some, current_task, history_of, node_age, watch_hooks
 
 Edge = tuple[Node, int]
 """A node and the number of one of its outputs."""
@@ -99,23 +99,73 @@ def is_met_below(results: Iterable[torch.Tensor], others: Iterable[torch.Tensor]
 
 
 def groups(results: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], ...]:
-    """Numbers of results whose graphs have a node in common that is freed by a backward."""
+    """Numbers of results whose graphs have to be walked together, in the order of their graphs.
+
+    Those have a node in common that is freed by a backward; or a leaf to which both add in such an order that
+    the sums of their parts would be rounded in another way.
+    """
     owner: dict[Node, int] = {}
-    parent = list(range(len(results)))
-
-    def root(number: int) -> int:
-        while parent[number] != number:
-            number = parent[number]
-        return number
-
+    joined = _Joined(len(results))
     for number, result in enumerate(results):
         for node in nodes_below([result]):
             if not hasattr(node, "variable"):
-                parent[root(number)] = root(owner.setdefault(node, number))
+                joined.join(number, owner.setdefault(node, number))
+    order = sorted(range(len(results)), key=lambda number: node_age(history_of(results[number])))
+    for adding in _additions(owner).values():
+        numbers = [joined.root(number) for _, number in sorted(adding, key=lambda pair: -pair[0])]
+        if not _adds_up_in_parts(numbers, [joined.root(number) for number in order]):
+            for number in numbers:
+                joined.join(number, numbers[0])
     found: dict[int, list[int]] = {}
-    for number in range(len(results)):
-        found.setdefault(root(number), []).append(number)
-    return tuple([tuple(numbers) for numbers in found.values()])
+    for number in order:
+        found.setdefault(joined.root(number), []).append(number)
+    return tuple([tuple(sorted(numbers)) for numbers in found.values()])
+
+
+class _Joined:
+    """Numbers, each with those that it was joined with."""
+
+    def __init__(self, count: int) -> None:
+        self._above = list(range(count))
+
+    def root(self, number: int) -> int:
+        """One of them, the same for all."""
+        while self._above[number] != number:
+            number = self._above[number]
+        return number
+
+    def join(self, one: int, other: int) -> None:
+        """Join two, and all that each was joined with."""
+        self._above[self.root(one)] = self.root(other)
+
+
+def _additions(owner: dict[Node, int]) -> dict[Node, list[tuple[int, int]]]:
+    """For each leaf what adds to it: the age of the node, and the result that the node is below of."""
+    found: dict[Node, list[tuple[int, int]]] = {}
+    for node, number in owner.items():
+        for following, _ in node.next_functions:
+            if following is not None and hasattr(following, "variable"):
+                found.setdefault(following, []).append((node_age(node), number))
+    return found
+
+
+def _adds_up_in_parts(numbers: list[int], order: list[int]) -> bool:
+    """Whether a sum of parts is rounded as that of all: only the part that comes first may be a sum itself.
+
+    Args:
+        numbers: Of which part what is added is, in eager's order: the youngest node is first.
+        order: The parts of the results, those of younger ones last; they are walked from the last on.
+    """
+    parts = list(dict.fromkeys(numbers))
+    if len(parts) == 1:
+        return True
+    walked = [part for part in dict.fromkeys(reversed(order)) if part in parts]
+    first = numbers.count(parts[0])
+    return (
+        walked == parts
+        and numbers[:first].count(parts[0]) == first
+        and len(numbers) - first == len(parts) - 1
+    )
 
 
 class Seen:
