@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..base.identity import identity
 from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
@@ -239,22 +240,30 @@ def container_reasons(outcome: Outcome, reads: Reads, site: Site) -> list[Reason
     branches = [branch for branch in branches if not isinstance(branch, tuple)]
     if not branches:
         return []
-    kept = {id(each) for read in reads for each in (read.container, read.value)} - bound_containers(outcome)
+    made = _made_for_slots(outcome)
+    kept = {id(each) for read in reads for each in (read.container, read.value)} - made
     for branch in branches:
-        if any([id(part) in kept for part in (branch, *parts_of(branch))]):
+        parts = (branch, *parts_of(branch))
+        if any(
+            [id(part) in kept or (identity(part) in reads.pinned and id(part) not in made) for part in parts]
+        ):
             text = f"the result contains a {type(branch).__name__} that the callable keeps"
             return [reason(rules.CONTAINER_RETURNED, text, site)]
     return []
 
 
 def bound_containers(outcome: Outcome) -> set[int]:
-    """Identities of the containers that lie in slots which a replay binds, too."""
+    """Identities of the containers that lie in slots which a replay binds, too, or to which it adds."""
+    targets = outcome.value.targets if type(outcome.value) is Bound else ()
+    return _made_for_slots(outcome) | {id(each.container) for each in targets if each.kind == APPENDED}
+
+
+def _made_for_slots(outcome: Outcome) -> set[int]:
     value, spec = outcome.value, outcome.template.spec
     if type(value) is not Bound:
         return set()
     parts = zip(spec[3][1:], value.parts, strict=True)
-    grown = {id(target.container) for target in value.targets if target.kind == APPENDED}
-    return grown | {id(each) for inner, part in parts for each in containers(inner, part)}
+    return {id(each) for inner, part in parts for each in containers(inner, part)}
 
 
 def device_reasons(outcome: Outcome, device: torch.device, site: Site) -> list[Reason]:

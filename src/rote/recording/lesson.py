@@ -14,9 +14,9 @@ from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..reads import Noted
-from ..signature.bound import Bound, assign
+from ..signature.bound import assign
 from ..signature.key import Call
-from ..signature.leaves import flatten, unflatten
+from ..signature.leaves import flatten
 from ..signature.marks import TensorMark
 from ..signature.slots import Difference, look_again
 from ..signature.snapshot import Entry, Snapshot
@@ -26,6 +26,7 @@ from .borrow import Lease
 from .choice import bind, note_inputs
 from .gradients import GradientEffect, GradientWatch
 from .inputs import StaticInputs
+from .outputs import Own, put_together
 from .patience import MAX_OBSERVED, overdrawn
 from .placement import describe_inputs
 from .pupil import Pupil
@@ -101,7 +102,7 @@ class Lesson:
         if difference is None:
             self._look_astray()
         self._results = tracked_results(self._outcome.value, self._outcome.template)
-        value = self._value()
+        value = self._value(kept=not found and difference is None)
         self._outcome.value = self._outcome.returned = None
         if not found and difference is None:
             ledger, results = self._outcome.ledger, self._results
@@ -259,19 +260,19 @@ class Lesson:
 
     # ------------------------------------------------------------------ the result
 
-    def _value(self) -> Any:
+    def _value(self, *, kept: bool) -> Any:
         """The caller's result: from static memory it is copied, a consumed graph is replaced by a stub."""
-        variant, plan, outcome = self._variant, self._plan, self._outcome
+        variant, plan, outcome, own = self._variant, self._plan, self._outcome, Own(self._outcome.returned)
         if plan.inputs is not None:
             # Only what this call wrote goes back: an earlier one may have had a buffer it writes as argument.
             replayed = plan.inputs.written if plan.follow else set[int]()
             plan.inputs.written = outcome.tracer.written_inputs | replayed
             lease = None
-            if self._pupil.limits.borrow and variant is not None and self._node.recorded:
+            if self._pupil.limits.borrow and variant is not None and self._node.recorded and kept:
                 lease = variant.lease = Lease(self._pupil.name, self._site)
             back = self._backward = self._take_over(variant, plan.inputs)
             counted = self._node.counted
-            value = result_of(outcome.template, plan.inputs, self._call, lease, back, counted, ran=True)
+            value = result_of(outcome.template, plan.inputs, self._call, lease, back, counted, own)
             if variant is not None:
                 variant.written |= plan.inputs.written
                 plan.inputs.written = variant.written
@@ -287,15 +288,14 @@ class Lesson:
             return outcome.returned
         branches = self._call.branches() if outcome.template.needs_given else []
         leaves: list[Any] = []
-        spec = flatten(outcome.value, leaves)
+        flatten(outcome.value, leaves)
         fresh: list[Any] = []
         for part, leaf in zip(leaves, outcome.template.leaves, strict=False):
             if leaf.kind == GIVEN:
                 fresh.append(branches[leaf.index])
             else:
                 fresh.append(fresh[leaf.index] if leaf.kind == AGAIN else spend(part) if leaf.spent else part)
-        value = unflatten(spec, iter(fresh), outcome.template.again)
-        return value.put(branches, ran=True) if type(value) is Bound else value
+        return put_together(outcome.template, fresh, branches, own)
 
     def _take_over(self, variant: Variant | None, inputs: StaticInputs) -> Backward | None:
         """The call ran on static inputs: keep its graph for the backward of this call and of replays."""

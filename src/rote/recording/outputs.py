@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -22,7 +22,7 @@ from ..hazards.rules import Reason
 from ..signature.bound import Bound
 from ..signature.compat import is_lazy_zero, is_wrapped, negative_view
 from ..signature.handed import GivenBranch
-from ..signature.leaves import flatten, paths, repeated, unflatten
+from ..signature.leaves import filled, flatten, paths, repeated, unflatten
 from .borrow import Lease, lend
 from .compat import history_of
 from .events import comparable
@@ -47,6 +47,17 @@ from .views import copied_together, related, view_of
 
 Attach = Callable[[dict[int, torch.Tensor]], None]
 """Hangs results into the caller's autograd graph; see :meth:`.backward.Backward.attach`."""
+
+
+class Own(NamedTuple):
+    """What a callable that has just run has returned itself.
+
+    Attributes:
+        value: It. What keeps one of its containers knows that very one.
+    """
+
+    value: Any
+
 
 _VALUES = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 
@@ -129,8 +140,7 @@ def hand_out(
     lease: Lease | None = None,
     attach: Attach | None = None,
     branches: Callable[[], list[Any]] = list,
-    *,
-    ran: bool = False,
+    own: Own | None = None,
 ) -> Any:
     """Make the caller's result: copies of what lies in the recording's memory, everything else as it is.
 
@@ -141,7 +151,7 @@ def hand_out(
         lease: Lend the recording's memory under this lease instead of copying it.
         attach: Hangs the copies, by position, into the caller's autograd graph.
         branches: Gives the containers and objects among the arguments.
-        ran: The callable itself has just run.
+        own: What the callable has returned, if it has just run: its containers are the caller's.
     """
     if lease is not None:
         template = _lent(template, lease)
@@ -181,8 +191,23 @@ def hand_out(
             parts.append(parts[leaf.index])
         else:
             parts.append(leaf.value)
-    value = unflatten(template.spec, iter(parts), template.again)
-    return value.put(given, ran=ran) if type(value) is Bound else value
+    return put_together(template, parts, given, own)
+
+
+def put_together(template: Template, parts: list[Any], given: list[Any], own: Own | None) -> Any:
+    """The caller's result, and what is bound with it, of its leaves.
+
+    Args:
+        template: The result, taken apart.
+        parts: Its leaves.
+        given: The containers and objects among the arguments.
+        own: What the callable has returned, if it has just run.
+    """
+    if own is None:
+        value = unflatten(template.spec, iter(parts), template.again)
+    else:
+        value = filled(template.spec, own.value, iter(parts), template.again)
+    return value.put(given, ran=own is not None) if type(value) is Bound else value
 
 
 def _lent(template: Template, lease: Lease) -> Template:

@@ -18,7 +18,7 @@ from .backward import Backward
 from .borrow import Lease
 from .counted import COUNTS_ALL, Counted
 from .inputs import StaticInputs
-from .outputs import hand_out
+from .outputs import Own, hand_out
 from .template import INPUT_VIEW, Template
 from .tree import Node
 
@@ -104,8 +104,7 @@ def result_of(
     lease: Lease | None = None,
     backward: Backward | None = None,
     counted: Counted = COUNTS_ALL,
-    *,
-    ran: bool = False,
+    own: Own | None = None,
 ) -> Any:
     """Copy mutated inputs back and hand the result of a finished call out.
 
@@ -116,7 +115,7 @@ def result_of(
         lease: Lend the recording's memory under this lease.
         backward: The recorded graph, if a part of the result requires grad.
         counted: Of which tensors the call changes the version.
-        ran: The callable itself has just run.
+        own: What the callable has returned, if it has just run.
     """
     if inputs.written:
         inputs.copy_back(call.leaves, counted)
@@ -124,4 +123,4 @@ def result_of(
     if any(leaf.kind == INPUT_VIEW for leaf in template.leaves):
         starts = inputs.starts(call.leaves)
     attach = partial(backward.attach, call) if backward is not None else None
-    return hand_out(template, call.leaves, starts, lease, attach, call.branches, ran=ran)
+    return hand_out(template, call.leaves, starts, lease, attach, call.branches, own)

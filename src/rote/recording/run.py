@@ -39,7 +39,7 @@ from .higher_order import as_python
 from .host_data import HostDataMode, consumed
 from .inputs import StaticInputs
 from .ledger import Ledger
-from .outputs import hand_out, make_template
+from .outputs import Own, hand_out, make_template
 from .placement import base_offset, group_members
 from .room import with_room
 from .saved import saving
@@ -273,7 +273,7 @@ class TracedCall:
         ):
             return
         starts = plan.inputs.starts(self._call.leaves) if plan.inputs is not None else {}
-        hand_out(template, self._call.leaves, starts, branches=self._call.branches, ran=True)
+        hand_out(template, self._call.leaves, starts, branches=self._call.branches, own=Own(None))
 
     def _positions(self) -> dict[int, int]:
         """Which argument a leaf is, by identity, as far as a result may contain it."""

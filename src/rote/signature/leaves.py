@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ import torch
 from .bound import Bound
 from .exact import exact
 from .handed import Made
+from .members import put
 from .opened import Opening, another, made_of, member_of, name_of, put_member, table_of
 
 Spec = Any
@@ -276,21 +277,81 @@ class _Rebuilder:
             self.build(child, _inside(spec, value, position) if child is not None else None)
             for position, child in enumerate(spec[3])
         ]
-        if spec[1] is torch.Generator:
-            made = value
-        elif spec[0] == "object":
-            made = another(value)
-            for name, child in zip(spec[2], children, strict=True):
-                put_member(made, name, child)
-        else:
-            made = _make(spec, children)
+        made = self._branch(spec, value, children)
         made = self._made[number] = self._made.get(self._again.get(number, number), made)
         return made
+
+    def _branch(self, spec: Spec, value: Any, children: list[Any]) -> Any:
+        if spec[1] is torch.Generator:
+            return value
+        if spec[0] != "object":
+            return _make(spec, children)
+        made = another(value)
+        for name, child in zip(spec[2], children, strict=True):
+            put_member(made, name, child)
+        return made
+
+
+_NOTHING: Any = object()
+
+
+class _Filler(_Rebuilder):
+    """Lays other leaves into the branches that are there; those that cannot change are made anew."""
+
+    def build(self, spec: Spec, value: Any) -> Any:
+        """The value of a structure."""
+        if spec is not None and spec[0] == "bound" and value is not _NOTHING:
+            return super().build(spec, Bound(value, spec[2], tuple([_NOTHING for _ in spec[2]])))
+        return super().build(spec, value)
+
+    def _branch(self, spec: Spec, value: Any, children: list[Any]) -> Any:
+        if value is _NOTHING or type(value) is Bound:
+            return _make(spec, children)
+        changed = [
+            (name, child)
+            for position, (name, child) in enumerate(zip(_names(spec), children, strict=True))
+            if child is not _inside(spec, value, position)
+        ]
+        if changed and isinstance(value, tuple):
+            return _make(spec, children)
+        for name, child in changed:
+            _lay(spec, value, name, child)
+        return value
+
+
+def filled(spec: Spec, value: Any, leaves: Iterator[Any], again: tuple[tuple[int, int], ...] = ()) -> Any:
+    """A value with other leaves, laid into the containers and objects that it consists of.
+
+    Args:
+        spec: Its structure, or that of it with what is bound beside it, which is made.
+        value: The value, with the objects that :class:`~.handed.Made` stands for.
+        leaves: In the order in which :func:`flatten` met them.
+        again: Branches that are one object with an earlier one (:func:`repeated`).
+    """
+    return _Filler(leaves, dict(again)).build(spec, value)
+
+
+def _names(spec: Spec) -> Iterable[Any]:
+    """Under what the children of a branch lie in it."""
+    return spec[2] if spec[0] in ("dict", "defaultdict", "dataclass", "made") else range(len(spec[3]))
+
+
+def _lay(spec: Spec, value: Any, name: Any, child: Any) -> None:
+    """Lay something into a branch, past what its class makes of that."""
+    if spec[0] == "made":
+        put_member(value, name, child)
+        return
+    if spec[0] == "dataclass":
+        object.__setattr__(value, name, child)
+    if isinstance(value, (list, dict)):
+        put(value, name, child)
 
 
 def _inside(spec: Spec, value: Any, position: int) -> Any:
     """What lies in a branch at a position of its structure."""
     kind, _, names, _ = spec
+    if value is _NOTHING:
+        return value
     if kind in ("list", "tuple", "structseq", "namedtuple"):
         return value[position]
     if kind in ("dict", "defaultdict"):
