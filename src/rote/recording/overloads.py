@@ -11,6 +11,7 @@ import torch
 from ..backends.compat import raw_call
 from ..partition.contents import makes_memory
 from ..partition.facts import Facts, facts_of
+from ..signature.compat import counts_inside
 from ..signature.kernels import Running
 from .compat import composite_call, replaced_kernels
 from .operands import DECOMPOSITIONS
@@ -38,6 +39,7 @@ class Overload:
         quiet: It does nothing but make results.
         blank: Its result is memory that it has not written.
         apart: It is never captured, but runs between two segments.
+        inside: The operations in its kernel count the versions of what it writes.
         running: What is noted while it runs, if its kernel may be Python code.
     """
 
@@ -53,6 +55,7 @@ class Overload:
     quiet: bool
     blank: bool
     apart: bool
+    inside: bool
     running: Running | None
 
     @classmethod
@@ -70,7 +73,7 @@ class Overload:
         quiet = not (facts.written or facts.seeded)
         return cls(
             func, facts, raw_call(func), parts, seen, seeds, special, repeats, alias, quiet, blank, apart,
-            running,
+            counts_inside(func), running,
         )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ from ..hazards import rules
 from ..hazards.rules import reason
 from ..partition.boundaries import Placement
 from ..partition.facts import Facts, facts_of, written_operands
-from ..signature.compat import is_lazy_zero, resolve_lazily
+from ..signature.compat import count_versions, is_lazy_zero, resolve_lazily
 from ..signature.executed import our_profiler
 from ..signature.modes import DispatchMode
 from . import events as ev
@@ -119,6 +119,8 @@ class Tracer(Repeated, DispatchMode):
         known = self._known.get(identity(func))
         if known is None and isinstance(func, torch._ops.OpOverload):
             known = self._known[identity(func)] = Overload.of(func, self.split)
+        if known is not None and known.inside:
+            count_versions()
         if known is not None and known.repeats and self.node.complete and not self._lazy_zeros:
             was = self._again(known.facts, args, kwargs)
             if was is not None:

@@ -365,6 +365,31 @@ def resolve_lazily() -> None:
         _exclude(key, False)
 
 
+_counting: Any = getattr(getattr(torch._C, "DispatchKey", None), "ADInplaceOrView", None)
+_has_kernel: Any = getattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", None)
+"""Both seen in torch 2.11 and 2.13. Without them some operations count no versions in a mode."""
+
+
+def counts_inside(op: Any) -> bool:
+    """Whether the operations in an operation's kernel count the versions of what it writes.
+
+    They do where PyTorch's layer for versions has no kernel of its own for it. Around its own operations that
+    write nothing autograd leaves the layer out; those of another library need not say what they write.
+    """
+    if _exclude is None or _counting is None or _has_kernel is None:
+        return False
+    writes = op._schema.is_mutable or op.namespace != "aten"
+    return writes and not _has_kernel(op.name(), "ADInplaceOrView")
+
+
+def count_versions() -> None:
+    """Let kernels that a handler calls count the versions of what they write as they do outside of a mode.
+
+    PyTorch leaves out what it left out before as soon as the handler returns.
+    """
+    _exclude(_counting, False)
+
+
 _is_excluded: Any = getattr(torch._C, "_dispatch_tls_is_dispatch_key_excluded", None)
 """Seen in torch 2.11 and 2.13."""
 
