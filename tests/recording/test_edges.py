@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -32,7 +33,14 @@ def test_a_value_finds_itself_and_comes_back(value):
 
 
 def test_nan_from_the_device():
-    assert edge(torch.tensor(NAN).item()) == edge((torch.tensor(INF) - INF).item())
+    assert edge(torch.tensor(NAN).item()) == edge(torch.tensor(NAN).item())
+    assert edge(torch.tensor(NAN).item()) != edge(torch.tensor(math.copysign(NAN, -1.0)).item())
+
+
+def test_complex_numbers():
+    numbers = [complex(real, imag) for real in (0.0, -0.0, NAN) for imag in (0.0, -0.0, NAN)]
+    assert len({edge(number) for number in numbers}) == len(numbers)
+    assert all(edge(number) == edge(complex(number.real, number.imag)) for number in numbers)
 
 
 def test_shapes():

@@ -6,6 +6,7 @@ import numpy
 import pytest
 import torch
 
+from rote.base.floats import float_bits
 from rote.base.location import Site
 from rote.recording.events import Event, assemble, comparable, first_difference, results_of
 from rote.recording.ledger import Ledger
@@ -42,7 +43,7 @@ def test_tensors_are_compared_by_origin():
     ("was", "now", "text"),
     [
         ((1, 2), (1, 3), "an operand of mul was 2 and is 3"),
-        (((0.5).hex(),), ((0.25).hex(),), "an operand of mul was 0.5 and is 0.25"),
+        ((float_bits(0.5),), (float_bits(0.25),), "an operand of mul was 0.5 and is 0.25"),
         (((1, 2),), ((1, 2, 3),), "an operand of mul was (1, 2) and is (1, 2, 3)"),
         (("a" * 100,), ("b",), "an operand of mul was '" + "a" * 76 + "... and is 'b'"),
         ((1,), (1,), None),

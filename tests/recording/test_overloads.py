@@ -6,6 +6,7 @@ import torch
 from torch.library import _scoped_library
 
 import rote
+from rote.base.floats import float_bits
 from rote.recording.compat import replaced_kernels
 from rote.recording.events import operands_of, tensors_of
 from rote.recording.ledger import Ledger
@@ -36,7 +37,7 @@ def test_operands_in_order():
     assert [id(each) for each in tensors] == [id(each) for each in tensors_of(args, kwargs)]
     assert [token.shape for token in tokens] == [(1,), (2,), (3,)]
     assert operands[0][1:] == (2, (tokens[1], None), (1, 2), ("bool", True))
-    assert operands[1] == (("other", tokens[2]), ("alpha", (0.5).hex()))
+    assert operands[1] == (("other", tokens[2]), ("alpha", float_bits(0.5)))
 
 
 def test_code_that_an_operation_calls_for_its_operands_is_seen(device):

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..base.floats import bits_of
 from .events import Value, assemble, results_of
 
 
@@ -51,8 +52,7 @@ def caught(check: Callable[..., None]) -> Callable[..., Raised | None]:
 def edge_of(out: Any, shaped: bool) -> tuple[Any, list[Any]]:
     """The edge a branch's result leads along, and the tensors of the result."""
     if not shaped:
-        key = out.hex() if isinstance(out, float) else out
-        return (type(out).__name__, out if key is out else _Float(out)), []
+        return (type(out).__name__, _Number(out) if isinstance(out, (float, complex)) else out), []
     structure, parts = results_of(out)
     shapes = tuple([_shape_of(part) for part in parts])
     return ("shape", shapes, structure), [part for part in parts if isinstance(part, torch.Tensor)]
@@ -73,14 +73,24 @@ def result_along(edge: Any, tensors: list[torch.Tensor]) -> Any:
 
 def value_of(edge: Any) -> Any:
     """The value that was read along an edge."""
-    return float(edge[1]) if isinstance(edge[1], _Float) else edge[1]
+    return edge[1].value if type(edge[1]) is _Number else edge[1]
 
 
-class _Float(float):
-    """A float that equals itself when it is NaN, and keeps the two zeros apart."""
+class _Number:
+    """A float or a complex number that is another one only if it has other bits.
+
+    Args:
+        value: The number.
+    """
+
+    __slots__ = ("_bits", "value")
+
+    def __init__(self, value: complex) -> None:
+        self.value = value
+        self._bits = bits_of(value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, float) and self.hex() == other.hex()
+        return type(other) is _Number and self._bits == other._bits
 
     def __hash__(self) -> int:
-        return hash(self.hex())
+        return hash(self._bits)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 import torch
 
+from ..base.floats import bits_of, float_bits, float_of
 from ..base.location import Site
 from .generators import Drawn
 from .ledger import Ledger, Token
@@ -144,7 +145,7 @@ def _plain(value: Any) -> Any:
     if kind is int or kind is str or value is None:
         return value
     if kind is float:
-        return value.hex()
+        return float_bits(value)
     if kind is bool:
         return ("bool", value)
     if kind is list or kind is tuple:
@@ -184,7 +185,9 @@ def _comparable_other(value: Any) -> Any:
         return ("array", value.__array_interface__["data"][0], value.shape, value.dtype.str)
     if isinstance(value, numpy.generic):
         return ("scalar", value.dtype.str, value.tobytes())
-    if isinstance(value, (complex, torch.dtype, torch.device, torch.layout, torch.memory_format, bytes)):
+    if isinstance(value, complex):
+        return ("complex", bits_of(value))
+    if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format, bytes)):
         return value
     if isinstance(value, Drawn):
         return value
@@ -251,7 +254,7 @@ def _text(value: Any) -> str:
     if isinstance(value, Token):
         dtype = str(value.dtype).removeprefix("torch.")
         return f"a {dtype}{list(value.shape)} tensor ({value.origin[0]} {value.origin[1]})"
-    if isinstance(value, str) and value.lstrip("-").startswith("0x"):
-        return repr(float.fromhex(value))
+    if isinstance(value, bytes) and len(value) == len(float_bits(0.0)):
+        return repr(float_of(value))
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

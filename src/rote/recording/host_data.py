@@ -26,6 +26,7 @@ import torch
 import torch.utils.checkpoint
 from torch.overrides import TorchFunctionMode
 
+from ..base.floats import bits_of
 from ..base.location import user_site
 from ..hazards import rules
 from ..hazards.rules import Rule, reason
@@ -288,7 +289,7 @@ class _Frozen(tuple[Any, ...]):
     def __new__(cls, value: Any) -> _Frozen:
         if isinstance(value, list):
             return super().__new__(cls, ("list", *(_Frozen(item) for item in value)))
-        shown = value.hex() if isinstance(value, float) else repr(value)
+        shown = bits_of(value) if isinstance(value, (float, complex)) else repr(value)
         return super().__new__(cls, ("value", type(value).__name__, shown, _Unequal(value)))
 
     def thaw(self) -> Any:

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from ..base.floats import float_bits
 from .ambient import Ambient, read_ambient
 from .compat import (
     current_device,
@@ -226,7 +227,8 @@ class Admission:
         if kind in (int, str, bytes):
             return f"{name} is not {same} and (type({name}) is not {kind.__name__} or {name} != {same})"
         if kind is float:
-            return f"{name} is not {same} and (type({name}) is not float or {name}.hex() != {token[1]!r})"
+            other = f"{source.constant(float_bits)}({name}) != {token[1]!r}"
+            return f"{name} is not {same} and (type({name}) is not float or {other})"
         expected = source.constant((PLAIN, token))
         return f"{source.constant(describe)}({name}) != {expected}"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .marks import mark
+from ..base.floats import bits_of
 
 _MARK = object()
 """Stands for the object that parts keywords from other arguments in a key."""
@@ -105,9 +105,15 @@ class Remembered:
 
 def remembered(function: Any, asked: Any = None) -> Remembered:
     """What a cache has in it now, or under one key."""
-    held = [mark(each) if _is_plain(each) else id(each) for each in cached_in(function, asked)]
+    held = [_form(each) for each in cached_in(function, asked)]
     count = function.cache_info().currsize if asked is None else len(held)
     return Remembered(count, tuple(held), _is_full(function))
+
+
+def _form(value: Any) -> Any:
+    if isinstance(value, (float, complex)):
+        return type(value), bits_of(value)
+    return (type(value), value) if _is_plain(value) else id(value)
 
 
 def _is_plain(value: Any) -> bool:

@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..base.floats import bits_of
 from . import members
 from .origin import said_module
 from .owners import is_open
@@ -245,7 +246,7 @@ class _Look:
     def _value(self, value: Any, depth: int) -> None:
         """What a value holds; plain ones by value, containers by what is in them, all else by identity."""
         if isinstance(value, _PLAIN):
-            self.facts.append((type(value), repr(value) if isinstance(value, (float, complex)) else value))
+            self.facts.append((type(value), bits_of(value) if isinstance(value, (float, complex)) else value))
             return
         if isinstance(value, _STANDING) or id(value) in self._seen:
             return

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 
+from ..base.floats import bits_of, complex_of, float_bits, float_of
 from .ambient import Ambient, explain_ambient, read_ambient
 from .compat import is_wrapped, plain_functions
+from .exact import exact
 from .leaves import (
     Spec,
     branch_names,
@@ -212,15 +214,16 @@ def describe(leaf: Any) -> tuple[str, Any]:
         return (TENSOR, describe_tensor(leaf)) if plain else (FOREIGN, (type(leaf), id(leaf)))
     kind = type(leaf)
     if kind is float:
-        return PLAIN, (float, leaf.hex())  # keeps 0.0 and -0.0 apart, and NaN equal to itself
+        return PLAIN, (float, float_bits(leaf))
     if kind in _SCALARS:
         return PLAIN, (kind, leaf)
     if isinstance(leaf, numpy.generic):
         return PLAIN, (kind, leaf.tobytes())
     if kind is complex:
-        return PLAIN, (complex, leaf.real.hex(), leaf.imag.hex())
+        return PLAIN, (complex, bits_of(leaf))
     if kind is slice:
-        return PLAIN, (slice, leaf.start, leaf.stop, leaf.step)
+        ends = (leaf.start, leaf.stop, leaf.step)
+        return PLAIN, (slice, *ends, *map(exact, ends))
     if kind is range:  # two that give the same numbers are equal, and may differ in their ends
         return PLAIN, (range, leaf.start, leaf.stop, leaf.step)
     if isinstance(leaf, _VALUES):
@@ -405,11 +408,11 @@ def _show(token: Any) -> str:
     if kind == "parameter":
         return "a parameter"
     if kind is float:
-        return repr(float.fromhex(token[1]))
+        return repr(float_of(token[1]))
     if kind is complex:
-        return repr(complex(*map(float.fromhex, token[1:])))
+        return repr(complex_of(token[1]))
     if kind is slice:
-        return repr(slice(*token[1:]))
+        return repr(slice(*token[1:4]))
     if issubclass(kind, (numpy.number, numpy.bool_)):
         return f"{kind.__name__}({numpy.frombuffer(token[1], kind)[0].item()!r})"
     if kind in _SCALARS or isinstance(token[1], _VALUES):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 import torch
 
+from ..base.floats import bits_of
 from ..base.location import Site
 from . import members
 from .cached import Remembered, cached_in, remembered
@@ -278,10 +279,8 @@ def same(was: Any, now: Any) -> bool:
         return isinstance(now, Content) and _alike(was.value, now.value)
     if type(was) is not type(now):
         return False
-    if isinstance(was, float):
-        return was.hex() == now.hex()  # 0.0 is not -0.0, NaN is NaN
-    if isinstance(was, complex):
-        return repr(was) == repr(now)
+    if isinstance(was, (float, complex)):
+        return bits_of(was) == bits_of(now)
     if isinstance(was, (int, str, bytes, torch.dtype, torch.device, torch.Size)):
         return bool(was == now)
     if is_bound_method(was) and is_bound_method(now):  # made anew at each access
@@ -296,6 +295,8 @@ def _alike(was: Any, now: Any) -> bool:
         and any(isinstance(each, torch.Tensor) for each in was + now)
     ):
         return len(was) == len(now) and all(map(is_, was, now))
+    if type(was) is type(now) and isinstance(was, (float, complex)):
+        return bits_of(was) == bits_of(now)
     return bool(was == now) and exact(was) == exact(now)
 
 
