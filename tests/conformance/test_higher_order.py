@@ -116,6 +116,41 @@ def test_others_run_eagerly(device, fn, name, reason):
     assert found.remedy == "Write the branch or the loop in Python, or call it outside."
 
 
+class _Square(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * gradient * ctx.saved_tensors[0]
+
+
+@pytest.mark.parametrize("transform", [
+    lambda fn: torch.func.grad(fn),
+    lambda fn: torch.func.vmap(torch.func.grad(fn)),
+    lambda fn: torch.func.vmap(fn),
+    lambda fn: torch.func.jacrev(fn),
+])  # fmt: skip
+def test_functions_with_gradients_of_their_own_run_eagerly(device, transform, reason):
+    weight = nn.Parameter(torch.full((), 3.0, device=device))
+    fn = transform(lambda x: (_Square.apply(x) * weight).sum())
+    g = rote.graph(fn)
+    for _ in range(4):
+        x = torch.ones(2, 2, device=device).diagonal() + 1.0
+        found, expected = g(x), fn(x)
+        assert found.equal(expected)
+        gradients = [torch.autograd.grad(each.sum(), weight)[0] for each in (found, expected)]
+        assert gradients[0].equal(gradients[1])
+    assert reason(g, "RT601").message == "custom_function_call takes Python functions"
+
+
 def test_others_with_gradients_are_refused(device):
     with pytest.raises(rote.MisuseError, match=r"scan takes Python functions .* where gradients are enabled"):
         rote.graph(_scan)(torch.ones(3, device=device))

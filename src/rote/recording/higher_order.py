@@ -6,9 +6,11 @@ host reads to choose between them, are those of the call. Nothing of a call with
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from threading import get_ident
+from types import FrameType
 from typing import Any
 
 import torch
@@ -40,18 +42,32 @@ def _as_python(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return _PLAIN.get(operator.name())
 
 
+def _hides_tensors(args: tuple[Any, ...]) -> bool:
+    """Whether there are functions among operands, which may reach tensors that are no operands."""
+    return any([callable(each) and not isinstance(each, (type, torch.Tensor)) for each in args])
+
+
+def _is_compiled(frame: FrameType | None) -> bool:
+    """Whether a frame is inside of a function under ``torch.compile``, which runs as it was written."""
+    compiler = getattr(sys.modules.get("torch._dynamo.eval_frame"), "__file__", None)
+    while compiler is not None and frame is not None and frame.f_code.co_filename != compiler:
+        frame = frame.f_back
+    return compiler is not None and frame is not None
+
+
 @contextmanager
 def as_python(meet: Callable[[str], None]) -> Generator[None]:
     """A context in which operators over Python functions are what they are in Python, on this thread.
 
-    They are met above autograd: outside of a trace PyTorch compiles them, and finds the tensors that their
+    They are met above autograd: outside of a trace PyTorch compiles most, and finds the tensors that their
     functions reach and that have gradients. Where they are called as written it does not look for these.
+    An operator that no compiled function calls is called as it is in plain Python.
 
     Args:
         meet: Is told the name of each other operator.
 
     Raises:
-        MisuseError: Another operator may have gradients.
+        MisuseError: Another operator, of a compiled function, may have gradients.
     """
     operators: Any = torch._ops.HigherOrderOperator
     original, thread = operators.__call__, get_ident()
@@ -62,7 +78,7 @@ def as_python(meet: Callable[[str], None]) -> Generator[None]:
         plain = _as_python(self, args, kwargs)
         if plain is not None:
             return plain(*args)
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and _hides_tensors(args) and _is_compiled(sys._getframe(1)):
             raise MisuseError(
                 f"{self.name()} takes Python functions and cannot be called in a graphed callable where "
                 "gradients are enabled. Write the branch or the loop in Python, call it under no_grad, "
