@@ -295,8 +295,8 @@ def _alike(was: Any, now: Any) -> bool:
         and any(isinstance(each, torch.Tensor) for each in was + now)
     ):
         return len(was) == len(now) and all(map(is_, was, now))
-    if type(was) is type(now) and isinstance(was, (float, complex)):
-        return bits_of(was) == bits_of(now)
+    if isinstance(was, (float, complex)):
+        return same(was, now)
     return bool(was == now) and exact(was) == exact(now)
 
 
