@@ -264,6 +264,48 @@ def creation_of(tensor: torch.Tensor) -> Creation | None:
     return kinds.get(_creation(tensor), Creation.OTHER)
 
 
+_set_creation: Any = getattr(_graph, "_set_creation_meta", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def tells_creation() -> bool:
+    """Whether PyTorch says how views were made, and lets others be like them."""
+    return None not in (_creation, _creations, _set_creation)
+
+
+def is_plain_creation(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is no view, or is one that autograd lets be written, as far as PyTorch says."""
+    return creation_of(tensor) in (Creation.OWN, Creation.VIEW)
+
+
+def creation_kind(tensor: torch.Tensor) -> Any:
+    """How PyTorch says that a view was made; None of other tensors, or where it does not say."""
+    return _creation(tensor) if tells_creation() and tensor._is_view() else None
+
+
+def set_creation_kind(view: torch.Tensor, kind: Any) -> None:
+    """Have a view be one that was made like another; what :func:`creation_kind` tells of that."""
+    if kind is not None and view._is_view() and _creation(view) != kind:
+        _set_creation(view, kind)
+
+
+_increment: Any = getattr(torch.autograd.graph, "increment_version", None)
+_put_back: Any = getattr(_graph, "_unsafe_set_version_counter", None)
+"""Both seen in torch 2.11 and 2.13. Without them tensors over one memory are taken to count together."""
+
+
+def counts_apart(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have version counters of their own; they are as before afterwards."""
+    if _increment is None or _put_back is None or one.is_inference() or other.is_inference():
+        return False
+    was, before = one._version, other._version
+    _increment(one)
+    try:
+        return other._version == before
+    finally:
+        _put_back((one,), (was,))
+
+
 _top_hooks: Any = getattr(getattr(torch._C, "_autograd", None), "_top_saved_tensors_default_hooks", None)
 """Seen in torch 2.11 and 2.13."""
 

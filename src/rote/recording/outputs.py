@@ -10,8 +10,7 @@ grad, as in eager, and raises when ``backward`` is called on it again, as in eag
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,14 +19,15 @@ import torch
 from ..base.location import NOWHERE, Site
 from ..hazards.rules import Reason
 from ..signature.bound import Bound
-from ..signature.compat import is_lazy_zero, is_wrapped, negative_view
+from ..signature.compat import is_lazy_zero, is_wrapped
 from ..signature.handed import GivenBranch
 from ..signature.leaves import filled, flatten, paths, repeated, unflatten
 from .borrow import Lease, lend
 from .compat import history_of
 from .events import comparable
-from .ledger import EXTERNAL, INPUT, Ledger, Token
+from .ledger import EXTERNAL, INPUT, Ledger
 from .opaque import opaque_object, opaque_tensor
+from .taken_views import external_view, input_view, looked_at, opaque_view
 from .template import (
     AGAIN,
     EXTERNAL_SAME,
@@ -63,7 +63,12 @@ _VALUES = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch
 
 
 def make_template(
-    value: Any, ledger: Ledger, inputs: dict[int, int], spent: set[int], site: Site
+    value: Any,
+    ledger: Ledger,
+    inputs: dict[int, int],
+    spent: set[int],
+    site: Site,
+    given: Sequence[Any] = (),
 ) -> tuple[Template, list[Reason]]:
     """Take a result apart.
 
@@ -74,6 +79,7 @@ def make_template(
             taken apart.
         spent: Identities of tensors whose graph was consumed inside the call.
         site: The user's line for reasons.
+        given: The argument leaves as the callable has them.
 
     Returns:
         The template, and the reasons why the result cannot be handed out from a recording.
@@ -89,8 +95,10 @@ def make_template(
         elif isinstance(leaf, torch.Tensor):
             first[id(leaf)] = position
             made = _tensor_leaf(leaf, ledger, inputs, id(leaf) in spent)
+            if made.kind in (INPUT_VIEW, EXTERNAL_VIEW):
+                made = looked_at(made, leaf, _seen_in(made, ledger, given))
             found.append(made)
-            why = opaque_tensor(name, leaf, made, site)
+            why = opaque_tensor(name, leaf, made, site) or opaque_view(name, leaf, made, given, site)
             blockers.extend([why] if why is not None else [])
         elif type(leaf) is GivenBranch:
             found.append(OutputLeaf(GIVEN, (GIVEN, leaf.number), index=leaf.number))
@@ -101,6 +109,13 @@ def make_template(
                 blockers.append(opaque_object(name, leaf, site))
             found.append(OutputLeaf(VALUE, _value_token(leaf, ledger), value=leaf))
     return related(Template(spec, tuple(found), repeated(spec, value)), value), blockers
+
+
+def _seen_in(made: OutputLeaf, ledger: Ledger, given: Sequence[Any]) -> torch.Tensor | None:
+    """The tensor that a view looks at, if it is at hand."""
+    if made.kind == EXTERNAL_VIEW:
+        return ledger.externals[made.token.origin[1]]
+    return given[made.index] if made.index < len(given) else None
 
 
 def _value_token(leaf: Any, ledger: Ledger) -> Any:
@@ -174,14 +189,9 @@ def hand_out(
         elif leaf.kind == GIVEN:
             parts.append(given[leaf.index])
         elif leaf.kind == INPUT_VIEW:
-            base = leaves[leaf.index]
-            if base.requires_grad and not leaf.tracked:
-                base = base.detach()
-            with _as_made(leaf):
-                parts.append(_input_view(leaf.token, base, starts[leaf.index]))
+            parts.append(input_view(leaf, leaves[leaf.index], starts[leaf.index]))
         elif leaf.kind == EXTERNAL_VIEW:
-            with _as_made(leaf):
-                parts.append(_external_view(leaf))
+            parts.append(external_view(leaf))
         elif leaf.kind == VIEW:
             parts.append(view_of(leaf, template, copies))
         elif leaf.kind == META:
@@ -233,42 +243,6 @@ def _copy_leaf(leaf: OutputLeaf) -> torch.Tensor:
     if leaf.value.requires_grad and torch.is_grad_enabled():
         return copy_of(leaf.value)
     return spend(copy_of(leaf.value.detach()))
-
-
-def _as_made(leaf: OutputLeaf) -> AbstractContextManager[Any]:
-    """Where the callable turned gradients on that are off around it, a view with a history gets one, too."""
-    if not leaf.tracked or torch.is_grad_enabled():
-        return nullcontext()
-    modes = ExitStack()
-    if torch.is_inference_mode_enabled():
-        modes.enter_context(torch.inference_mode(False))
-    modes.enter_context(torch.enable_grad())
-    return modes
-
-
-def _input_view(token: Token, base: torch.Tensor, start: int) -> torch.Tensor:
-    """A view of an argument's memory, as it lies there: a lazy result is refused."""
-    if base.is_conj():
-        base = base.conj()
-    if base.is_neg():
-        base = negative_view(base)
-    if token.dtype != base.dtype:
-        base = base.view(token.dtype)
-    return base.as_strided(token.shape, token.stride, token.offset + start)
-
-
-def _external_view(leaf: OutputLeaf) -> torch.Tensor:
-    """A view of a tensor made outside, with a graph of its own where it has one.
-
-    The graph of the recorded view is that of the recording, and ends in leaves that are not the caller's.
-    """
-    view = leaf.value
-    if leaf.base is None or not (leaf.tracked or view.requires_grad):
-        return view.view_as(view)
-    if not leaf.tracked:  # made under no_grad, it requires grad as its base does, and has no history
-        with torch.no_grad():
-            return leaf.base.as_strided(view.shape, view.stride(), view.storage_offset())
-    return leaf.base.as_strided(view.shape, view.stride(), view.storage_offset())
 
 
 def _copies(template: Template) -> dict[int, torch.Tensor]:

@@ -267,7 +267,7 @@ class TracedCall:
             plan.follow or plan.session is not None or plan.inputs is not None
         ):
             return
-        template, _ = make_template(kept, tracer.ledger, self._positions(), set(), self._site)
+        template, _ = make_template(kept, tracer.ledger, self._positions(), set(), self._site, self._leaves)
         if any(
             [leaf.tracked or (leaf.kind == INPUT_VIEW and plan.inputs is None) for leaf in template.leaves]
         ):
@@ -323,7 +323,9 @@ class TracedCall:
         tensors = _tensors(value)
         spent = consumed(host.roots, tensors)
         host.roots.clear()
-        template, blockers = make_template(value, tracer.ledger, self._positions(), spent, self._site)
+        template, blockers = make_template(
+            value, tracer.ledger, self._positions(), spent, self._site, self._leaves
+        )
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
         blockers += tracer.changed_arrays() + refused_views(tensors, self._site)
         blockers += tracer.generators.settle()

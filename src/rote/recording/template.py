@@ -33,6 +33,8 @@ class OutputLeaf:
         part: One of several views that one operation gave; see :mod:`.views`.
         hidden: No part of the result; some of them are views of it.
         follows: A view that gets a history where its base does (it was not made under ``no_grad``).
+        creation: How autograd says that a view of a tensor from outside was made.
+        apart: Such a view counts versions of its own (``.data``).
     """
 
     kind: str
@@ -46,6 +48,8 @@ class OutputLeaf:
     part: bool = False
     hidden: bool = False
     follows: bool = True
+    creation: Any = None
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,11 @@ class Template:
     @property
     def key(self) -> Any:
         """What two observations of the result are compared by."""
-        return (self.spec, tuple((leaf.token, leaf.tracked) for leaf in self.leaves), self.again)
+        return (
+            self.spec,
+            tuple((leaf.token, leaf.tracked, leaf.creation, leaf.apart) for leaf in self.leaves),
+            self.again,
+        )
 
     def prepared(self) -> Template:
         """For a recording: results with a consumed graph become tensors that carry its stand-in."""
@@ -114,6 +122,8 @@ class Template:
         for name, was, now in zip(paths(self.spec, "result"), self.leaves, other.leaves, strict=False):
             if was.tracked != now.tracked:
                 return f"{name} {'required' if was.tracked else 'did not require'} grad before"
+            if (was.creation, was.apart) != (now.creation, now.apart):
+                return f"{name} was another kind of view before"
             if was.token != now.token:
                 return f"{name} was {was.value!r:.60} and is {now.value!r:.60}"
         return "nothing differs"
