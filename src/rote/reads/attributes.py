@@ -402,29 +402,13 @@ def everything(trace: Trace, value: Any) -> None:
     """All attributes of an object are about to be read by C."""
     kind = type(value)
     table = lookup.attributes_of(value)
-    names: list[Any] = [*(table or ()), *(name for each in lookup.bases(kind) for name in _slots(each))]
+    names: list[Any] = [*(table or ()), *lookup.slots(kind)]
     for name in names:
         if issubclass(type(name), str):
             plain_attribute(trace, name, value)
     if table is not None and trace.has(value):
         table_of(trace, value, table)
         trace.read(ORDER, table, None, Content(tuple(table)), " (its attributes)", value)
-    for name in (
-        "__reduce__",
-        "__reduce_ex__",
-        "__getstate__",
-        "__getnewargs__",
-        "__getnewargs_ex__",
-        "__copy__",
-    ):
-        found = lookup.find(kind, name).value
-        if found is not _MISSING and not is_in_c(found):
-            trace.runs(trace.class_slot(kind, name))
-
-
-def _slots(kind: type) -> list[str]:
-    members = lookup.namespace(kind).items()
-    return [name for name, value in members if isinstance(value, MemberDescriptorType)]
 
 
 def store_attribute(trace: Trace, name: str, new: Any, value: Any) -> None:

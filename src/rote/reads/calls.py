@@ -19,6 +19,7 @@ from ..signature.processes import is_quiet
 from ..signature.snapshot import SUBCLASS
 from ..signature.wrappers import is_graphed
 from . import lookup
+from .apart import TAKING, taken_apart
 from .attributes import attribute, delete_attribute, of_namespace, store_attribute
 from .containers import change, content, merged, special, spread, text, whole
 from .kinds import CLASS, CONTAINERS, FUNCTION, IN_C, METHOD, OTHER, PLAIN, is_in_c
@@ -180,6 +181,8 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     given = (*args, *kwargs.values())
     if issubclass(type(function), (MethodDescriptorType, WrapperDescriptorType)) and args:
         owner, given = args[0], given[1:]
+    if owner is not None and function.__name__ in TAKING:
+        taken_apart(trace, owner)
     for each in given:
         what = trace.kinds[type(each)]
         if what in (FUNCTION, METHOD) or (

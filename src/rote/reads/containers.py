@@ -70,6 +70,8 @@ _WITH_ADDRESS = frozenset(
 )
 """What writes an object as its class and its address."""
 _HASHED = (dict, set, frozenset)
+_BESIDE_MEMBERS = {defaultdict: "default_factory", deque: "maxlen"}
+"""What containers hold besides their members."""
 _MANY = 4096
 _USUAL_INDICES = frozenset({*PLAIN_TYPES, torch.Tensor})
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
@@ -329,6 +331,9 @@ def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> Iterab
         return ()
     if is_readable(value):
         whole(trace, value)
+        for kind, name in _BESIDE_MEMBERS.items():
+            if issubclass(type(value), kind):
+                plain_attribute(trace, name, value)
         if issubclass(type(value), dict):
             return [part for pair in members.items(value) for part in pair]
         return members.keys(value)
@@ -369,7 +374,7 @@ def _array(trace: Trace, value: numpy.ndarray[Any, Any]) -> list[Any]:
     if not value.dtype.hasobject:
         return []
     if trace.has(value):
-        _find_held(trace, value, 2)
+        find_held(trace, value, 2)
     return value.ravel().tolist()
 
 
@@ -510,17 +515,17 @@ def advance(trace: Trace, value: Any) -> None:
         special(trace, value, "__next__")
     elif trace.has(value):
         trace.change(value)
-        _find_held(trace, value, 3)
+        find_held(trace, value, 3)
 
 
-def _find_held(trace: Trace, value: Any, depth: int) -> None:
+def find_held(trace: Trace, value: Any, depth: int) -> None:
     """What an object of C outside holds is outside, too: it hands it out."""
     found = value.ravel().tolist() if issubclass(type(value), numpy.ndarray) else gc.get_referents(value)
     for each in found:
         if trace.kinds[type(each)] not in (PLAIN, TENSOR, CLASS, MODULE) and not trace.has(each):
             trace.find(each, value, "[...]")
             if depth and (is_readable(each) or trace.by_content(type(each))):
-                _find_held(trace, each, depth - 1)
+                find_held(trace, each, depth - 1)
 
 
 def length(trace: Trace, value: Any) -> None:

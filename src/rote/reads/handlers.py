@@ -28,10 +28,10 @@ from ..signature.marks import Content
 from ..signature.snapshot import ANSWER, CACHED, ORDER, REFERENT, VARIABLE
 from ..signature.standard import ANSWERS
 from . import lookup
+from .apart import pickled, taken_apart
 from .attributes import (
     attribute,
     delete_attribute,
-    everything,
     is_inside,
     looks_around,
     plain_attribute,
@@ -517,12 +517,17 @@ def _format_map(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict
         whole(trace, each)
 
 
-def _all_of_it(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _taken_apart(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for each in _bound(function, args, 1):
         if issubclass(type(each), torch.Generator):
             _asks_state(trace, each, function.__name__)
         else:
-            everything(trace, each)
+            taken_apart(trace, each)
+
+
+def _pickled(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in (*args[:1], *kwargs.values()):
+        pickled(trace, each)
 
 
 def _descriptor(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -759,9 +764,10 @@ HANDLERS: dict[str, Handler] = {
     "_json.Encoder": _json_encoder,
     "builtins.str.format": _format,
     "builtins.str.format_map": _format_map,
-    "builtins.object.__reduce_ex__": _all_of_it,
-    "builtins.object.__reduce__": _all_of_it,
-    "builtins.object.__getstate__": _all_of_it,
+    "builtins.object.__reduce_ex__": _taken_apart,
+    "builtins.object.__reduce__": _taken_apart,
+    "builtins.object.__getstate__": _taken_apart,
+    "_pickle.dumps": _pickled,
     "itertools.starmap": _of_pairs,
     "itertools.accumulate": _of_pairs,
     "itertools.groupby": _of_pairs,

@@ -97,6 +97,12 @@ def is_in_c(descriptor: Any) -> bool:
     return issubclass(type(descriptor), (GetSetDescriptorType, MemberDescriptorType))
 
 
+def slots(kind: type) -> list[str]:
+    """Names under which instances of a class have what lies in no dict."""
+    members = [pair for each in bases(kind) for pair in namespace(each).items()]
+    return [name for name, value in members if isinstance(value, MemberDescriptorType)]
+
+
 def attributes_of(value: Any) -> dict[str, Any] | None:
     """The dict in which an object has its attributes; None if it has none."""
     if issubclass(type(value), ModuleType):
