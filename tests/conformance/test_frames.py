@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import types
 
 import pytest
 import torch
@@ -112,3 +113,68 @@ def test_frames_around_the_call(device, program):
     assert g.report().replayed == 0
     if program is not by_a_look_at_the_stack:
         assert any("looks at the frames around it" in each.message for each in g.report().reasons)
+
+
+def counting():
+    kept = 1
+    while True:
+        yield kept
+        kept += 1
+        yield kept
+
+
+@types.coroutine
+def waiting():
+    yield from counting()
+
+
+async def awaiting():
+    await waiting()
+
+
+class Kept:
+    """A generator, a coroutine, and a frame, each of which waits."""
+
+    def __init__(self):
+        self.generator, self.coroutine = counting(), awaiting()
+        self.move()
+        self.frame = self.generator.gi_frame
+
+    def move(self):
+        next(self.generator)
+        self.coroutine.send(None)
+
+
+OF_OTHERS = {
+    "variables": lambda kept: kept.generator.gi_frame.f_locals["kept"],
+    "variables by inspect": lambda kept: inspect.getgeneratorlocals(kept.generator)["kept"],
+    "line": lambda kept: kept.generator.gi_frame.f_lineno,
+    "instruction": lambda kept: kept.generator.gi_frame.f_lasti,
+    "a coroutine's": lambda kept: kept.coroutine.cr_await.gi_yieldfrom.gi_frame.f_locals["kept"],
+    "a frame that is kept": lambda kept: kept.frame.f_locals["kept"],
+    "by a name": lambda kept: getattr(kept.frame, "f_locals")["kept"],  # noqa: B009
+    "by a descriptor": lambda kept: types.FrameType.f_lineno.__get__(kept.frame),
+    "as text": lambda kept: sum(repr(kept.frame).encode()),
+}
+
+
+@pytest.mark.parametrize("ask", OF_OTHERS.values(), ids=OF_OTHERS)
+def test_frames_that_are_not_of_the_call(device, ask):
+    kept = Kept()
+    f = lambda x: x * ask(kept)  # noqa: E731
+    g = rote.graph(f)
+    x = torch.ones(3, device=device)
+    for count in range(9):
+        if count == 5:
+            kept.move()
+        torch.testing.assert_close(g(x), f(x), rtol=0, atol=0)
+    kept.coroutine.close()
+
+
+def test_what_a_frame_outside_always_says(device):
+    kept = Kept()
+    g = rote.graph(lambda x: x * len(kept.frame.f_code.co_name))
+    for _ in range(6):
+        assert g(torch.ones(3, device=device)).sum().item() == 24
+    assert g.report().replayed >= 3, g.explain()
+    kept.coroutine.close()

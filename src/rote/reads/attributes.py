@@ -59,6 +59,8 @@ _OF_NODES = frozenset({"saved_tensors", "saved_variables", "needs_input_grad", "
 """What the node of a graph says of itself: it stays for the node's life, in a tuple that is new each time."""
 _OF_ARRAYS = frozenset({"dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides"})
 """What an array says of itself, and nothing of its numbers."""
+_STANDING = frozenset({"f_code", "f_globals", "f_builtins", "__class__"})
+"""What a frame says of itself for as long as it lives."""
 _OF_CLASSES = frozenset({"_is_param", "_is_buffer"})
 """By which tensors of classes of one's own say that they are parameters; asked by isinstance."""
 
@@ -369,11 +371,16 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
 
 
 def _of_frame(trace: Trace, name: str, frame: FrameType) -> None:
-    """Frames of the call are its own, as is what lies in them; those around it are another's."""
+    """Frames of the call are its own, as is what lies in them; others go on as others like.
+
+    A frame that was found outside is kept there, or is of a generator that was: no slot says how far it is.
+    """
     trace.seen.discard((FrameType, name))
     trace.seen.discard((FrameType, name, "plain"))
     if not is_inside(frame) or (name == "f_back" and not is_inside(frame.f_back)):
         looks_around(trace)
+    elif trace.has(frame) and name not in _STANDING:
+        trace.refuse(name, f"reads {trace.name(frame, f'.{name}')}, of a frame that is not of the call")
     for table in (frame.f_globals, frame.f_builtins):
         trace.find(table, None, "")
 

@@ -10,6 +10,7 @@ from functools import partial
 from types import (
     CodeType,
     CoroutineType,
+    FrameType,
     FunctionType,
     GeneratorType,
     MethodType,
@@ -66,7 +67,8 @@ _ASKING_WHICH = (_HASHING, _EQUAL)
 _TEXTS = ("__format__", "__str__", "__repr__")
 _NAMES = ("__qualname__", "__module__")
 _WITH_ADDRESS = frozenset(
-    vars(kind)["__repr__"] for kind in (object, FunctionType, GeneratorType, CoroutineType, CodeType)
+    vars(kind)["__repr__"]
+    for kind in (object, FunctionType, GeneratorType, CoroutineType, CodeType, FrameType)
 )
 """What writes an object as its class and its address."""
 _HASHED = (dict, set, frozenset)
