@@ -26,11 +26,11 @@ from ..signature.classes import UNSET
 from ..signature.made_in_c import is_of_pybind
 from ..signature.marks import PROXIES, Content
 from ..signature.slots import answer
-from ..signature.snapshot import ATTRIBUTE, ITEM, KIND, ORDER, SAID
+from ..signature.snapshot import ASKED, ATTRIBUTE, ITEM, KIND, ORDER, SAID
 from . import lookup
 from .kinds import C_FUNCTIONS, CLASS, MODULE, OTHER, PLAIN, TENSOR, is_in_c
 from .output import is_for_output, tells_when
-from .trace import OF_CLASS, Trace
+from .trace import OF_CLASS, Trace, handled_kind
 
 _MISSING = lookup.MISSING
 _IDENTIFYING = frozenset({
@@ -333,6 +333,8 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
     if type(value) is FrameType:
         _of_frame(trace, name, value)
         return
+    if name == "__context__" and issubclass(type(value), BaseException):
+        _of_context(trace, value)
     if name == "metadata" and lookup.find(type(value), "next_functions").owner is not None:
         trace.refuse("metadata", "reads what somebody has kept in a node of a tensor's history")
         return
@@ -368,6 +370,22 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
         trace.read(SAID, value, name, answer(found), f".{name}")
     else:
         trace.read(ATTRIBUTE, value, name, found, f".{name}")
+
+
+def handles(trace: Trace, error: BaseException | None) -> None:
+    """The call comes to an exception that was being handled, or to none: by its caller, perhaps."""
+    if error is None and trace.handled is None:
+        trace.read(ASKED, handled_kind, (), answer(None), "the exception that the caller handles")
+    elif error is not None and identity(error) == trace.handled and not is_for_output(trace):
+        trace.refuse("sys.exc_info", "depends on the exception that its caller is handling")
+
+
+def _of_context(trace: Trace, value: BaseException) -> None:
+    """An exception refers to the one that was being handled when it was raised."""
+    for known in (type(value), identity(value)):
+        trace.seen.discard((known, "__context__"))  # each was raised on its own
+        trace.seen.discard((known, "__context__", "plain"))
+    handles(trace, value.__context__)
 
 
 def _of_frame(trace: Trace, name: str, frame: FrameType) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
@@ -20,7 +21,7 @@ from ..signature.snapshot import SUBCLASS
 from ..signature.wrappers import is_graphed
 from . import lookup
 from .apart import TAKING, taken_apart
-from .attributes import attribute, delete_attribute, of_namespace, store_attribute
+from .attributes import attribute, delete_attribute, handles, of_namespace, store_attribute
 from .containers import change, content, merged, special, spread, text, whole
 from .kinds import CLASS, CONTAINERS, FUNCTION, IN_C, METHOD, OTHER, PLAIN, is_in_c
 from .output import SAID_OF_OUTPUT, is_called_by_output, is_for_output, writes_by_method
@@ -342,7 +343,9 @@ def match_class(trace: Trace, count: int, value: Any, kind: Any, names: tuple[st
 
 
 def raised(trace: Trace, count: int, *values: Any) -> None:
-    """An exception is about to be raised; its class may be called."""
+    """An exception is about to be raised, and its class may be called; or that which is being handled."""
+    if not count:
+        handles(trace, sys.exc_info()[1])
     for value in values:
         if issubclass(type(value), type):
             called(trace, (), value)

@@ -32,6 +32,7 @@ from .apart import pickled, taken_apart
 from .attributes import (
     attribute,
     delete_attribute,
+    handles,
     is_inside,
     looks_around,
     plain_attribute,
@@ -59,7 +60,7 @@ from .containers import (
     whole,
 )
 from .kinds import PLAIN, TENSOR, is_in_c
-from .output import is_for_output, prints, writes
+from .output import prints, writes
 from .table import name_of
 from .trace import Trace
 
@@ -564,11 +565,9 @@ def _sys_frame(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[
 
 def _exc_info(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Who calls may be in the middle of handling an exception, which nothing else tells."""
-    frame = trace.frame()
-    if sys.exc_info()[1] is None:
-        trace.ask(sys.exc_info, (), "sys.exc_info()")
-    elif frame is not None and not is_internal(frame.f_code.co_filename) and not is_for_output(trace):
-        trace.refuse("sys.exc_info", "asks which exception is being handled; catch it by name")
+    frame, error = trace.frame(), sys.exc_info()[1]
+    if error is None or (frame is not None and not is_internal(frame.f_code.co_filename)):
+        handles(trace, error)
 
 
 def _size_of_storage(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -187,7 +187,7 @@ def _replaced(each: Instr) -> Iterator[Any]:
 def _note(each: Instr, noted: Noted, notes: Any, stack: _Stack, held: list[Any]) -> Iterator[Any]:
     """The instructions of one note."""
     static, items, depth = _operands(each, noted, stack, held)
-    if noted.each and not items:
+    if noted.each and not items and noted.note not in _NAMED:
         return
     if noted.note in _LOADS_CLOSURE and type(each.arg).__name__ != "FreeVar":
         return  # a cell that the frame made itself

@@ -319,6 +319,8 @@ class Notes:
         send = self._sender(calls.raised)
 
         def note(count: int, *values: Any) -> None:
+            if not count:
+                send(count)
             for value in values:
                 if issubclass(type(value), type):
                     send(count, *values)

@@ -170,6 +170,7 @@ class Trace:
         anchored: Arguments that are known by their identity, and whose death is noticed.
         given: Arguments that are taken apart.
         call: Notes that something is about to be called: names of the last arguments, it, its arguments.
+        handled: Identity of the exception that the caller is handling, and keeps; None if there is none.
         around: The trace of a call around this one, on the same thread.
         settings: Where the call has set random generators, in order.
         at_work: A note is being taken: what runs meanwhile is none of the call's.
@@ -211,6 +212,7 @@ class Trace:
         self.given = Given()
         self.settings: list[Setting] = []
         self.call: Callable[..., None] = rows.called(self)
+        self.handled: int | None = None
         self.around: Trace | None = None
         self.at_work = False
         self.printing: tuple[int, int] | None = None
@@ -276,6 +278,8 @@ class Trace:
     def take(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The callable is about to be called with these arguments, perhaps once more."""
         before, self.given = self.given, Given()
+        error = sys.exc_info()[1]
+        self.handled = None if error is None else identity(error)
         for each in self._growing.values():  # an attempt that is made again
             each.container.clear()
             each.container.extend(each.was)
@@ -1111,6 +1115,12 @@ def is_compilers(module: Any) -> bool:
     return isinstance(module, str) and module.startswith(
         ("torch._dynamo", "torch._ops", "torch.jit._builtins")
     )
+
+
+def handled_kind() -> str | None:
+    """The class of the exception that is being handled where this is called, by its name."""
+    kind = sys.exc_info()[0]
+    return None if kind is None else said_name(kind)
 
 
 def stood_for(value: Any) -> Any:
