@@ -25,6 +25,7 @@ from .attributes import attribute, delete_attribute, handles, of_namespace, stor
 from .containers import change, content, merged, special, spread, text, whole
 from .kinds import CLASS, CONTAINERS, FUNCTION, IN_C, METHOD, OTHER, PLAIN, is_in_c
 from .output import SAID_OF_OUTPUT, is_called_by_output, is_for_output, writes_by_method
+from .settings import computes
 from .table import REFUSED, UNKNOWN, is_nobody, name_of
 from .trace import Trace
 
@@ -169,6 +170,7 @@ def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any
 def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A C callable is about to be called."""
     row = trace.rows.of(function)
+    computes(trace, row.name)
     owner = getattr(function, "__self__", None)
     if is_nobody(type(owner)) or (issubclass(type(owner), type) and not issubclass(type(function), type)):
         owner = None

@@ -291,6 +291,7 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
         if what == PLAIN or identity(part) in met:
             continue
         met[identity(part)] = part
+        settings(trace, part)
         if names in _ASKING_WHICH and what == OTHER and trace.is_by_identity(part):
             continue
         if names and what != TENSOR:
@@ -487,14 +488,19 @@ def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> boo
         trace.runs(found)
     elif not is_in_c(found):
         trace.call((), found, value)
-    elif outside:
-        if writes:
-            change(trace, value)
-        if is_readable(value):
-            whole(trace, value)
-        else:
-            _object(trace, value)
+    else:
+        _special_in_c(trace, value, outside, writes)
     return True
+
+
+def _special_in_c(trace: Trace, value: Any, outside: bool, writes: bool) -> None:
+    if writes:
+        settings(trace, value)
+        change(trace, value)
+    if outside and is_readable(value):
+        whole(trace, value)
+    elif outside:
+        _object(trace, value)
 
 
 def iterate(trace: Trace, value: Any) -> None:

@@ -269,6 +269,13 @@ def _decimal_context(trace: Trace, function: Any, args: tuple[Any, ...], kwargs:
     trace.find(decimal.getcontext(), None, "decimal.getcontext()")
 
 
+def _new_decimal_context(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What is not given is as in the one that all are made after."""
+    trace.find(decimal.DefaultContext, None, "decimal.DefaultContext")
+    for each in (*args, *kwargs.values()):
+        content(trace, each)
+
+
 def _dict_get(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     value, key = _bound(function, args, 2)
     contains(trace, key, value)
@@ -693,6 +700,7 @@ HANDLERS: dict[str, Handler] = {
     "_operator.is_not": _is,
     "decimal.getcontext": _decimal_context,
     "_decimal.getcontext": _decimal_context,
+    "decimal.Context": _new_decimal_context,
     "_warnings.warn": _warn,
     "_warnings.warn_explicit": _warn,
     "builtins.str": _coded,

@@ -13,17 +13,25 @@ import torch._tensor_str
 from .kinds import TENSOR
 from .trace import Trace
 
+_numpy: Any = getattr(numpy, "_core", None)
+_errors: Callable[[], Any] = getattr(getattr(_numpy, "umath", None), "_get_extobj_dict", numpy.geterr)
+_texts: Callable[[], Any] = getattr(
+    getattr(getattr(_numpy, "printoptions", None), "format_options", None), "get", numpy.get_printoptions
+)
+"""What the public functions take their answers from, and copy twice; seen in numpy 2.4 and 2.5."""
 
-def of_decimals() -> tuple[Any, ...]:
+
+def of_decimals() -> str:
     """By what decimal numbers are computed on this thread, and what happened so far."""
-    now = decimal.getcontext()
-    traps, flags = (tuple([kind.__name__ for kind, on in of.items() if on]) for of in (now.traps, now.flags))
-    return now.prec, now.rounding, now.Emin, now.Emax, now.capitals, now.clamp, traps, flags
+    return repr(decimal.getcontext())
 
 
-def of_arrays() -> tuple[Any, ...]:
-    """What numpy does about errors, and how it writes arrays."""
-    return repr(numpy.geterr()), repr(numpy.get_printoptions())
+def of_numpy() -> tuple[Any, ...]:
+    """What numpy does about errors, the size of its buffers, and how it writes arrays.
+
+    Its own Python code reads them, which is not followed where C calls it.
+    """
+    return (*_errors().values(), *_texts().values())
 
 
 def of_tensors() -> tuple[Any, ...]:
@@ -31,21 +39,33 @@ def of_tensors() -> tuple[Any, ...]:
     return tuple([repr(pair) for pair in sorted(vars(torch._tensor_str.PRINT_OPTS).items())])
 
 
-_ASKED: dict[type, tuple[Callable[[], Any], str]] = {
-    decimal.Decimal: (of_decimals, "decimal.getcontext()"),
-    numpy.ndarray: (of_arrays, "numpy.geterr(), numpy.get_printoptions()"),
-    numpy.generic: (of_arrays, "numpy.geterr(), numpy.get_printoptions()"),
+_DECIMALS = (of_decimals, "decimal.getcontext()")
+_NUMPYS = (of_numpy, "numpy.geterr(), numpy.get_printoptions()")
+_OF_TYPES: dict[type, tuple[Callable[[], Any], str]] = {
+    decimal.Decimal: _DECIMALS,
+    numpy.ndarray: _NUMPYS,
+    numpy.generic: _NUMPYS,
 }
 """By the type of what is computed with."""
+_OF_LIBRARIES = {"decimal": _DECIMALS, "_decimal": _DECIMALS, "numpy": _NUMPYS}
+"""By the library that computes."""
+
+
+def computes(trace: Trace, name: str) -> None:
+    """A function of C is about to be called: the settings of its library are read."""
+    library = name.partition(".")[0]
+    if library in _OF_LIBRARIES and ("settings", library) not in trace.seen:
+        trace.seen.add(("settings", library))
+        trace.ask(_OF_LIBRARIES[library][0], (), _OF_LIBRARIES[library][1])
 
 
 def settings(trace: Trace, value: Any) -> None:
-    """Something is about to be computed or written by C: the settings of its type are read."""
+    """C is about to compute with something: the settings of its type are read."""
     kind = type(value)
     if ("settings", kind) in trace.seen:
         return
     trace.seen.add(("settings", kind))
-    for base, (function, name) in _ASKED.items():
+    for base, (function, name) in _OF_TYPES.items():
         if issubclass(kind, base):
             trace.ask(function, (), name)
 

@@ -45,6 +45,8 @@ REFUSED = {
 """Rows whose callables make a call eager, with what they do."""
 
 
+BY_SETTINGS = ("decimal.", "_decimal.", "numpy.")
+"""Libraries that compute by settings of their own, whatever they are given."""
 _OPERATORS = "_VariableFunctionsClass."
 """The class whose static methods the functions of ``torch`` in C are."""
 _BOUND = (MethodType, BuiltinFunctionType, MethodWrapperType)
@@ -210,7 +212,8 @@ class Rows:
             if row == "fixed" and kept and type(function) is BuiltinFunctionType:
                 row = UNKNOWN  # that is said of types and their methods
             found = self._of[key] = Row(name, row, self._handlers.get(name), function if free else None)
-            if found.handler is None and row in ("pure", "none"):
+            by_settings = name.startswith(BY_SETTINGS)
+            if found.handler is None and row in ("pure", "none") and not by_settings:
                 self.plain.add(key)
                 if row == "none":
                     self.silent.add(key)

@@ -16,6 +16,7 @@ through their namespaces.
 from __future__ import annotations
 
 import ctypes
+import decimal
 import gc
 import random
 import sys
@@ -112,7 +113,8 @@ _QUEUES = "_lazy_call"
 _BY_CONTENT = (
     torch.Tensor, numpy.ndarray, numpy.void, set, frozenset, bytearray, array, random.Random,
     numpy.random.RandomState, numpy.random.Generator, numpy.random.BitGenerator, memoryview, mmap,
-    BuiltinMethodType, MethodWrapperType, ctypes.Structure.__mro__[1], defaultdict,
+    BuiltinMethodType, MethodWrapperType, ctypes.Structure.__mro__[1], defaultdict, decimal.Context,
+    type(decimal.DefaultContext.flags),
 )  # fmt: skip
 """Types that :func:`rote.signature.marks.mark` compares by what they hold; iterators are such, too."""
 

@@ -25,10 +25,12 @@ from .members import has_plain_length, is_direct
 from .paths import Place
 from .reads import Argument
 from .slots import MISSING, form_of, now_in, read, same
-from .snapshot import ATTRIBUTE, CELL, DEFINED, ITEM, KIND, LENGTH, MEMBERS, ORDER, VARIABLE, Entry
+from .snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, ITEM, KIND, LENGTH, MEMBERS, ORDER, VARIABLE, Entry
 
 _GONE = (KeyError, IndexError, ValueError, AttributeError)
 """What is raised where a slot is no more."""
+_EXACT = frozenset({str, int, bool, type(None)})
+"""Types whose values are the same if they are equal and of one type."""
 _DIRECT = frozenset({ITEM, LENGTH, MEMBERS, ORDER})
 """Kinds of slots that are asked of the container itself."""
 
@@ -263,6 +265,26 @@ class Contents(Condition):
     by_content = True
 
 
+class Answers(Condition):
+    """Functions without arguments that change say what they said, which is plain."""
+
+    of_objects = False
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        super().__init__(entries)
+        self._keys = [entry.key for entry in self.entries]
+        self._said = [entry.value.value for entry in self.entries]
+        self._kinds = list(map(_kinds, self._said))
+
+    @override
+    def holds(self) -> bool:
+        try:
+            said = [ask(*key) for ask, key in zip(self._containers, self._keys, strict=True)]
+        except _GONE:
+            return False
+        return said == self._said and list(map(_kinds, said)) == self._kinds
+
+
 class Kinds(Condition):
     """Objects are of the classes that they were of, and have their attributes in the same dicts."""
 
@@ -275,10 +297,25 @@ class Kinds(Condition):
 
 
 IN_ORDER: tuple[type[Condition], ...] = (
-    Lengths, Orders, Tensors, CellTensors, Values, Cells, Attributes, Variables, Kinds, Names, Contents,
+    Lengths, Orders, Tensors, CellTensors, Values, Cells, Attributes, Variables, Kinds, Names, Answers,
+    Contents,
 )  # fmt: skip
 """All of them, in the order in which they are asked: members of a list after its length."""
 _PLAIN: dict[str, type[Condition]] = {ATTRIBUTE: Attributes, CELL: Cells, KIND: Kinds, VARIABLE: Variables}
+
+
+def _kinds(said: Any) -> Any:
+    """What tells plain values from those that are equal to them."""
+    return tuple(map(type, said)) if type(said) is tuple else type(said)
+
+
+def _says_plainly(entry: Entry) -> bool:
+    """Whether a function gives what is compared as it is: plain values, or a tuple of such."""
+    try:
+        said = entry.container(*entry.key)
+    except _GONE:
+        return False
+    return _EXACT.issuperset(_kinds(said) if type(said) is tuple else (type(said),))
 
 
 def _differing(entries: Iterable[Entry]) -> Iterator[Place]:
@@ -300,6 +337,8 @@ def kind_of(entry: Entry, watched: set[tuple[int, int]]) -> type[Condition] | No
         return Contents
     if entry.kind in _DIRECT:
         return _kind_in_container(entry, container)
+    if entry.kind == ASKED and type(entry.key) is tuple:
+        return Answers if _says_plainly(entry) else Contents
     if entry.kind == DEFINED:
         return Names if container is dict else Contents
     if isinstance(value, TensorMark):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import math
 import random
 import weakref
@@ -22,6 +23,8 @@ BY_IDENTITY = frozenset({dict, OrderedDict, list, tuple, FunctionType, type})
 """Types, of most of what a module has, whose instances are kept as they are; what they hold has own slots."""
 ARRAY_BYTES = 1 << 16
 """Of what is larger, a sample is compared."""
+_OF_DECIMALS = (decimal.Context, type(decimal.DefaultContext.flags))
+"""Types whose text says all that their instances hold."""
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 SAMPLE = 4096
 SET_LENGTH = 4096
@@ -80,6 +83,8 @@ def mark(value: Any) -> Any:
         return _set(value)
     if isinstance(value, (bytearray, array)):
         return Content((type(value), getattr(value, "typecode", ""), bytes(value)))
+    if isinstance(value, _OF_DECIMALS):
+        return Content((kind, repr(value)))
     if is_empty_stage_table(value):
         return Content("empty")
     if isinstance(value, random.Random):
