@@ -79,6 +79,16 @@ def test_a_context_that_is_kept(device, ask, thread):
     compare(lambda x: x * ask(held), lambda: setattr(held.context, "prec", 9), device)
 
 
+def test_a_context_with_a_text_of_its_own(device, thread):
+    class Own(decimal.Context):
+        def __repr__(self):
+            raise AssertionError
+
+    context = Own(prec=5)
+    change = lambda: setattr(context, "prec", 9)  # noqa: E731
+    compare(lambda x: x * float(context.divide(Decimal(1), Decimal(3))), change, device)
+
+
 FLAGS = {
     "item": lambda held: held.context.flags[decimal.Clamped],
     "item of flags": lambda held: held.flags[decimal.Clamped],
@@ -120,6 +130,7 @@ ARITHMETIC = {
     "normal": NUMBER.normalize,
     "rounded": lambda: NUMBER.quantize(Decimal("1.00000")),
     "new": lambda: decimal.getcontext().create_decimal("1.23456789"),
+    "by map": lambda: next(map(Decimal.sqrt, [NUMBER])),
     "smallest": lambda: -decimal.getcontext().Etiny() % 999,
 }
 

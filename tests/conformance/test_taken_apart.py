@@ -140,6 +140,13 @@ def test_the_arguments_that_an_exception_says_it_has(device):
     check(device, lambda held: held.__reduce_ex__(4)[1][0], ValueError(1), change)
 
 
+def test_a_method_that_c_hands_on_to_c(device):
+    ask = lambda held: next(map(BaseException.__reduce__, [held]))[2]["k"]  # noqa: E731
+    error = ValueError(1)
+    error.k = 1  # pyright: ignore
+    check(device, ask, error, lambda held: setattr(held, "k", 5), replayed=False)
+
+
 @ways
 def test_a_method_that_c_calls_to_copy(way, device):
     check(device, lambda held: way(held)["k"], Reduced(), lambda held: setattr(held, "k", 5))

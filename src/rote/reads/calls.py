@@ -210,11 +210,13 @@ def handed_on(trace: Trace, value: Any) -> None:
         row = trace.rows.of_instances(type(value))
     else:
         return
+    computes(trace, row.name)
     owner = getattr(value, "__self__", None)
     content(trace, owner)
     if type(owner) in CONTAINERS and not trace.has(owner) and trace.given.branch(owner) is None:
         return  # the call's own
-    if row.name not in _HARMLESS and (row.handler is not None or row.row not in ("pure", "none", "fixed")):
+    known = row.handler is None and row.row in ("pure", "none", "fixed")
+    if row.name not in _HARMLESS and (not known or row.name.rpartition(".")[2] in TAKING):
         trace.refuse(row.name, f"has {row.name} called by a function in C, with what it does not say")
 
 
