@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+from types import SimpleNamespace
 from typing import Any
 
+from ..signature.made_in_c import is_python
 from ..signature.origin import said_name
 from . import lookup
 from .attributes import everything
@@ -26,6 +28,8 @@ def taken_apart(trace: Trace, value: Any) -> None:
     everything(trace, value)
     for name in _ASKED:
         trace.runs(trace.class_slot(type(value), name))
+    if is_python(type(value)) or issubclass(type(value), SimpleNamespace):
+        return  # which object it is makes no difference
     content(trace, value, inside=False)
     if trace.has(value) and _moves_in_c(trace, value):
         find_held(trace, value, 3)
