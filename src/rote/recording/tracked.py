@@ -30,8 +30,8 @@ from .metadata import Metadata, tagged
 from .occupancy import Occupancy
 from .placement import group_members
 from .saved import Read, Saved
-from .template import EXTERNAL_VIEW, INPUT_VIEW, VIEW, OutputLeaf, Template
-from .views import other_node, shared_results, tracked_in
+from .template import EXTERNAL_VIEW, INPUT_VIEW, VIEW, Template
+from .views import shared_results, tracked_in
 from .walker import Owner
 
 WITHOUT_GRADIENT = "Write it under torch.no_grad(), as averages of parameters are, or write a detached value."
@@ -242,39 +242,20 @@ def gradient_blockers(
     if (results or views) and use.hook is not None:
         text = "the call registers a hook on a tensor, or looks at its graph"
         found.append(reason(rules.GRADIENT_HOOK, text, use.hook))
-    found += _view_blockers(results, views, leaves, site)
+    if is_met_below([*results, *views], views):
+        text = "a result is computed from a view that is a result, too"
+        found.append(reason(rules.OUTPUT_GRADIENT, text, site, "Return a copy (clone()) of the view."))
     if results:
         found += _graph_blockers(results, template, leaves, use, site)
     return found
 
 
-def _tracked_views(value: Any, template: Template) -> list[tuple[OutputLeaf, torch.Tensor]]:
+def _tracked_views(value: Any, template: Template) -> list[torch.Tensor]:
     """The tensors of a result with a history that are made anew as views."""
     tensors: list[Any] = []
     flatten(value, tensors)
     pairs = zip(template.leaves, tensors, strict=False)  # hidden leaves are behind
-    return [pair for pair in pairs if pair[0].tracked and pair[0].kind in (INPUT_VIEW, EXTERNAL_VIEW, VIEW)]
-
-
-def _view_blockers(
-    results: list[torch.Tensor],
-    views: list[tuple[OutputLeaf, torch.Tensor]],
-    leaves: tuple[Any, ...],
-    site: Site,
-) -> list[Reason]:
-    """Why views that are made anew would not have the gradients of those that the call has made."""
-    tensors = [view for _, view in views]
-    if is_met_below([*results, *tensors], tensors):
-        text = "a result is computed from a view that is a result, too"
-        return [reason(rules.OUTPUT_GRADIENT, text, site, "Return clones of views.")]
-    for leaf, view in views:
-        if leaf.kind != VIEW:
-            base = leaves[leaf.index] if leaf.kind == INPUT_VIEW else leaf.base
-            node = other_node(view, base)
-            if node is not None:
-                text = f"a result is a view with a backward of its own ({node.name()})"
-                return [reason(rules.OUTPUT_GRADIENT, text, site, "Return a copy: clone() it at the end.")]
-    return []
+    return [each for leaf, each in pairs if leaf.tracked and leaf.kind in (INPUT_VIEW, EXTERNAL_VIEW, VIEW)]
 
 
 def _graph_blockers(

@@ -26,11 +26,10 @@ from typing import Any, NamedTuple
 
 import numpy
 import torch
-from torch.autograd.graph import get_gradient_edge
 
 from ..signature.leaves import flatten, paths
 from .autograd import Node, nodes_below
-from .compat import Creation, creation_of, history_of, node_age
+from .compat import Creation, creation_of, node_age
 from .template import OWN, VIEW, OutputLeaf, Template, spend
 
 _MAX_VIEWS = 64
@@ -222,30 +221,6 @@ def _chain(node: Node, base: torch.Tensor) -> list[Node] | None:
         if following is base.grad_fn and number == base.output_nr:
             return found
         node = following
-    return None
-
-
-_VIEWS = _VIEWS_OF_DENSE | {
-    "AsStridedBackward0", "DiagonalBackward0", "ExpandBackward0", "NarrowBackward0", "PermuteBackward0",
-    "SplitBackward0", "SplitWithSizesBackward0", "SqueezeBackward2", "SqueezeBackward3", "TBackward0",
-    "TransposeBackward0", "TransposeBackward1", "UnbindBackward0", "UnfoldBackward0", "ViewAsBackward0",
-}  # fmt: skip
-"""Nodes that do nothing but to lay a gradient where a view lies."""
-
-
-def other_node(view: torch.Tensor, base: torch.Tensor | None) -> Node | None:
-    """A node between a view and what it is a view of that does more than laying the gradient there.
-
-    Args:
-        view: With a history.
-        base: What it is a view of, if that is known.
-    """
-    node = history_of(view)
-    end = None if base is None or not base.requires_grad else get_gradient_edge(base).node
-    while node is not None and node is not end:
-        if node.name() not in _VIEWS or len(node.next_functions) != 1:
-            return node
-        node = node.next_functions[0][0]
     return None
 
 
