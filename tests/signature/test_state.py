@@ -293,3 +293,14 @@ def test_a_guard_on_what_is_gone():
     del box.d["a"]
     assert not found.holds()
     assert "f.d['a'] was 1 and is gone" in [str(d) for d in found.explain()]
+
+
+def test_an_object_that_answers_everything_with_a_number_is_not_asked_for_its_class():
+    class Odd:
+        def __getattribute__(self, name):
+            return 0
+
+    box = Plain(odd=Odd(), a=1)
+    found = guard(box)
+    box.a = 2
+    assert not found.holds()

@@ -23,8 +23,8 @@ BY_IDENTITY = frozenset({dict, OrderedDict, list, tuple, FunctionType, type})
 """Types, of most of what a module has, whose instances are kept as they are; what they hold has own slots."""
 ARRAY_BYTES = 1 << 16
 """Of what is larger, a sample is compared."""
-_OF_DECIMALS: tuple[Any, ...] = (decimal.Context, type(decimal.DefaultContext.flags))
-"""Types whose text says all that their instances hold."""
+_CONTEXT: Any = decimal.Context
+_SIGNALS: Any = type(decimal.DefaultContext.flags)
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 SAMPLE = 4096
 SET_LENGTH = 4096
@@ -83,9 +83,10 @@ def mark(value: Any) -> Any:
         return _set(value)
     if isinstance(value, (bytearray, array)):
         return Content((type(value), getattr(value, "typecode", ""), bytes(value)))
-    for each in _OF_DECIMALS:
-        if isinstance(value, each):
-            return Content((kind, each.__repr__(value)))
+    if kind is _SIGNALS:
+        return Content((kind, repr(value)))
+    if issubclass(kind, _CONTEXT):
+        return Content((kind, _CONTEXT.__repr__(value)))
     if is_empty_stage_table(value):
         return Content("empty")
     if isinstance(value, random.Random):
