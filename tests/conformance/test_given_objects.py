@@ -782,3 +782,21 @@ def test_a_view_that_is_returned(device):
         view, total = g(given := d.values())
         assert view is given
         assert_same(total, tensor(number, device))
+
+
+def test_an_argument_that_is_kept_in_another_whose_attributes_are_counted(device):
+    """The call that runs on copies of the arguments gives back what it kept of them."""
+
+    def call(x, y, cfg):
+        scaled = x * cfg.gain
+        cfg.kept = y
+        y = cfg.kept
+        return y, scaled, y * len(vars(cfg))
+
+    cfg, y = types.SimpleNamespace(gain=2), torch.ones(2, device=device)
+    weight = torch.ones(2, device=device, requires_grad=True)
+    g = rote.graph(lambda x, y, cfg: (*call(x, y, cfg), weight))
+    for n in range(6):
+        result = g(torch.full((2,), float(n), device=device), y, cfg)
+        assert result[0] is y and cfg.kept is y
+        assert_same(result[1:3], (torch.full_like(y, 2.0 * n), y * 2))

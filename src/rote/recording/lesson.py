@@ -139,7 +139,7 @@ class Lesson:
         if refrozen:
             after = after if after is not None else self._look_again()
             found = judge.freezing_reasons(refrozen, after, site) or found
-        restored = self._restore_arguments()
+        restored = self._restore_arguments(changed=bool(changes))
         found = found or restored
         found += judge.container_reasons(outcome, self._read, site)
         found += judge.surroundings_reasons(self._pupil.executed, self._noted, outcome, self._call, site)
@@ -236,11 +236,15 @@ class Lesson:
         known = self._call.generators() or tracer.generators.outside
         return bool(self._plan.settings or (len(tracer.nodes) > 1 and known))
 
-    def _restore_arguments(self) -> list[Reason]:
-        """Python state that got hold of a static or a borrowed input is given the caller's tensor instead."""
+    def _restore_arguments(self, *, changed: bool) -> list[Reason]:
+        """Python state that got hold of a static or a borrowed input is given the caller's tensor instead.
+
+        Args:
+            changed: Something that was read is not what it was.
+        """
         call, inputs, noted = self._call, self._plan.inputs, self._noted
         lent = dict(call.borrowed)
-        kept = noted.effects or noted.unseen or noted.late
+        kept = noted.effects or noted.unseen or noted.late or changed
         if not (kept and (inputs is not None or lent)) and not (lent and self._slots):
             return []  # what is bound anew is bound with the result
         originals: dict[int, torch.Tensor] = {id(call.leaves[index]): lent[index] for index in lent}
