@@ -1,11 +1,12 @@
 """Backward of a recorded call: the recorded graph is kept, and walking it is itself a callable that replays.
 
-The result of a graphed call hangs in the caller's autograd graph by one node (:class:`Recorded`) whose
-parents are the arguments and parameters that gradients go to. When autograd comes to that node, the recorded
-graph is walked, on the memory that the forward has just written. The walk has keys of its own (which results
-have a gradient, which targets need one, shapes and strides), and each key is observed, recorded and replayed
-like any call. Until it is recorded, after its recording was dropped, or inside somebody's trace, the walk
-runs as plain autograd: the same operations on the same memory.
+The results of a graphed call hang in the caller's autograd graph by one node (:class:`Recorded`) whose
+parents are the arguments and parameters that gradients go to; results that have nothing in common have one
+each (:mod:`.intermediate`). When autograd comes to the node, the recorded graph is walked, on the memory that
+the forward has just written. The walk has keys of its own (which results have a gradient, which targets need
+one, shapes and strides), and each key is observed, recorded and replayed like any call. Until it is recorded,
+after its recording was dropped, or inside somebody's trace, the walk runs as plain autograd: the same
+operations on the same memory.
 
 That memory is only right until the forward replays again, so each result *claims* it. The claim ends when
 autograd frees the node's saved tensors (a backward without ``retain_graph``) or when the node dies; until
