@@ -159,7 +159,7 @@ class Backward:
         places = claim.group.targets
         mine = sources if len(places) == len(sources) else [sources[place] for place in places]
         made = _apply(claim, token, [values[number] for number in numbers], *mine)
-        for number, tensor in sorted(zip(numbers, made, strict=True), key=self._age):
+        for number, tensor in sorted(zip(numbers, made, strict=True), key=lambda pair: order.depths[pair[0]]):
             others = [handed[each] for each in order.direct[number]]
             if others:
                 assert self._probe is not None
@@ -169,9 +169,6 @@ class Backward:
             handed[number] = tensor
             if claim.parted is not None and number in order.sources:
                 claim.parted.seen[number] = Seen(tensor)
-
-    def _age(self, pair: tuple[int, torch.Tensor]) -> int:
-        return len(self._order.behind(pair[0]))
 
     # ------------------------------------------------------------------ backward
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -46,19 +47,16 @@ class Order:
 
     Attributes:
         direct: For each result the numbers of those that it is computed from with no other in between.
-        groups: Numbers of results whose graphs have a node in common.
     """
 
     direct: tuple[tuple[int, ...], ...]
-    groups: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, results: Sequence[torch.Tensor]) -> Order:
         """That of some results, each of which has a graph."""
         edges = [edge_of(result) for result in results]
         numbers = {edge: number for number, edge in enumerate(edges)}
-        direct = tuple(_found_below(edge, numbers) for edge in edges)
-        return cls(direct, groups(results))
+        return cls(tuple(_found_below(edge, numbers) for edge in edges))
 
     def behind(self, number: int) -> frozenset[int]:
         """All results that one is computed from."""
@@ -71,7 +69,12 @@ class Order:
                 left.extend(self.direct[each])
         return frozenset(found)
 
-    @property
+    @cached_property
+    def depths(self) -> tuple[int, ...]:
+        """From how many others each result is computed: less than any that is computed from it."""
+        return tuple([len(self.behind(number)) for number in range(len(self.direct))])
+
+    @cached_property
     def sources(self) -> frozenset[int]:
         """The results that others are computed from."""
         return frozenset([number for numbers in self.direct for number in numbers])

@@ -53,6 +53,7 @@ class Condition:
     def __init__(self, entries: Iterable[Entry]) -> None:
         self.entries = list(entries)
         self._containers = [entry.container for entry in self.entries]
+        self._keys = [entry.key for entry in self.entries]
 
     def holds(self) -> bool:
         """Whether all slots hold what they held."""
@@ -127,7 +128,6 @@ class Names(Condition):
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         super().__init__(entries)
-        self._keys = [entry.key for entry in self.entries]
         self._defined = [entry.value.value for entry in self.entries]
 
     @override
@@ -142,7 +142,6 @@ class Tensors(Condition):
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         super().__init__(entries)
-        self._keys = [entry.key for entry in self.entries]
         self._identities = [entry.value.identity for entry in self.entries]
 
     @override
@@ -180,7 +179,6 @@ class Values(Condition):
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         super().__init__(entries)
-        self._keys = [entry.key for entry in self.entries]
         self._values = [entry.value for entry in self.entries]
 
     @override
@@ -272,7 +270,6 @@ class Answers(Condition):
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         super().__init__(entries)
-        self._keys = [entry.key for entry in self.entries]
         self._said = [entry.value.value for entry in self.entries]
         self._kinds = list(map(_kinds, self._said))
 
