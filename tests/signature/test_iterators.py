@@ -10,12 +10,12 @@ from collections import OrderedDict, deque
 import pytest
 import torch
 
+from rote.checking.differing import differences
+from rote.checking.walk import StateWalk
+from rote.checking.watched import WatchedCode
 from rote.recording.pinpoint import line_that_advances
-from rote.signature.executed import ExecutedCode
 from rote.signature.iterators import Position, is_iterator
 from rote.signature.iterators import position as look
-from rote.signature.slots import differences
-from rote.signature.state import StateWalk
 
 
 def position(iterator):
@@ -186,7 +186,7 @@ def test_names_and_replaced_iterators():
 
     holder = Holder()
     holder.moving, holder.still, holder.replaced = iter(ONES), iter(ONES), iter(ONES)
-    executed = ExecutedCode()
+    executed = WatchedCode()
     executed.add_function(fn)
     argument = iter("ab")
 
@@ -217,7 +217,7 @@ def test_a_position_that_cannot_be_told_counts_where_it_is_named():
 
     holder = Holder()
     holder.named, holder.other = iter(int, 1), iter(int, 1)
-    executed = ExecutedCode()
+    executed = WatchedCode()
     executed.add_function(fn)
     found = differences(StateWalk(executed).take([("", fn)]), StateWalk(executed).take([("", fn)]))
     assert [str(each) for each in found] == [

@@ -15,15 +15,15 @@ import pytest
 import torch
 from torch import nn
 
+from rote.checking.walk import StateWalk
+from rote.checking.watched import WatchedCode
 from rote.recording.compat import swap_tensors
 from rote.signature import compat, dicts, epoch, held, quick
 from rote.signature.compat import dict_version, numbers_watched_dicts, plain_functions
 from rote.signature.dicts import RARELY
-from rote.signature.executed import ExecutedCode
 from rote.signature.guards import Guard
 from rote.signature.layout import find_layout, find_version
 from rote.signature.quick import QuickGuard
-from rote.signature.state import StateWalk
 
 pytest.importorskip("hypothesis")
 
@@ -288,7 +288,7 @@ NOTICED = (
 
 
 def make_guard(world):
-    executed = ExecutedCode()
+    executed = WatchedCode()
     executed.add_function(world.fn)
     executed.add_function(world.Layer.forward)
     snapshot = StateWalk(executed).take([("fn", world.fn)])
@@ -423,7 +423,7 @@ def test_what_is_read_is_not_looked_at(monkeypatch):
     """Closures, modules, tensors in one or the other: nothing of it is asked in Python."""
     count, loose, layer = 3, torch.ones(2), nn.Linear(2, 2)
     del layer._non_persistent_buffers_set  # sets are asked
-    executed = ExecutedCode()
+    executed = WatchedCode()
     executed.add_function(fn := lambda x: layer(x) * count + loose)
     snapshot = StateWalk(executed).take([("fn", fn)])
     guard = Guard(

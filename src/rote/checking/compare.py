@@ -17,8 +17,9 @@ from ..recording.judge import NEXT
 from ..recording.pinpoint import line_that_advances, line_that_calls, line_that_changes
 from ..recording.run import HostRandom
 from ..signature.marks import TensorMark, mark
-from ..signature.slots import Difference, differences, same, show
+from ..signature.slots import Difference, same, show
 from ..signature.snapshot import ATTRIBUTE, LENGTH, Entry, Snapshot
+from .differing import differences
 from .notes import Notes
 from .operands import short
 from .places import Place

@@ -25,16 +25,17 @@ from ..hazards.finding import Finding, Remark
 from ..hazards.rules import trial as trial_rules
 from ..recording.run import HostRandom
 from ..signature.leaves import Spec, flatten, paths, unflatten
-from ..signature.slots import Difference, differences
+from ..signature.slots import Difference
 from ..signature.snapshot import Snapshot
-from ..signature.state import StateWalk
 from . import compare
 from .comments import LinesRan, lines_of, to_a_trial, unused_comments
 from .compat import script_line
+from .differing import differences
 from .isolation import TimeUp
 from .notes import Note, Notes
 from .places import UNKNOWN, Place
 from .surroundings import Effect, Surroundings, handed_back
+from .walk import StateWalk
 from .watched import WatchedCode
 
 Work = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]

@@ -19,14 +19,15 @@ import numpy
 import torch
 import torch.autograd.function
 
+from ..base.collector import COLLECTOR
 from ..base.identity import identity
 from ..base.location import is_internal
 from ..signature.cached import asked_key, cached_in, remembered
 from ..signature.classes import UNSET
 from ..signature.iterators import is_standard
 from ..signature.marks import Content
-from ..signature.snapshot import ANSWER, CACHED, ORDER, REFERENT, VARIABLE
-from ..signature.standard import ANSWERS
+from ..signature.slots import answer
+from ..signature.snapshot import ASKED, CACHED, ORDER, REFERENT, VARIABLE
 from . import lookup
 from .apart import pickled, taken_apart
 from .attributes import (
@@ -647,7 +648,7 @@ def _asks_state(trace: Trace, generator: torch.Generator, name: str) -> None:
 
 def _collector(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Python's collector is asked for its settings, or set."""
-    trace.read(ANSWER, gc, "settings", Content(ANSWERS["settings"](gc)), ".settings", gc)
+    trace.read(ASKED, _SETTINGS, (), answer(_SETTINGS()), ".settings", gc)
 
 
 def _is_inference(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -655,6 +656,7 @@ def _is_inference(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
         attribute(trace, "is_inference", each)
 
 
+_SETTINGS = COLLECTOR.settings
 _OF_THE_COLLECTOR = (
     "enable", "disable", "isenabled", "set_threshold", "get_threshold", "set_debug", "get_debug",
 )  # fmt: skip

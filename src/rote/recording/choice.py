@@ -19,7 +19,7 @@ from ..hazards.rules import Reason, reason
 from ..signature.abandoned import abandoned
 from ..signature.compat import plain_functions
 from ..signature.key import Call
-from ..signature.snapshot import Snapshot
+from ..signature.reach import tensors_by_memory
 from .borrow import Lease
 from .ledger import EXTERNAL
 from .placement import (
@@ -218,14 +218,19 @@ def keeps_values(variant: Variant) -> bool:
     return variant.keeps_graph or any(node.effects_key for node in variant.root.walk())
 
 
-def shares_state(variant: Variant, call: Call, snapshot: Snapshot) -> bool:
+def shares_state(variant: Variant, call: Call, reached: Iterable[Any]) -> bool:
     """Whether an argument that would be copied shares memory with state, as it is now.
 
     What :meth:`.Variant.fits` knows was true when the guard was made. A tensor that the recording does not
     touch may have been rebound to other memory since (``.data = ...``), which no guard watches; that matters
     where Python is about to run on copies of the arguments.
+
+    Args:
+        variant: The recording.
+        call: The arguments.
+        reached: What the callable can reach besides.
     """
-    state = variant.reach(snapshot.tensors, parameters_of(call), variant.watch())
+    state = variant.reach(tensors_by_memory(reached), parameters_of(call), variant.watch())
     in_place = {spot.members[0] for spot in variant.spots}
     return any(members[0] not in in_place for members in shared_groups(call, state))
 

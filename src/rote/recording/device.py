@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
 
 import torch
 
+from ..signature.compat import plain_functions
 from ..signature.key import Call
-from ..signature.snapshot import Snapshot
 
 _CPU = torch.device("cpu")
 
 
-def device_of(call: Call, walk: Callable[[Call], Snapshot]) -> torch.device:
+def device_of(call: Call, reached: Iterable[Any]) -> torch.device:
     """That of a tensor on a GPU among the arguments, else among what the call can reach, else the CPU.
 
     Args:
         call: The arguments.
-        walk: Takes a snapshot of what can be reached.
+        reached: What can be reached, found as it is asked for.
     """
-    for leaf in call.leaves:
-        if isinstance(leaf, torch.Tensor) and leaf.device.type == "cuda":
-            return leaf.device
-    # The walk takes as long as some hundred operations: not where there can be no tensor on a GPU.
-    for found in walk(call).tensors.values() if torch.cuda.is_initialized() else ():
-        if found[0][1].device.type == "cuda":
-            return found[0][1].device
+    # To look takes as long as some hundred operations: not where there can be no tensor on a GPU.
+    state = reached if torch.cuda.is_initialized() else ()
+    with plain_functions():  # to look at a tensor is not to use it
+        for each in chain(call.leaves, state):
+            if issubclass(type(each), torch.Tensor) and each.device.type == "cuda":
+                return each.device
     return _CPU

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from types import FrameType, FunctionType
@@ -26,8 +26,7 @@ from ..memory.holding import Holding
 from ..reads import WATCH, Noted, Output, Trace, is_shown
 from ..signature.compat import plain_functions
 from ..signature.key import OPAQUE, Call, describe_key
-from ..signature.snapshot import Snapshot
-from ..signature.state import StateWalk
+from ..signature.reach import reached
 from .autograd import GradientWalk
 from .borrow import Lease, went_stale, with_stale_copied
 from .choice import Choice, drop_abandoned, keeps_values, may_track, shares_state
@@ -112,7 +111,7 @@ class Entry:
     def prepare(self, call: Call) -> Backend:
         """The device the key runs on: that of its arguments, else of the tensors it can reach."""
         if self._backend is None:
-            self._backend = self._pick(device_of(call, self.walk))
+            self._backend = self._pick(device_of(call, self.reach(call)))
         return self._backend
 
     def move(self, device: torch.device) -> None:
@@ -242,7 +241,7 @@ class Entry:
         plan = Plan(variant.root, warmup, self._backend, inputs=inputs, follow=True, path=done.path)
         plan.stands = variant.stands
         child = done.node.edges.get(done.unseen)
-        if inputs is not None and shares_state(variant, call, self.walk(call)):
+        if inputs is not None and shares_state(variant, call, self.reach(call)):
             plan.inputs = inputs.hand_over(call.leaves)
         elif child is not None and child.seen >= self.limits.warmup and child.complete:
             extend(variant, call, plan, self.limits.account)
@@ -254,7 +253,7 @@ class Entry:
         self.lessons += 1
         backend, warmup = self._backend, self.limits.warmup
         if variant is not None and backend is not None and variant.root.seen >= warmup:
-            if not (variant.depends_on_sharing and shares_state(variant, call, self.walk(call))):
+            if not (variant.depends_on_sharing and shares_state(variant, call, self.reach(call))):
                 return self._record(variant, backend, call, site, found)
             variant = None
         root = variant.root if variant is not None else Node()
@@ -373,13 +372,14 @@ class Entry:
 
     # ------------------------------------------------------------------ state around a call
 
-    def walk(self, call: Call) -> Snapshot:
-        """Take a snapshot of the state that the call reaches."""
-        roots = list(self.subject.roots)
-        for name, leaf, kind in zip(call.names(), call.leaves, call.kinds, strict=True):
-            if kind == OPAQUE or isinstance(leaf, (FunctionType, type)):
-                roots.append((name, leaf))
-        return StateWalk(self.executed).take(roots)
+    def reach(self, call: Call) -> Iterator[Any]:
+        """All that the callable can reach besides its tensor arguments, and more."""
+        leaves = zip(call.leaves, call.kinds, strict=True)
+        opaque = [leaf for leaf, kind in leaves if kind == OPAQUE or isinstance(leaf, (FunctionType, type))]
+        return reached([*self._outside(), *opaque])
+
+    def _outside(self) -> list[Any]:
+        return [*[root for _, root in self.subject.roots], *self.executed.named()]
 
     def _guard_reasons(self, site: Site | None = None) -> list[Reason]:
         """Why none of the recordings there are fits, or why this call is not the one observed last."""
@@ -434,9 +434,8 @@ class Entry:
         return Walked(Entry(self.subject.walking(walk), call))
 
     def reaches(self, container: Any) -> bool:
-        """Whether state of the callable, other than arguments, leads to a container of slots."""
-        state = StateWalk(self.executed).take(list(self.subject.roots))
-        return any(entry.container is container for entry in state.entries.values())
+        """Whether state of the callable, other than arguments, leads to an object."""
+        return any(each is container for each in reached(self._outside()))
 
     def refuse(self, why: Reason) -> None:
         """Run eagerly from now on, for this reason; a result of an earlier call may have said so before."""

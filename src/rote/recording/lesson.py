@@ -17,7 +17,8 @@ from ..reads import Noted
 from ..signature.bound import assign
 from ..signature.key import Call
 from ..signature.leaves import flatten
-from ..signature.marks import TensorMark
+from ..signature.reach import Slot, slots_in
+from ..signature.reads import Names
 from ..signature.slots import Difference, look_again
 from ..signature.snapshot import Entry, Snapshot
 from . import judge
@@ -251,14 +252,14 @@ class Lesson:
         for group in inputs.groups if inputs is not None else ():
             for member, static in zip(group.members, group.static, strict=True):
                 originals[id(static)] = lent.get(member, call.leaves[member])
-        after = self._pupil.walk(call)
+        names = next((read.names for read in noted.reads), Names())
         found: list[Reason] = []
-        for entry in after.entries.values():
-            if isinstance(entry.value, TensorMark) and entry.value.identity in originals:
-                if self._has_put(entry) and not lent:
-                    continue  # bound anew with the result
-                assign(entry.kind, entry.container, entry.key, originals[entry.value.identity])
-                text = f"{after.name_of(entry)} keeps an argument of the call"
+        for holder in list(self._pupil.reach(call)):
+            for slot in slots_in(holder):
+                if id(slot.value) not in originals or (self._has_put(slot) and not lent):
+                    continue  # what is bound anew is bound with the result
+                assign(slot.kind, slot.container, slot.key, originals[id(slot.value)])
+                text = f"{names.path(id(holder), slot.suffix)} keeps an argument of the call"
                 found.append(reason(rules.STATE_CHANGES, text, self._site))
         return found
 
@@ -352,17 +353,16 @@ class Lesson:
         if after is not None:
             variant.protect(after, parameters_of(self._call), watch, concerned=concerned)
 
-    def _before_it_kept(self, after: Snapshot) -> dict[int, list[tuple[Entry, torch.Tensor]]]:
-        """The tensors of the state, but for those that the call itself has put there."""
-        if not self._slots:
-            return after.tensors
-        found = {
-            handle: [(entry, tensor) for entry, tensor in entries if not self._has_put(entry)]
+    def _before_it_kept(self, after: Snapshot) -> dict[int, torch.Tensor]:
+        """The tensors of the state, but for those that the call itself has put there, by storage handle."""
+        return {
+            handle: tensor
             for handle, entries in after.tensors.items()
+            for entry, tensor in entries
+            if not self._has_put(entry)
         }
-        return {handle: entries for handle, entries in found.items() if entries}
 
-    def _has_put(self, entry: Entry) -> bool:
+    def _has_put(self, entry: Entry | Slot) -> bool:
         """Whether a slot is one that the call binds, or in a container that it binds."""
         slot = (entry.kind, id(entry.container), entry.key)
         return slot in self._slots or id(entry.container) in self._made

@@ -18,11 +18,8 @@ from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, Rule, reason
 from ..signature.compat import has_memory, plain_functions
-from ..signature.executed import ExecutedCode
 from ..signature.marks import hooks_of, mark
-from ..signature.slots import MISSING, differences, same, show
-from ..signature.snapshot import Snapshot
-from ..signature.state import StateWalk
+from ..signature.slots import MISSING, same, show
 from .compat import history_of
 
 OUTSIDE = "Do it outside of the call, before or after it."
@@ -51,21 +48,16 @@ class Metadata:
 
     def __init__(self, tensor: torch.Tensor, name: str, *, given: bool) -> None:
         self._tensor, self._name, self._given = weakref.ref(tensor), name, given
-        self._executed = ExecutedCode()  # of no call: attributes count as a whole
-        self._facts, self._attributes, self._deep = self._look(tensor)
+        self._facts, self._attributes = self._look(tensor)
 
     @property
     def tensor(self) -> torch.Tensor | None:
         """The tensor, if it is alive."""
         return self._tensor()
 
-    def _look(self, tensor: torch.Tensor) -> tuple[list[Any], dict[str, Any], Snapshot | None]:
-        attributes = dict(vars(tensor)) if self._given else {}
-        deep = self._walk(attributes) if attributes else None
-        return _facts_of(tensor), {name: mark(value) for name, value in attributes.items()}, deep
-
-    def _walk(self, attributes: dict[str, Any]) -> Snapshot:
-        return StateWalk(self._executed).take([("", each) for each in attributes.values()])
+    def _look(self, tensor: torch.Tensor) -> tuple[list[Any], dict[str, Any]]:
+        attributes = vars(tensor) if self._given else {}
+        return _facts_of(tensor), {name: mark(value) for name, value in attributes.items()}
 
     def change(self, site: Site) -> Reason | None:
         """What the call has made of the tensor, if that is something else.
@@ -76,7 +68,7 @@ class Metadata:
         tensor = self._tensor()
         if tensor is None:
             return None
-        facts, attributes, deep = self._look(tensor)
+        facts, attributes = self._look(tensor)
         for (what, rule), was, now in zip(_RULES.items(), self._facts, facts, strict=True):
             if (self._given or what in _OF_STATE) and not _is_same(was, now):
                 text = f"{what} of {self._name} was {_text(was)} and is {_text(now)}"
@@ -86,11 +78,7 @@ class Metadata:
             if not same(was, now):
                 text = f"{self._name}.{name} was {_shown(was)} and is {_shown(now)}"
                 return reason(rules.ARGUMENT_CHANGED, text, site, OUTSIDE)
-        within = differences(self._deep, deep, 1) if self._deep is not None and deep is not None else []
-        if not within:
-            return None
-        text = f"in an attribute of {self._name}, {within[0]}"
-        return reason(rules.ARGUMENT_CHANGED, text, site, OUTSIDE)
+        return None
 
 
 def tagged(results: list[torch.Tensor], tags: set[tuple[int, Any]], site: Site) -> Reason | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
@@ -10,7 +10,6 @@ import torch
 from ..hazards.rules import Reason
 from ..signature.executed import ExecutedCode
 from ..signature.key import Call
-from ..signature.snapshot import Snapshot
 from .autograd import GradientWalk
 from .choice import Choice
 from .log import BackwardLog
@@ -68,15 +67,15 @@ class Pupil(Protocol):
         ...
 
     def reaches(self, container: Any) -> bool:
-        """Whether state of the callable, other than arguments, leads to a container of slots."""
+        """Whether state of the callable, other than arguments, leads to an object."""
         ...
 
     def refuse(self, why: Reason) -> None:
         """Run eagerly from now on."""
         ...
 
-    def walk(self, call: Call) -> Snapshot:
-        """Take a snapshot of the reachable state."""
+    def reach(self, call: Call) -> Iterator[Any]:
+        """All that the callable can reach besides its tensor arguments, and more."""
         ...
 
     def move(self, device: torch.device) -> None:

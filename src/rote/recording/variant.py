@@ -20,7 +20,7 @@ from ..signature.leaves import has_branches
 from ..signature.opened import address_of, parts_of
 from ..signature.reads import Reads
 from ..signature.slots import Difference
-from ..signature.snapshot import Entry, Snapshot
+from ..signature.snapshot import Snapshot
 from ..signature.words import Watched
 from .accumulators import StandIns
 from .arrays import lying_in, within
@@ -115,7 +115,7 @@ class Variant:
             watch: The gradient slots before the call.
             concerned: The call reads or replaces some of them.
         """
-        reach = self.reach(snapshot.tensors, parameters, watch)
+        reach = self.reach(snapshot.by_memory(), parameters, watch)
         self._shared = {handle: weakref.ref(tensor) for handle, tensor in reach.items()}
         externals = {
             handle: tensor for handle, ref in self.externals.items() if (tensor := ref()) is not None
@@ -152,14 +152,14 @@ class Variant:
 
     @staticmethod
     def reach(
-        tensors: Mapping[int, list[tuple[Entry, torch.Tensor]]],
+        tensors: Mapping[int, torch.Tensor],
         parameters: dict[int, tuple[str, torch.Tensor]],
         watch: GradientWatch,
     ) -> dict[int, torch.Tensor]:
         """The tensors that the callable can reach besides its tensor arguments, by storage handle."""
         found = {gradient.untyped_storage()._cdata: gradient for _, _, gradient in watch.gradients()}
         found.update({handle: tensor for handle, (_, tensor) in parameters.items()})
-        found.update({handle: entries[0][1] for handle, entries in tensors.items()})
+        found.update(tensors)
         return found
 
     def sibling(self, spots: Iterable[Spot]) -> Variant:

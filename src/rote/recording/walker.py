@@ -55,7 +55,7 @@ class Owner(Protocol):
         ...
 
     def reaches(self, container: Any) -> bool:
-        """Whether state of the callable, other than arguments, leads to a container of slots."""
+        """Whether state of the callable, other than arguments, leads to an object."""
         ...
 
     def refuse(self, why: Reason) -> None:

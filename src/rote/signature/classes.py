@@ -1,12 +1,9 @@
-"""What a walk of the state asks of the class of each instance that it meets."""
+"""What is asked of the class of an object that is looked into."""
 
 from __future__ import annotations
 
-import types
-from collections.abc import Container
 from typing import Any, NamedTuple
 
-from .origin import said_name
 from .owners import is_open, is_users
 
 
@@ -27,16 +24,6 @@ class Class(NamedTuple):
 UNSET = object()
 """What an attribute, or a context variable, is that was not set."""
 
-DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
-MADE_WITH_A_CLASS = ("__dict__", "__weakref__", "__new__", "__class_getitem__")
-HOOKS_OF = {
-    "_forward_hooks_with_kwargs": "_forward_hooks",
-    "_forward_hooks_always_called": "_forward_hooks",
-    "_forward_pre_hooks_with_kwargs": "_forward_pre_hooks",
-    "_is_full_backward_hook": "_backward_hooks",
-}
-"""What modules keep to say something about hooks, and where the hooks are: without any it says nothing."""
-
 _CLOSED = Class(False, (), ())
 
 
@@ -54,26 +41,6 @@ def own(value: Any, name: str) -> Any:
         return object.__getattribute__(value, name)
     except AttributeError:
         return UNSET
-
-
-def members_of(cls: type, ran: Container[types.CodeType]) -> list[tuple[str, Any]]:
-    """The attributes of a class that are state: values, methods that ran, and classes defined inside.
-
-    Args:
-        cls: The class.
-        ran: The code that ran.
-    """
-    found: list[tuple[str, Any]] = []
-    for name, value in list(vars(cls).items()):
-        if isinstance(value, types.FunctionType):
-            noted = value.__code__ in ran
-        elif isinstance(value, type):
-            noted = said_name(value) == f"{said_name(cls)}.{name}"
-        else:
-            noted = not name.startswith(("__", "_abc_")) and not isinstance(value, DESCRIPTORS)
-        if noted:
-            found.append((name, value))
-    return found
 
 
 def _slots(cls: type) -> tuple[str, ...]:

@@ -428,29 +428,3 @@ def constants_of(script: Any) -> set[int]:
         node.t("value") for node in nodes if node.hasAttribute("value") and node.kindOf("value") == "t"
     ]
     return {each.untyped_storage()._cdata for each in tensors if has_memory(each)}
-
-
-_CLASS_SWITCHES = (("torch.distributions.distribution", "Distribution", "_validate_args"),)
-"""Attributes of PyTorch's classes that a function of PyTorch sets (seen in torch 2.11 and 2.13)."""
-
-
-def class_switches() -> list[tuple[type, str]]:
-    """Classes of PyTorch with an attribute that a call may read, and a public function sets."""
-    found = [(getattr(sys.modules.get(module), owner, None), name) for module, owner, name in _CLASS_SWITCHES]
-    return [(owner, name) for owner, name in found if isinstance(owner, type) and name in vars(owner)]
-
-
-_GLOBAL_HOOKS = (
-    *[("torch.nn.modules.module", f"_global_{kind}_hooks")
-      for kind in ("forward", "forward_pre", "backward", "backward_pre")],
-    *[("torch.optim.optimizer", f"_global_optimizer_{kind}_hooks") for kind in ("pre", "post")],
-)  # fmt: skip
-
-
-def global_hooks() -> list[tuple[str, dict[Any, Any]]]:
-    """The tables of hooks for all modules, and for all optimizers, by name (seen in torch 2.11 and 2.13)."""
-    found = [
-        (f"{module}.{table}", getattr(sys.modules.get(module), table, None))
-        for module, table in _GLOBAL_HOOKS
-    ]
-    return [(name, hooks) for name, hooks in found if isinstance(hooks, dict)]

@@ -14,15 +14,13 @@ not recorded.
 
 from __future__ import annotations
 
-import dis
 import functools
 import gc
 import inspect
-import re
 import sys
 import weakref
 from _thread import get_ident
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, Protocol
@@ -37,7 +35,7 @@ from ..base.identity import identity
 from ..base.location import TORCH_NEEDS, Site, is_internal, is_own, user_site
 from .compat import in_backward
 from .kernels import hiding
-from .owners import is_open
+from .owners import is_open, is_users
 from .processes import Contact, contact, is_acting, is_reader
 from .workers import is_worker
 
@@ -48,23 +46,6 @@ _SEEDING = frozenset({
     "manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state", "set_rng_state_all",
 })  # fmt: skip
 
-
-_OF_GLOBALS = frozenset(
-    {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
-)
-
-_UNNAMED = frozenset({"", "__defaults__", "__kwdefaults__", "func", "args", "keywords"})
-"""Slots that code reads by the names of parameters."""
-
-_SUBSCRIPT = re.compile(r"\[.*?\]")
-
-_SEARCHING = frozenset({
-    "globals", "locals", "vars", "eval", "exec", "__dict__", "modules", "import_module", "__import__",
-})  # fmt: skip
-"""By which code gets at its own namespace, or that of whom it is called by."""
-
-_FRAMES = frozenset({"f_globals", "__globals__"})
-"""By which code gets at other namespaces."""
 
 _OTHERS = sys.stdlib_module_names | frozenset(TORCH_NEEDS) | {__name__.partition(".")[0]}
 
@@ -113,7 +94,6 @@ class ExecutedCode:
     Attributes:
         globals: The code, outside PyTorch and the standard library.
         resumed: The code of generators that ran in the last call, anybody's.
-        holders: Slots for arguments that are compared by content.
         seeds: The line that set PyTorch's random state.
         hiding: Operators whose kernels read what no guard looks at.
         hooks: The code checkpointed, or set saved-tensor hooks.
@@ -126,7 +106,6 @@ class ExecutedCode:
     def __init__(self) -> None:
         self.globals: dict[CodeType, dict[str, Any]] = {}
         self.resumed: set[CodeType] = set()
-        self.holders: dict[int, list[Any]] = {}
         self.seeds: Site | None = None
         self.hooks = False
         self.asks_groups = False
@@ -265,30 +244,6 @@ class ExecutedCode:
             if is_open(type(owner)) and type(owner).__weakrefoffset__:
                 self._beside.setdefault(code, []).append(weakref.ref(owner))
 
-    def beside(self, seen: Mapping[int, Any]) -> Iterator[tuple[str, Any]]:
-        """Functions that a backward ran, and owners of methods it ran, which a walk has not met, with names.
-
-        PyTorch keeps some where only C++ finds them: the backward of an operator, hooks of the graph. A
-        function is looked for once, by its code; those that die with the call are left out.
-
-        Args:
-            seen: What the walk has met, by identity.
-        """
-        met = {value.__code__ for value in seen.values() if type(value) is FunctionType}
-        own = {inner for code in list(self.globals) for inner in _inner(code)}
-        missing = [
-            code for code in self._backwards if code.co_freevars and code not in met and code not in own
-        ]
-        unknown = [code for code in missing if code not in self._beside]
-        self._beside.update({code: [] for code in unknown})
-        for function in gc.get_referrers(*unknown) if unknown else ():
-            if type(function) is FunctionType and function.__code__ in self._beside:
-                self._beside[function.__code__].append(weakref.ref(function))
-        for code, references in self._beside.items():
-            for value in [reference() for reference in references]:
-                if value is not None and id(value) not in seen and code not in met:
-                    yield getattr(value, "__qualname__", type(value).__qualname__), value
-
     def note_apart(self, codes: Iterable[CodeType]) -> None:
         """Find the functions of code that C called, so that they can be followed in the next call."""
         unknown = {identity(code): code for code in codes if identity(code) not in self._apart}
@@ -326,51 +281,19 @@ class ExecutedCode:
         if code is not None and not is_internal(code.co_filename):
             self.globals.setdefault(code, function.__globals__)
 
-    def reads(self) -> list[tuple[dict[str, Any], str]]:
-        """Every global that the executed code may look up, as ``(globals, name)``, defined there or not.
-
-        An attribute of that name is no such look-up: ``optimizer.step()`` in a script that counts ``step``.
-        Only where code of the same namespace looks names up by itself (``globals()["K"]``) all that is
-        mentioned there counts, strings too.
-        """
-        codes = list(self.globals.items())
-        searched = {
-            id(namespace) for code, namespace in codes if not _SEARCHING.isdisjoint(mentions_of(code))
-        }
-        everywhere = any(not _FRAMES.isdisjoint(mentions_of(code)) for code, _ in codes)
-        found: dict[tuple[int, str], tuple[dict[str, Any], str]] = {}
-        for code, namespace in codes:
-            for name in _globals_of(code):
-                found.setdefault((id(namespace), name), (namespace, name))
-            if everywhere or id(namespace) in searched:
-                for name in mentions_of(code):
-                    if name in namespace:
-                        found.setdefault((id(namespace), name), (namespace, name))
-        return list(found.values())
-
     def mentioned(self) -> set[str]:
         """Every name and string in the executed code: what it could read an attribute by."""
         return set[str]().union(*map(mentions_of, list(self.globals)))
 
-    def names(self, path: str, mentioned: set[str]) -> bool:
-        """Whether the code names a slot, or the container it lies in.
-
-        Args:
-            path: The name of the slot, as the user would write it.
-            mentioned: What :meth:`mentioned` returns.
-        """
-        name = _SUBSCRIPT.sub("", path).rpartition(".")[2]
-        if name in mentioned or name in _UNNAMED:
-            return True
-        return any(name in code.co_freevars for code in self.globals)
-
-    def modules(self) -> list[ModuleType]:
-        """The Python modules that the executed code names: what it imports while it runs is no global."""
-        found: set[str] = set()
+    def named(self) -> list[Any]:
+        """What the executed code may get by a name: globals, and what lies in modules of the user's."""
+        found, mentioned = list[Any](), self.mentioned()
         for code, namespace in list(self.globals.items()):
-            names, package = mentions_of(code), namespace.get("__package__")
-            found |= names | ({f"{package}.{name}" for name in names} if package else set())
-        return [sys.modules[name] for name in found & sys.modules.keys()]
+            found += [namespace[name] for name in mentions_of(code) & namespace.keys()]
+        modules = [each for each in found if isinstance(each, ModuleType) and is_users(each)]
+        for table in map(vars, {id(each): each for each in modules}.values()):
+            found += [table[name] for name in mentioned & table.keys()]
+        return found
 
 
 _PROFILE = ExecutedCode._profile  # pyright: ignore[reportPrivateUsage]
@@ -441,19 +364,9 @@ def _called_by_us(frame: FrameType) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _globals_of(code: CodeType) -> frozenset[str]:
-    """The names that code, and what is defined in it, looks up among globals.
-
-    To take an instruction apart costs 2 us, so it is done once for each code.
-    """
-    found = {each.argval for each in dis.get_instructions(code) if each.opname in _OF_GLOBALS}
-    return frozenset(found.union(*map(_globals_of, _inner(code))))
-
-
-@functools.lru_cache(maxsize=4096)
 def mentions_of(code: CodeType) -> frozenset[str]:
     """Every name and every string in code and in what is defined in it."""
-    return frozenset(_strings(code.co_consts)).union(code.co_names, *map(mentions_of, _inner(code)))
+    return frozenset(_strings(code.co_consts)).union(code.co_names, *map(mentions_of, inner_code(code)))
 
 
 def _strings(constants: Iterable[Any]) -> Iterator[str]:
@@ -464,5 +377,6 @@ def _strings(constants: Iterable[Any]) -> Iterator[str]:
             yield from _strings(constant)
 
 
-def _inner(code: CodeType) -> list[CodeType]:
+def inner_code(code: CodeType) -> list[CodeType]:
+    """The code that is defined in code."""
     return [constant for constant in code.co_consts if isinstance(constant, CodeType)]

@@ -64,13 +64,6 @@ _PICKLED = frozenset({
 })  # fmt: skip
 """Names of those that are told by what they are pickled by."""
 
-LOOKING = frozenset({
-    *("copy", "deepcopy", "__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "dumps"),
-    *("length_hint", "__length_hint__", "repr", "tell", "getvalue", "getbuffer"),
-    *("gi_frame", "gi_running", "gi_yieldfrom", "getgeneratorstate", "getgeneratorlocals"),
-})  # fmt: skip
-"""Names in code that may ask an iterator how far it is."""
-
 _SILENT = ("callable_iterator", "memory_iterator")
 
 

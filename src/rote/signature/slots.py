@@ -24,7 +24,6 @@ from .marks import PROXIES, Content, Members, TensorMark, counted, hooks_of, mar
 from .reads import Address, Argument, Read, Reads
 from .scripted import scripted
 from .snapshot import (
-    ANSWER,
     ASKED,
     ATTRIBUTE,
     BULK,
@@ -48,7 +47,6 @@ from .snapshot import (
     Entry,
     Snapshot,
 )
-from .standard import ANSWERS
 from .training import Group
 from .wrappers import is_bound_method
 
@@ -97,37 +95,7 @@ class Difference:
         return f"{self.name} was {self.was} and {now}"
 
 
-def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Difference]:
-    """List the slots whose content differs between two walks.
-
-    Args:
-        before: The earlier walk.
-        after: The later one.
-        limit: How many are enough.
-    """
-    found: list[Difference] = []
-    for address, entry in before.entries.items():
-        later = after.entries.get(address)
-        if later is not None and (entry.value is later.value or same(entry.value, later.value)):
-            continue
-        if later is not None:
-            found.append(_difference(after, entry, later, before.name_of(entry)))
-        else:
-            now = read(entry)
-            if now is MISSING or (entry.kind == DEFINED and not same(entry.value, now)):
-                found.append(Difference(before.name_of(entry), show(entry.value), show(now)))
-        if len(found) >= limit:
-            return found
-    for address in [each for each in after.entries if each not in before.entries]:
-        entry = after.entries[address]
-        if (LENGTH, address[1], None) in before.entries:
-            found.append(Difference(after.name_of(entry), "absent", show(entry.value)))
-        if len(found) >= limit:
-            break
-    return sorted(found, key=lambda difference: "(" in difference.name)
-
-
-def _difference(
+def difference_in(
     snapshot: Snapshot, was: Entry | Read, now: Entry, name: str, site: Site | None = None
 ) -> Difference:
     """What is not as it was in a slot."""
@@ -174,7 +142,7 @@ def look_again(
         if was is now or same(was, now) or _is_at(entry, written):
             continue
         site = lines.get(address) or lines.get(("", address[1], None))
-        changed.append((entry, _difference(snapshot, noted, entry, snapshot.name_of(entry), site)))
+        changed.append((entry, difference_in(snapshot, noted, entry, snapshot.name_of(entry), site)))
     _note_hooks(snapshot, executed)
     return Again(snapshot, _in_order(changed))
 
@@ -398,7 +366,6 @@ _READERS: dict[str, Callable[[Entry], Any]] = {
     BULK: lambda entry: Content(_bulk(entry.container)),
     ORDER: lambda entry: Content(members.keys(entry.container)),
     VARIABLE: lambda entry: entry.container.get(UNSET),
-    ANSWER: lambda entry: Content(ANSWERS[entry.key](entry.container)),
     SCRIPTED: lambda entry: scripted(entry.container, entry.key),
     KIND: lambda entry: own(entry.container, "__dict__") if entry.key else type(entry.container),
     SUBCLASS: lambda entry: Content(issubclass(entry.key, entry.container)),

@@ -11,7 +11,7 @@ from .marks import base_of, pointer_of
 from .reads import Address, Read, Reads
 from .training import Training
 
-ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT, ANSWER, SCRIPTED = (
+ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, SCRIPTED = (
     "item",
     "attribute",
     "cell",
@@ -21,8 +21,6 @@ ITEM, ATTRIBUTE, CELL, LENGTH, BULK, ORDER, VARIABLE, MEMBERS, DEFINED, PRESENT,
     "variable",
     "members",
     "defined",
-    "present",
-    "answer",
     "scripted",
 )
 KIND, SUBCLASS, REFERENT, CACHED, RESULT, ASKED, SAID, NUMBERS, HELD = (
@@ -78,6 +76,10 @@ class Snapshot:
         if has_memory(tensor):
             handle = tensor.untyped_storage()._cdata
             self.tensors.setdefault(handle, []).append((entry, tensor))
+
+    def by_memory(self) -> dict[int, torch.Tensor]:
+        """One of the tensors found on each storage, by its handle."""
+        return {handle: entries[0][1] for handle, entries in self.tensors.items()}
 
     def note_array(self, array: Any) -> None:
         """Add a numpy array that was found, by the memory that it lies in."""

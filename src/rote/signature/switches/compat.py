@@ -57,21 +57,6 @@ def _precision_of(operation: str) -> str:
 ACCESSORS = _accessors()
 """Argument-less readers of the switches by their names, cheap enough to call at every call."""
 
-_IN_PYTHON = (
-    ("torch.nn.utils.parametrize", "_cache_enabled"),
-    ("torch.backends.mha", "_is_fastpath_enabled"),
-    ("torch.__future__", "_overwrite_module_params_on_conversion"),
-    ("torch.__future__", "_swap_module_params_on_conversion"),
-)
-"""Globals of PyTorch's Python modules that its code reads, and that public functions set."""
-
-
-def python_switches() -> list[tuple[dict[str, Any], str]]:
-    """The namespaces and names of the switches that are globals of PyTorch's Python modules."""
-    found = [(vars(sys.modules[module]), name) for module, name in _IN_PYTHON if module in sys.modules]
-    return [(namespace, name) for namespace, name in found if name in namespace]
-
-
 _checks: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
 _state_guard: Any = getattr(_checks, "GlobalStateGuard", None)
 

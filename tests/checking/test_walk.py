@@ -11,15 +11,16 @@ import pytest
 import torch
 from torch import nn
 
-from rote.signature.executed import ExecutedCode
+from rote.checking.differing import differences
+from rote.checking.walk import StateWalk
+from rote.checking.watched import WatchedCode
 from rote.signature.guards import Guard
 from rote.signature.marks import Content, TensorMark, mark
-from rote.signature.slots import differences, same, show
-from rote.signature.state import StateWalk
+from rote.signature.slots import same, show
 
 
 def walk(root, name="f", executed=None):
-    found = executed or ExecutedCode()
+    found = executed or WatchedCode()
     found.add_function(root)
     return StateWalk(found).take([(name, root)])
 
@@ -125,14 +126,14 @@ def test_methods_and_partials_lead_on():
 
 
 def test_globals_that_executed_code_mentions():
-    executed = ExecutedCode()
+    executed = WatchedCode()
     executed.add_function(reads_global)
     before = walk(reads_global, executed=executed)
     global LEVEL
     LEVEL = 7
     try:
         (found,) = differences(before, walk(reads_global, executed=executed))
-        assert found.name.endswith("test_state.LEVEL") and (found.was, found.now) == ("3", "7")
+        assert found.name.endswith("test_walk.LEVEL") and (found.was, found.now) == ("3", "7")
     finally:
         LEVEL = 3
 
@@ -158,7 +159,7 @@ def test_python_modules_by_the_names_the_code_mentions():
 
 
 def test_code_called_is_noted():
-    executed = ExecutedCode()
+    executed = WatchedCode()
 
     def inner():
         return LEVEL

@@ -1,10 +1,9 @@
 """The Python state a callable can reach: module attributes, closure cells, globals, containers.
 
-What a recording depends on is what its calls read (:mod:`rote.reads`). Reach is asked where nothing was read
-yet, or nobody follows the code: the checker compares two walks around a call, a context of a backward must
-lead to nothing that others see, and before a call runs on copies of its arguments no state may share their
-memory. A walk goes from the callable, from opaque arguments and from the globals named by executed code, and
-notes each slot (container, key) with what lies in it.
+The checker compares what it finds before and after a call, and puts fake tensors where real ones lie before
+anything has run. So it goes by reach; a recording goes by what its calls read (:mod:`rote.reads`). A walk
+goes from the callable, from opaque arguments and from the globals named by executed code, and notes each slot
+(container, key) with what lies in it.
 
 Descended into: dicts, lists, tuples, sets, deques, closures, defaults and attributes of functions, partials,
 modules, optimizers, instances of user classes (``__dict__`` and ``__slots__``), plain attributes of their
@@ -12,7 +11,7 @@ classes, context variables, and Python modules of the user by the names the code
 where the code mentions it. Of iterators it is noted how far they are. Taken by identity: everything else.
 
 What this does not see: state inside C extensions, files, properties that compute from a clock, and of large
-numpy arrays more than a sample (:mod:`.marks`).
+numpy arrays more than a sample (:mod:`rote.signature.marks`).
 """
 
 from __future__ import annotations
@@ -21,8 +20,9 @@ import functools
 import gc
 import threading
 import types
+import weakref
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -32,18 +32,16 @@ from torch.autograd.function import BackwardCFunction
 
 from ..base.collector import COLLECTOR
 from ..base.settings import ENVIRONMENT, READERS
-from . import members
-from .classes import HOOKS_OF, UNSET, Class, class_of, members_of, own
-from .compat import class_switches, global_hooks, plain_functions, scripted_names
-from .executed import ExecutedCode
-from .iterators import LOOKING, Position
-from .marks import BY_IDENTITY, PROXIES, Content, counted, hooks_of, mark
-from .origin import said_name
-from .owners import is_users
-from .reads import Address
-from .scripted import scripted
-from .snapshot import (  # fmt: skip
-    ANSWER,
+from ..signature import members
+from ..signature.classes import UNSET, Class, class_of, own
+from ..signature.compat import plain_functions, scripted_names
+from ..signature.iterators import Position
+from ..signature.marks import BY_IDENTITY, PROXIES, Content, counted, hooks_of, mark
+from ..signature.origin import said_name
+from ..signature.owners import is_users
+from ..signature.reads import Address
+from ..signature.scripted import scripted
+from ..signature.snapshot import (  # fmt: skip
     ATTRIBUTE,
     BULK,
     CELL,
@@ -57,10 +55,36 @@ from .snapshot import (  # fmt: skip
     Entry,
     Snapshot,
 )
-from .standard import ANSWERS, question_for
-from .switches.compat import python_switches
-from .wrappers import WRAPPERS, stands_for, wrapped_functions
+from ..signature.wrappers import is_bound_method, is_graphed
+from .questions import ANSWERS, question_for
+from .switches import class_switches, global_hooks, python_switches
+from .watched import WatchedCode
 
+ANSWER = "answer"
+"""Kind of a slot that is what an object says when it is asked."""
+
+DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
+MADE_WITH_A_CLASS = ("__dict__", "__weakref__", "__new__", "__class_getitem__")
+HOOKS_OF = {
+    "_forward_hooks_with_kwargs": "_forward_hooks",
+    "_forward_hooks_always_called": "_forward_hooks",
+    "_forward_pre_hooks_with_kwargs": "_forward_pre_hooks",
+    "_is_full_backward_hook": "_backward_hooks",
+}
+"""What modules keep to say something about hooks, and where the hooks are: without any it says nothing."""
+
+WRAPPERS = (
+    *(staticmethod, classmethod, property, functools.cached_property),
+    type(functools.lru_cache(print)),
+)
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_PARTS = ("__wrapped__", "__func__", "fget", "fset", "func")
+LOOKING = frozenset({
+    *("copy", "deepcopy", "__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "dumps"),
+    *("length_hint", "__length_hint__", "repr", "tell", "getvalue", "getbuffer"),
+    *("gi_frame", "gi_running", "gi_yieldfrom", "getgeneratorstate", "getgeneratorlocals"),
+})  # fmt: skip
+"""Names in code that may ask an iterator how far it is."""
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
 BULK_LENGTH = 4096
 
@@ -79,7 +103,7 @@ class StateWalk:
         executed: The code that ran.
     """
 
-    def __init__(self, executed: ExecutedCode) -> None:
+    def __init__(self, executed: WatchedCode) -> None:
         self._executed = executed
         self._names = executed.mentioned()
         self._seen: dict[int, Any] = {}
@@ -352,3 +376,43 @@ class StateWalk:
         self._note(MEMBERS, namespace, None, Content(len(namespace)), node, " (number of attributes)")
         for name, value in members_of(cls, self._executed.globals):
             self._note(ITEM, namespace, name, value, node, f".{name}")
+
+
+def members_of(cls: type, ran: Container[types.CodeType]) -> list[tuple[str, Any]]:
+    """The attributes of a class that are state: values, methods that ran, and classes defined inside.
+
+    Args:
+        cls: The class.
+        ran: The code that ran.
+    """
+    found: list[tuple[str, Any]] = []
+    for name, value in list(vars(cls).items()):
+        if isinstance(value, types.FunctionType):
+            noted = value.__code__ in ran
+        elif isinstance(value, type):
+            noted = said_name(value) == f"{said_name(cls)}.{name}"
+        else:
+            noted = not name.startswith(("__", "_abc_")) and not isinstance(value, DESCRIPTORS)
+        if noted:
+            found.append((name, value))
+    return found
+
+
+def wrapped_functions(wrapper: Any) -> list[types.FunctionType]:
+    """The Python functions in one of :data:`WRAPPERS`."""
+    parts = [getattr(wrapper, name, None) for name in _PARTS]
+    return [part for part in parts if isinstance(part, types.FunctionType)]
+
+
+def stands_for(value: Any) -> tuple[Any, ...] | None:
+    """What an object has to give to who looks at it, and is nothing but; None for all else.
+
+    Bound methods, graphed callables, weak references, views of dicts.
+    """
+    if is_bound_method(value):
+        return value.__self__, value.__func__
+    if is_graphed(value):
+        return (value.__wrapped__,)
+    if isinstance(value, weakref.ref):
+        return (value(),)
+    return (value.mapping,) if isinstance(value, _VIEWS) else None

@@ -1,0 +1,108 @@
+"""What objects lead to, as the garbage collector sees it: more than a call uses, without names and order.
+
+This is asked where too much does no harm: whether a tensor of the state may share memory with an argument
+that is about to be copied, on which device a callable may work, who else holds an object. What a recording
+depends on is what its calls read (:mod:`rote.reads`), and never this.
+
+What does not work: an object that C alone leads to, without telling the collector of it, is not found.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import types
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import torch
+
+from . import members
+from .classes import class_of, own
+from .compat import has_memory, plain_functions
+from .opened import table_of
+from .owners import is_users
+from .slots import show
+from .snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE
+
+_LEAVES = frozenset({
+    *(int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size),
+    *(types.CodeType, types.ModuleType, types.BuiltinFunctionType, types.FrameType),
+})  # fmt: skip
+"""Types of objects that lead nowhere, or everywhere."""
+
+
+def reached(roots: Iterable[Any]) -> Iterator[Any]:
+    """Everything that some objects lead to, each once, but for plain values and modules.
+
+    Args:
+        roots: The objects. A function leads to what it holds, and not to its globals.
+    """
+    left, seen = [*roots], dict[int, Any]()
+    while left:
+        value = left.pop()
+        if type(value) in _LEAVES or id(value) in seen:
+            continue
+        seen[id(value)] = value  # an identity is one as long as the object lives
+        yield value
+        left.extend(_behind(value))
+
+
+def tensors_by_memory(values: Iterable[Any]) -> dict[int, torch.Tensor]:
+    """Those of some objects that are tensors with memory, by the handle of their storage."""
+    with plain_functions():  # to look at a tensor is not to use it
+        tensors = [each for each in values if issubclass(type(each), torch.Tensor) and has_memory(each)]
+        return {each.untyped_storage()._cdata: each for each in tensors}
+
+
+class Slot(NamedTuple):
+    """A place in an object in which something lies.
+
+    Attributes:
+        kind: How it is written.
+        container: The object, or the dict with its attributes.
+        key: Under what it lies there.
+        value: What lies there.
+        suffix: What one writes behind the name of the object.
+    """
+
+    kind: str
+    container: Any
+    key: Any
+    value: Any
+    suffix: str
+
+
+def slots_in(holder: Any) -> list[Slot]:
+    """The places in a container, in the attributes of an object, in a cell of a closure."""
+    kind = type(holder)
+    if isinstance(holder, dict):
+        held = members.items(holder)
+        return [Slot(ITEM, holder, key, value, f"[{show(key)}]") for key, value in held]
+    if isinstance(holder, (list, deque)):
+        held = enumerate(members.values(holder))
+        return [Slot(ITEM, holder, number, value, f"[{number}]") for number, value in held]
+    if kind is types.CellType:
+        return [Slot(CELL, holder, None, value, "") for value in gc.get_referents(holder)]
+    if kind is ContextVar:
+        return [Slot(VARIABLE, holder, None, holder.get(None), ".get()")]
+    table, slots = table_of(holder), [(name, own(holder, name)) for name in class_of(kind).slots]
+    attributes = [Slot(ITEM, table, name, value, f".{name}") for name, value in (table or {}).items()]
+    return attributes + [Slot(ATTRIBUTE, holder, name, value, f".{name}") for name, value in slots]
+
+
+def _behind(value: Any) -> Iterable[Any]:
+    kind = type(value)
+    if kind is types.FunctionType:
+        return [value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__]
+    if issubclass(kind, type):
+        return list(vars(value).values()) if is_users(value) else ()
+    if issubclass(kind, weakref.ref):
+        return (value(),)
+    if kind is ContextVar:
+        return (value.get(None),)
+    held = gc.get_referents(value)
+    return [*held, *value.__dict__.values()] if issubclass(kind, threading.local) else held
