@@ -20,17 +20,32 @@ from typing_extensions import override
 from .classes import UNSET
 from .held import Held
 from .iterators import Position
-from .marks import Content, TensorMark
+from .marks import Content, Members, TensorMark
 from .members import has_plain_length, is_direct
 from .paths import Place
 from .reads import Argument
 from .slots import MISSING, form_of, now_in, read, same
-from .snapshot import ASKED, ATTRIBUTE, CELL, DEFINED, ITEM, KIND, LENGTH, MEMBERS, ORDER, VARIABLE, Entry
+from .snapshot import (
+    ASKED,
+    ATTRIBUTE,
+    BULK,
+    CELL,
+    DEFINED,
+    ITEM,
+    KIND,
+    LENGTH,
+    MEMBERS,
+    ORDER,
+    VARIABLE,
+    Entry,
+)
 
 _GONE = (KeyError, IndexError, ValueError, AttributeError)
 """What is raised where a slot is no more."""
 _EXACT = frozenset({str, int, bool, type(None)})
 """Types whose values are the same if they are equal and of one type."""
+_COMPARED = (str, bytes, int, bool, type(None), type)
+"""Types of which two members that are equal are the same, in sets that have no other types; 0.0 is -0.0."""
 _DIRECT = frozenset({ITEM, LENGTH, MEMBERS, ORDER})
 """Kinds of slots that are asked of the container itself."""
 
@@ -102,10 +117,6 @@ class Lengths(Condition):
     def holds(self) -> bool:
         return all(map(eq, map(len, self._containers), self._lengths))
 
-    @override
-    def is_read(self, place: int, held: Held) -> bool:
-        return held.take_length(self._containers[place], self._lengths[place])
-
 
 class Orders(Condition):
     """Mappings have the keys that they had, in their order."""
@@ -154,17 +165,13 @@ class Tensors(Condition):
     def _held(self) -> Iterable[Any]:
         return map(getitem, self._containers, self._keys)
 
-    @override
-    def identity(self, place: int) -> int:
-        return self._identities[place]
-
-    @override
-    def is_read(self, place: int, held: Held) -> bool:
-        return held.take_member(self._containers[place], self._keys[place], self, place)
-
 
 class CellTensors(Tensors):
     """Closures hold the tensors that they held."""
+
+    @override
+    def identity(self, place: int) -> int:
+        return self._identities[place]
 
     def _held(self) -> Iterable[Any]:
         return [cell.cell_contents for cell in self._containers]
@@ -198,10 +205,6 @@ class Values(Condition):
     @override
     def identity(self, place: int) -> int:
         return id(self._values[place])
-
-    @override
-    def is_read(self, place: int, held: Held) -> bool:
-        return held.take_member(self._containers[place], self._keys[place], self, place)
 
     @override
     def only(self, places: Sequence[int]) -> Values:
@@ -263,6 +266,34 @@ class Contents(Condition):
     by_content = True
 
 
+class SetMembers(Condition):
+    """Sets of plain members, most of them names, hold what they held, in their order.
+
+    Models have a dozen of them (which outputs a class records, which weights are kept in float32). To mark
+    each of them and to compare the marks takes longer than to compare their members. Equality alone is not
+    enough, since ``{1} == {True}``.
+    """
+
+    by_content = True
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        super().__init__(entries)
+        held = [_pairs_in(entry) for entry in self.entries]
+        self._kinds = [_kind_of_set(entry) for entry in self.entries]
+        self._types = [{kind for kind, _ in pairs} for pairs in held]
+        self._members = [[member for _, member in pairs] for pairs in held]
+
+    @override
+    def holds(self) -> bool:
+        try:
+            found = list(map(_set_in, self.entries))
+        except _GONE:
+            return False
+        if list(map(type, found)) != self._kinds or [{*map(type, each)} for each in found] != self._types:
+            return False
+        return all(map(eq, map(list, found), self._members))
+
+
 class Answers(Condition):
     """Functions without arguments that change say what they said, which is plain."""
 
@@ -295,7 +326,7 @@ class Kinds(Condition):
 
 IN_ORDER: tuple[type[Condition], ...] = (
     Lengths, Orders, Tensors, CellTensors, Values, Cells, Attributes, Variables, Kinds, Names, Answers,
-    Contents,
+    SetMembers, Contents,
 )  # fmt: skip
 """All of them, in the order in which they are asked: members of a list after its length."""
 _PLAIN: dict[str, type[Condition]] = {ATTRIBUTE: Attributes, CELL: Cells, KIND: Kinds, VARIABLE: Variables}
@@ -304,6 +335,33 @@ _PLAIN: dict[str, type[Condition]] = {ATTRIBUTE: Attributes, CELL: Cells, KIND: 
 def _kinds(said: Any) -> Any:
     """What tells plain values from those that are equal to them."""
     return tuple(map(type, said)) if type(said) is tuple else type(said)
+
+
+def _set_in(entry: Entry) -> Any:
+    """The set itself: what lies in the slot, or the container of which all members are under guard."""
+    return entry.container if entry.kind == BULK else entry.container[entry.key]
+
+
+def _pairs_in(entry: Entry) -> Any:
+    """The members of a set as they were, with their types, in order; None if the slot held no set."""
+    content: Any = entry.value.value if isinstance(entry.value, Content) else None
+    if entry.kind == BULK and type(entry.container) is set:
+        return [(type(member), member) for member in content]
+    pairs = content[-1] if entry.kind == ITEM and type(content) is tuple else None
+    return pairs if isinstance(pairs, Members) else None
+
+
+def _kind_of_set(entry: Entry) -> type:
+    return set if entry.kind == BULK else entry.value.value[0]
+
+
+def _is_plain_set(entry: Entry) -> bool:
+    """Whether a slot held a set whose members are compared as they are."""
+    pairs = _pairs_in(entry)
+    if pairs is None or _kind_of_set(entry) not in (set, frozenset):
+        return False
+    types = {kind for kind, _ in pairs}
+    return len(types) < 2 and types.issubset(_COMPARED)
 
 
 def _says_plainly(entry: Entry) -> bool:
@@ -332,6 +390,8 @@ def kind_of(entry: Entry, watched: set[tuple[int, int]]) -> type[Condition] | No
     container, value = type(entry.container), entry.value
     if container is Argument or value is MISSING:
         return Contents
+    if entry.kind == BULK and _is_plain_set(entry):
+        return SetMembers
     if entry.kind in _DIRECT:
         return _kind_in_container(entry, container)
     if entry.kind == ASKED and type(entry.key) is tuple:
@@ -357,5 +417,5 @@ def _kind_in_container(entry: Entry, container: type) -> type[Condition] | None:
     if isinstance(value, TensorMark):
         return Tensors
     if isinstance(value, (Content, Position)):
-        return Contents
+        return SetMembers if _is_plain_set(entry) else Contents
     return None if container is tuple else Values

@@ -3,7 +3,7 @@
 A module has some ten containers and perhaps two slots that matter, and a guard over each slot costs the more
 the larger the model is. So the containers are asked whether they changed at all: a dict whose version is the
 recorded one holds what it held. That covers attributes, parameters, buffers, children, hooks and globals;
-what is left are lists, closure cells, and what is compared by content: sets, most of them (:mod:`.sets`). A
+what is left are lists, closure cells, and what is compared by content: sets, most of them. A
 dict that changes and yet holds what is under guard (a namespace in which other things happen) is looked into
 slot by slot from then on.
 
@@ -28,14 +28,13 @@ from typing import Any
 import torch
 
 from .compat import metadata_check
-from .conditions import Condition
+from .conditions import Condition, SetMembers
 from .dicts import Dicts
 from .guards import Guard
 from .held import Held
 from .layout import find_layout
 from .marks import Content, TensorMark
 from .reads import Argument
-from .sets import Sets
 from .slots import read
 from .snapshot import BULK, DEFINED, ITEM, LENGTH, MEMBERS, ORDER, Entry
 from .source import Source
@@ -78,13 +77,12 @@ class QuickGuard:
         self._depth = 1
         self.words: tuple[Any, ...] = ()
         self._sort()
-        self._sets.look()
         self._look_at_tensors()
         self._forget()
 
     def _sort(self) -> None:
         """Choose how each slot is checked."""
-        self._sets, self._held = Sets(), Held()
+        self._held = Held()
         covered = self._dicts.cover(self._guard)
         self._left: list[Condition] = []
         for condition in self._guard.conditions:
@@ -99,8 +97,6 @@ class QuickGuard:
             return False
         covers = id(entry.container) in covered
         if covers and (entry.kind in _OF_KEYS or (entry.kind == ITEM and _is_kept(condition, entry))):
-            return True
-        if condition.by_content and (covers or entry.kind == BULK) and self._sets.take(entry):
             return True
         return condition.is_read(place, self._held)
 
@@ -182,12 +178,10 @@ class QuickGuard:
             self._look_at_tensors()
         if not self._guard.holds():
             return False
-        self._sets.look()
-        if not self._sets.thawed() and self._dicts.adopt(was, now):
+        if self._dicts.adopt(was, now):
             self._join()
-        else:  # a set can change now, or a dict changes again and again
+        else:  # a dict changes again and again
             self._sort()
-            self._sets.look()
         return True
 
     def _forget(self) -> None:
@@ -197,15 +191,14 @@ class QuickGuard:
 
     def _join(self) -> None:
         """Containers are there as objects are: what is known of both is read at once."""
-        heads, members = self._held.stages()
         switches = self._switches.words if self._switches is not None else NOTHING
-        heads = joined(joined(self._dicts.words, switches), heads)
-        self._containers = (*portions(heads), *portions(members))
-        first, second, *others = self._words.stages if self._words is not None else (NOTHING, NOTHING)
-        stages = (joined(first, heads), joined(second, members), *others)
+        heads = joined(joined(self._dicts.words, switches), self._held.stage())
+        self._containers = tuple(portions(heads))
+        first, *others = self._words.stages if self._words is not None else (NOTHING,)
+        stages = (joined(first, heads), *others)
         self._stages = tuple([part for each in stages for part in portions(each)]) or (NOTHING,)
         self._is_apart = self._dicts.apart
-        self._is_read = not (self._references or self._dicts.empties or self._sets.entries or self._left)
+        self._is_read = not (self._references or self._dicts.empties or self._left)
         self._is_short = self._is_read and len(self._stages) <= _INLINED and not self._is_apart
         self._show()
 
@@ -233,13 +226,13 @@ class QuickGuard:
 
     def _others_same(self) -> bool:
         """Whether what is not read word by word is as it was."""
-        if any(self._dicts.empties) or (self._sets.entries and not self._sets.same()):
-            return False
-        return all([condition.holds() for condition in self._left])
+        return not any(self._dicts.empties) and all([condition.holds() for condition in self._left])
 
 
 def _is_kept(condition: Condition, entry: Entry) -> bool:
     """Whether it says all of a member which object it is."""
     if not condition.by_content:
         return True
+    if isinstance(condition, SetMembers):
+        return type(read(entry)) is frozenset
     return not isinstance(entry.value, (Content, TensorMark)) and read(entry) is entry.value
