@@ -42,7 +42,7 @@ The rows are in order of danger: what most ways get silently wrong comes first. 
 a graph by hand is captured at the second call, after a warm-up, copies its tensor arguments into static ones
 and returns the static results; `make_graphed_callables` is given copies of the second call's arguments;
 `reduce-overhead` uses eager's random numbers (`fallback_random`). What rote does not replay it runs as it is;
-the last column has the codes of its reasons ([the rules](../src/rote/hazards/rules.py)).
+the last column has the codes of its reasons ([the rules](rules/index.md)).
 """
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import groupby
 
 from rote.hazards.rules import RULES, Rule
@@ -21,8 +20,7 @@ GROUPS = {
 
 def all_rules() -> list[Rule]:
     """All rules, by code."""
-    found = RULES.values() if isinstance(RULES, Mapping) else RULES
-    return sorted(found, key=lambda rule: rule.code)
+    return sorted(RULES.values(), key=lambda rule: rule.code)
 
 
 def sections() -> str:

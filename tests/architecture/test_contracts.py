@@ -7,6 +7,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,6 +102,31 @@ def test_import_changes_nothing():
 def test_import_leaves_the_quantization_alone():
     done = run_python("-c", "import rote, sys; print([m for m in sys.modules if m.startswith('rote.quant')])")
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+TEXTS_PROBE = """
+import sys
+read = []
+sys.addaudithook(lambda event, args: event == "open" and ".md" in str(args[0]) and read.append(args[0]))
+import rote
+from rote.hazards.rules import HOST_READ
+assert not read, read
+assert HOST_READ.remedy and HOST_READ.documentation
+assert len(read) == 1, read
+"""
+
+
+def test_import_reads_no_text_of_a_rule():
+    done = run_python("-c", TEXTS_PROBE)
+    assert done.returncode == 0, done.stderr
+
+
+def test_data_files_are_packaged():
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"][
+        "rote"
+    ]
+    there = {path for path in SOURCE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    assert {path for pattern in patterns for path in SOURCE.glob(pattern)} == there
 
 
 # --- What a file may contain -----------------------------------------------------------------------------

@@ -30,16 +30,11 @@ def _text(rule: Rule) -> str:
     """The rule as text for a terminal."""
     parts = rule.documentation
     lines = [f"{rule.code}: {rule.title}", f"{rule.severity.capitalize()} ({rule.group.value})."]
-    lines += [f"Found by {_plain(' and '.join(finders(rule)))}."]
-    lines += ["", _plain(parts.what)] if parts.what else []
+    lines += [f"Found by {' and '.join(finders(rule))}."]
+    lines += ["", parts.what]
     prose = {"Why": parts.why, "Limits": parts.limits, "Tried": parts.tried, "Not checked": parts.unchecked}
     for title, text in prose.items():
-        lines += ["", f"{title}: {_plain(text)}"] if text else []
+        lines += ["", f"{title}: {text}"] if text else []
     for title, code in (("Bad", parts.bad), ("Good", parts.good)):
-        lines += ["", f"{title}:", *(f"    {line}" for line in code.splitlines())] if code else []
-    return "\n".join([*lines, "", f"Instead: {rule.remedy}"])
-
-
-def _plain(text: str) -> str:
-    """Without the marks around code, which a terminal shows as they are."""
-    return text.replace("``", "`")
+        lines += ["", f"{title}:", *(f"    {line}" for line in code.splitlines())]
+    return "\n".join([*lines, "", f"Instead: {parts.remedy}"])

@@ -43,7 +43,7 @@ class Ignore(NamedTuple):
             return "this comment names no rule, as ignore[RT101] does, and silences nothing"
         if rule is None:
             return f"ignore[{self.code}] silences nothing: there is no rule {self.code}"
-        if not rule.found_by & (Finder.SCAN | Finder.TRIAL):
+        if not rule.found_by & Finder.CHECK:
             return f"ignore[{self.code}] silences nothing: only the runtime gives this reason, to g.explain()"
         if self.alone:
             return f"ignore[{self.code}] silences nothing: it has to stand in the line that it is for"

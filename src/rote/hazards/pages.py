@@ -32,13 +32,13 @@ def rule_text(rule: Rule) -> str:
     about = rule.documentation
     parts = [
         f"## {rule.code}: {rule.title} {{#{rule.code.lower()}}}",
-        _plain(about.what),
+        about.what,
         f"**Severity:** {rule.severity}. **Found by:** {', '.join(finders(rule))}.",
-        f"**Why it matters.** {_plain(about.why)}",
-        f"**What to write instead.** {_plain(rule.remedy)}",
-        *([f"**Tried.** {_plain(about.tried)}"] if about.tried else []),
-        f"**Known limits.** {_plain(about.limits)}",
-        *([f"**Why no check finds it.** {_plain(about.unchecked)}"] if about.unchecked else []),
+        f"**Why it matters.** {about.why}",
+        f"**What to write instead.** {about.remedy}",
+        *([f"**Tried.** {about.tried}"] if about.tried else []),
+        f"**Known limits.** {about.limits}",
+        *([f"**Why no check finds it.** {about.unchecked}"] if about.unchecked else []),
         f"Instead of\n\n```python\n{about.bad}\n```\n\nwrite\n\n```python\n{about.good}\n```",
     ]
     return "\n\n".join(parts) + "\n"
@@ -92,10 +92,6 @@ def finders(rule: Rule) -> Iterator[str]:
 
 def _letters(rule: Rule) -> str:
     return " ".join((finder.name or "")[:1] for finder in Finder if finder in rule.found_by)
-
-
-def _plain(text: str) -> str:
-    return text.replace("``", "`")
 
 
 def main(arguments: list[str]) -> int:

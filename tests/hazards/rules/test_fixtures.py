@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
-from rote.hazards import pages
+from rote.hazards import pages, rules
 from rote.hazards.rules import RULES, Finder, Group
 
 from ..fixture import ALL, FOLDER, both, codes, skip_without, told_when_run
 from ..golden import golden, said
+
+TEXTS = Path(rules.__file__).with_name("texts")
+PARTS = ("what", "why", "remedy", "tried", "limits", "unchecked", "bad", "good")
 
 
 def test_there_are_enough_rules_in_every_group():
@@ -21,12 +27,26 @@ def test_there_are_enough_rules_in_every_group():
 @pytest.mark.parametrize("rule", ALL)
 def test_documentation(rule):
     about = rule.documentation
-    for part in ("what", "why", "limits"):
-        assert len(getattr(about, part)) > 10, part
-    for text in (about.what, about.why, about.limits, rule.remedy):
-        assert text.endswith((".", ".)")) and "  " not in text, text
+    for text in (about.what, about.why, about.remedy, about.limits):
+        assert len(text) > 10 and text.endswith((".", ".)")), text
+    assert "`" not in about.remedy, "messages end with it"
     assert about.bad and about.good and about.bad != about.good
     assert rule.found_by
+
+
+@pytest.mark.parametrize("rule", ALL)
+def test_a_text_has_its_headings_in_order_and_examples_in_one_block(rule):
+    text = (TEXTS / f"{rule.code}.md").read_text(encoding="utf-8")
+    assert re.findall("^#.*", re.sub("^```python\n.*?^```\n", "", text, flags=re.M | re.S), re.M) == [
+        f"## {part.capitalize()}" for part in PARTS if getattr(rule.documentation, part)
+    ]
+    for part in ("bad", "good"):
+        assert f"## {part.capitalize()}\n\n```python\n{getattr(rule.documentation, part)}\n```\n" in text
+    assert text.count("```") == 4 and "``" not in text.replace("```", ""), "code is between single marks"
+
+
+def test_no_text_without_a_rule():
+    assert {path.name for path in TEXTS.iterdir()} == {f"{code}.md" for code in RULES}
 
 
 @pytest.mark.parametrize("rule", ALL)

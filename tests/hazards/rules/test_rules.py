@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+
+import pytest
 
 from rote.base.location import NOWHERE, Site
 from rote.hazards import rules
 from rote.hazards.rules import RULES, Reason, reason
+from rote.hazards.rules.documentation import parsed
 
 
 def test_codes():
@@ -41,3 +45,21 @@ def test_text():
     for nowhere in (None, NOWHERE):
         assert str(reason(rules.NOT_YET, "x", nowhere)).startswith("RT307: x. ")
     assert reason(rules.NEW_KEY, "x") == Reason("RT306", "x", None, rules.NEW_KEY.remedy)
+
+
+def test_a_reason_is_given_where_no_file_can_be_opened(monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(24, "Too many open files")
+
+    rule = replace(rules.NEW_KEY)  # has not read its text
+    with monkeypatch.context() as patched:
+        patched.setattr("pathlib.Path.read_text", refuse)
+        assert str(reason(rule, "x")) == "RT306: x. See rote explain RT306."
+    assert reason(rule, "x").remedy == rules.NEW_KEY.remedy
+
+
+def test_a_text_is_complete():
+    with pytest.raises(TypeError, match="good"):
+        parsed("## What\n\nIt.\n\n## Why\n\nSo.\n\n## Remedy\n\nNo.\n\n## Limits\n\nNo.\n\n## Bad\n\nx\n")
+    with pytest.raises(TypeError, match="cause"):
+        parsed("## Cause\n\nIt.\n")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from enum import Enum, Flag, auto
-from typing import NamedTuple
+from functools import cached_property
 
 from ...base.location import Site
 from ..finding import Severity
+from .documentation import Documentation, documentation
 
 
 class Group(Enum):
@@ -45,77 +45,47 @@ class Finder(Flag):
         SCAN: The source scan (``rote check --static``).
         TRIAL: The trial run on fake tensors (``rote check``).
         RUNTIME: The runtime (``g.report()``, ``g.explain()``).
+        CHECK: The scan and the trial run.
+        ALL: All three.
     """
 
     SCAN = auto()
     TRIAL = auto()
     RUNTIME = auto()
-
-
-class Documentation(NamedTuple):
-    """The parts of a rule's text.
-
-    Attributes:
-        what: What it is.
-        why: Why it matters to a graph.
-        limits: What is not found, or found although nothing is wrong.
-        unchecked: Why neither the scan nor the trial finds it, where only the runtime does.
-        bad: A short example.
-        good: The same, right.
-        tried: With which version of a library it was tried.
-    """
-
-    what: str
-    why: str
-    limits: str
-    bad: str
-    good: str
-    tried: str = ""
-    unchecked: str = ""
+    CHECK = SCAN | TRIAL
+    ALL = CHECK | RUNTIME
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One kind of reason.
+    """One kind of reason. Its text is read from its file when it is first asked for.
 
     Attributes:
         code: Stable code, ``RT`` and three digits. A code is never given a new meaning.
         title: What it is, in a few words.
-        remedy: What to write instead.
         severity: What it costs, of a graph captured by hand or of rote's.
         group: What it is about.
         found_by: Who can find it.
-        text: Its documentation: a paragraph on what it is, then ``Why:``, ``Limits:``, for libraries
-            ``Tried:``, for what only the runtime finds ``Unchecked:``, ``Bad::`` and ``Good::``, the last two
-            followed by indented code.
     """
 
     code: str
     title: str
-    remedy: str
-    severity: Severity = Severity.UNKNOWN
-    group: Group = Group.GUARDS
+    severity: Severity
+    group: Group
     found_by: Finder = Finder.RUNTIME
-    text: str = ""
+
+    @cached_property
+    def documentation(self) -> Documentation:
+        """The text, in parts."""
+        return documentation(self.code)
 
     @property
-    def documentation(self) -> Documentation:
-        """The text, in parts; a part that is missing is empty."""
-        parts: dict[str, list[str]] = {"what": []}
-        part = parts["what"]
-        for line in inspect.cleandoc(self.text).splitlines():
-            head, colon, rest = line.partition(":")
-            if colon and head in _HEADS:
-                part = parts.setdefault(head.lower(), [])
-                line = rest.removeprefix(":").strip()
-            part.append(line)
-        prose = {name: " ".join(" ".join(parts.get(name, ())).split()) for name in _PROSE}
-        code = {name: inspect.cleandoc("\n".join(["", *parts.get(name, ())])) for name in ("bad", "good")}
-        return Documentation(**prose, **code)
-
-
-_HEADS = frozenset({"Why", "Limits", "Tried", "Unchecked", "Bad", "Good"})
-_PROSE = ("what", "why", "limits", "tried", "unchecked")
+    def remedy(self) -> str:
+        """What to write instead."""
+        try:
+            return self.documentation.remedy
+        except OSError:  # no file can be opened any more: a call must not fail for the words of its reason
+            return f"See rote explain {self.code}."
 
 
 @dataclass(frozen=True)
