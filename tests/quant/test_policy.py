@@ -10,10 +10,10 @@ import torch
 from rote import MisuseError
 from rote.quant import DuQuantConfig, DuQuantLinear, calibrate, quantize_
 from rote.quant.build import build_layer
-from rote.quant.policy import plain_policy_layer
 from rote.quant.transforms import pad_columns
 
 from .models import Tiny, batches
+from .plain_policy import plain_policy_layer
 
 
 def calls(count: int = 3, rows: int = 40, width: int = 48) -> list[torch.Tensor]:

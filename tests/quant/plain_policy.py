@@ -4,15 +4,13 @@ This is the oracle of ``DuQuantConfig.vla()`` and nothing else: loops over block
 other, no sharing, no packing. Its parts, for a weight ``W`` of shape ``(out, in)``:
 
 1. the input channels are ordered by the energy of their weight columns: largest, smallest, second largest,
-...
-   (the forks blend the energy with its mean first, ``lambda_smooth``; that cannot change an order, so it is
-   left out);
+   ... (the forks blend the energy with its mean first, ``lambda_smooth``; that cannot change an order, so it
+   is left out);
 2. each block of ordered columns is rotated by the left singular vectors of its transpose;
 3. each block of rows is rotated by its left singular vectors, from the left;
 4. each row is rounded with the best of five scales around ``max / 7``;
 5. a call gathers and rotates its input, rounds it with one scale per channel (the largest of the calls'
-percentiles
-   over 127, at least 1e-6), multiplies, rotates the output blocks back and adds the bias.
+   percentiles over 127, at least 1e-6), multiplies, rotates the output blocks back and adds the bias.
 
 It is not DuQuant: nothing searches for outliers, the order does the opposite of levelling blocks, and bases
 of the weight concentrate energy where DuQuant spreads it. On synthetic layers it does no better than no
@@ -27,8 +25,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .rotations import fixed_signs
-from .weights import COARSE
+from rote.quant.rotations import fixed_signs
+from rote.quant.weights import COARSE
 
 
 @dataclass(frozen=True)
