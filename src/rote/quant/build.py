@@ -16,7 +16,7 @@ from .permutations import alternating, column_energy, zigzag
 from .ranges import activation_parameters, bounds_of
 from .rotations import block_basis, greedy_rotation, hadamard
 from .stages import padded, rotation_dtype, stage_counts
-from .transforms import Chain, Permutation, Rotation, Smoothing, Transform, pad_columns
+from .transforms import Chain, Permutation, Rotation, Smoothing, Transform, at_least_float32, pad_columns
 from .weights import quantize_weight
 
 SMALLEST_DIVISOR = 1e-5
@@ -44,22 +44,19 @@ class Seen:
         return cls(rows, peak)
 
 
-def build_layer(
-    linear: nn.Linear, config: DuQuantConfig, rows: Tensor | Seen, *, weight_bits: int | None = None
-) -> DuQuantLinear:
+def build_layer(linear: nn.Linear, config: DuQuantConfig, rows: Tensor | Seen) -> DuQuantLinear:
     """Quantize one layer.
 
     Args:
         linear: The dense layer, which stays as it is.
         config: How.
         rows: Input rows of shape ``(rows, in)``, or what else is known about them.
-        weight_bits: In place of the configuration's.
     """
     seen = rows if isinstance(rows, Seen) else Seen.of(rows)
     chain = find_transform([linear.weight], config, seen)
     transform = InputTransform(linear.in_features, config, linear.weight.device)
     transform.fill(chain)
-    return fill_layer(linear, config, seen, transform, weight_bits=weight_bits)
+    return fill_layer(linear, config, seen, transform)
 
 
 @torch.no_grad()
@@ -178,7 +175,7 @@ def fill_layer(
     layer.train(linear.training)
     if bias is not None:
         assert layer.bias is not None
-        layer.bias.copy_(bias if over is None else _wide(bias) / over)
+        layer.bias.copy_(bias if over is None else at_least_float32(bias) / over)
     weight = rows_divided(weight, over)
     chain = chain or transform.chain()
     folded = chain.fold_into(pad_columns(weight, transform.width))
@@ -205,12 +202,8 @@ def fill_layer(
 
 def rows_divided(weight: Tensor, over: Tensor | None) -> Tensor:
     """A weight with its rows over some numbers, in float32 at least."""
-    weight = _wide(weight)
+    weight = at_least_float32(weight)
     return weight if over is None else weight / over.to(weight)[:, None]
-
-
-def _wide(weight: Tensor) -> Tensor:
-    return weight.to(torch.promote_types(weight.dtype, torch.float32))
 
 
 def _rotate_rows(folded: Tensor, weight: Tensor, rotation: Tensor) -> Tensor:

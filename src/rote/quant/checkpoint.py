@@ -22,7 +22,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ..base.errors import MisuseError, OptionError
+from ..base.errors import MisuseError
 from . import storage
 from .buffers import InputTransform
 from .config import DuQuantConfig
@@ -224,18 +224,3 @@ def check_values(built: Mapping[str, DuQuantLinear], tensors: Mapping[str, Tenso
         zero = tensors.get(f"{name}.act_zero")
         if zero is not None and not -128 <= int(zero) <= 127:
             raise MisuseError(f"{name}.act_zero is {int(zero)}, which is no code")
-
-
-def describes(path: str | Path) -> list[DuQuantConfig]:
-    """The configurations that a checkpoint was made with.
-
-    Raises:
-        MisuseError: The file is damaged, or no checkpoint of a quantized model.
-    """
-    tensors, metadata = storage.read(path)
-    try:
-        return _checked(tensors, metadata)[0]
-    except OptionError:
-        raise
-    except MisuseError as error:
-        raise MisuseError(f"{path}: {error}") from error

@@ -95,12 +95,7 @@ class RoteDuQuantConfig(QuantizationConfigMixin):
 class RoteDuQuantizer(HfQuantizer):
     """Builds the layers that a checkpoint speaks of, before its tensors are loaded."""
 
-    requires_calibration = False
     quantization_config: Any
-
-    def param_needs_quantization(self, model: Any, param_name: str, **kwargs: Any) -> bool:
-        """Nothing is quantized tensor by tensor."""
-        return False
 
     def _process_model_before_weight_loading(self, model: Any, **kwargs: Any) -> Any:
         if self.pre_quantized:

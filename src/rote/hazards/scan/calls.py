@@ -62,7 +62,7 @@ def call(reader: Reader, node: ast.Call) -> Value:
     values = arguments(reader, node)
     known = KNOWN.get(dotted)
     if known is not None:
-        _known(reader, node, dotted, known)
+        _known(reader, node, known)
     if dotted.startswith(("random.", "numpy.random.", "secrets.")) and dotted not in _OBJECTS:
         reader.found(rules.HOST_RANDOM, node, f"{reader.says(node)} draws on the host, once for all replays")
         return Value(Kind.ARRAY) if dotted.startswith("numpy.") else NUMBER
@@ -99,7 +99,7 @@ def is_true(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is True
 
 
-def _known(reader: Reader, node: ast.Call, dotted: str, known: Known) -> None:
+def _known(reader: Reader, node: ast.Call, known: Known) -> None:
     if known.rule is rules.NESTED_CAPTURE and reader.reach < Reach.FORWARD:
         return
     severity = None
@@ -161,13 +161,13 @@ def _torch(reader: Reader, node: ast.Call, dotted: str, values: list[Value]) -> 
     if name[:1].isupper():
         return Value(Kind.MODULE, local=True) if dotted.startswith("torch.nn.") else UNKNOWN
     if space == "torch":
-        return _operation(reader, name, values)
+        return _operation(name, values)
     if space in ("torch.nn.functional", "torch.special", "torch.linalg", "torch.fft", "torch.sparse"):
         return TENSOR
     return MAYBE if dotted.startswith(_MOSTLY_TENSORS) else UNKNOWN
 
 
-def _operation(reader: Reader, name: str, values: list[Value]) -> Value:
+def _operation(name: str, values: list[Value]) -> Value:
     if name in HOST_FUNCTIONS or name.startswith(("get_", "set_", "is_")):
         return NUMBER
     tensors = [value for value in values if value.is_tensor]

@@ -165,7 +165,7 @@ def _operation(
     elif name in _RESHAPES and (base.argument or not base.local):
         reader.found(rules.RESHAPED, node, f"{reader.says(node)} changes a shape, which a replay does not")
     elif name.endswith("_") and not name.startswith("__") and name not in _HARMLESS | _RESHAPES:
-        _non_blocking(reader, node, func)
+        _non_blocking(reader, node)
         stores.mutated(reader, node, base)
         return base
     if name in ("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"):
@@ -186,7 +186,7 @@ def _moved(
         if name == "cpu" and base.kind is Kind.MAYBE:
             reader.found(rules.DEVICE_COPY, node, f"{reader.says(node)} copies a tensor to the host")
         elif base.kind is Kind.UNKNOWN and name != "type_as":
-            _non_blocking(reader, node, func)
+            _non_blocking(reader, node)
         return base if base.kind is Kind.MAYBE else None
     target = _target(node, values)
     to_host = name == "cpu" or (target is not None and factories.is_host(target[0]))
@@ -200,7 +200,7 @@ def _moved(
     if to_device and base.host:
         factories.moved(reader, node, base, func.value)
     else:
-        _non_blocking(reader, node, func)
+        _non_blocking(reader, node)
     if to_device:
         return result._replace(host=False, constant=False, number=False)
     return result
@@ -236,7 +236,7 @@ def _dtype(node: ast.Call) -> bool | None:
     return None
 
 
-def _non_blocking(reader: Reader, node: ast.Call, func: ast.Attribute) -> None:
+def _non_blocking(reader: Reader, node: ast.Call) -> None:
     for each in node.keywords:
         if each.arg == "non_blocking" and isinstance(each.value, ast.Constant) and each.value.value is True:
             reader.found(

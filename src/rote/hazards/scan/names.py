@@ -10,6 +10,9 @@ BUILTINS = frozenset({
     "setattr", "enumerate", "zip", "map", "next", "iter", "super", "type", "abs", "open", "reversed",
 })  # fmt: skip
 
+WIDTH = 60
+"""Characters of an expression that a message shows."""
+
 _RENAMED = {
     "torch.functional.": "torch.",
     "torch.nn.utils.clip_grad.": "torch.nn.utils.",
@@ -60,10 +63,10 @@ class Names:
         return dotted
 
 
-def text_of(node: ast.AST, width: int = 60) -> str:
+def text_of(node: ast.AST) -> str:
     """Source of an expression in one line, cut to a width."""
     text = " ".join(ast.unparse(node).split())
-    return text if len(text) <= width else text[: width - 3] + "..."
+    return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
 
 
 def last_name(node: ast.expr) -> str:

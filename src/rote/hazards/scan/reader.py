@@ -76,7 +76,6 @@ class Reader:
         *,
         severity: Severity | None = None,
         remedy: str | None = None,
-        evidence: str = "",
     ) -> None:
         """Report a finding, if a capture runs this code."""
         if self.reach is Reach.NONE:
@@ -87,7 +86,7 @@ class Reader:
         self._report(
             Finding(
                 rule.code, severity or rule.severity, where, message, remedy or rule.remedy,
-                node.col_offset + 1, path=path, evidence=evidence,
+                node.col_offset + 1, path=path,
             )
         )  # fmt: skip
 

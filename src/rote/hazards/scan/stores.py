@@ -51,7 +51,7 @@ def assign(reader: Reader, target: ast.expr, source: ast.expr, value: Value) -> 
         case ast.Attribute():
             _attribute(reader, target, source, value)
         case ast.Subscript():
-            _item(reader, target, source, value)
+            _item(reader, target, value)
         case _:
             pass
 
@@ -208,7 +208,7 @@ def _other_attribute(reader: Reader, target: ast.Attribute, value: Value) -> Non
         reader.found(rule, target, f"{text} keeps a value of this call")
 
 
-def _item(reader: Reader, target: ast.Subscript, source: ast.expr, value: Value) -> None:
+def _item(reader: Reader, target: ast.Subscript, value: Value) -> None:
     base = reader.evaluate(target.value)
     reader.evaluate(target)
     text = reader.says(target)

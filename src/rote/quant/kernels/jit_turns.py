@@ -19,11 +19,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-
-@triton.jit
-def _round(v):
-    v = tl.minimum(tl.maximum(v, -1024.0), 1024.0)
-    return (v + 12582912.0) - 12582912.0
+from .jit_transform import _round
 
 
 @triton.jit(do_not_specialize=["M", "COUNT"])
