@@ -93,11 +93,7 @@ def _table(title: str, costs: tuple[Cost, ...], found: Profile) -> Table:
     for number in ("operations", *kernels, "inside, us" if on_host else "device, us", "host, us"):
         table.add_column(number, justify="right", no_wrap=True)
     for cost in costs:
-        name = Text.assemble(cost.name, *([("\n  " + _short(cost.text), "dim")] if cost.text else []))
+        name = Text.assemble(cost.name, *([("\n  " + cost.line(LONGEST), "dim")] if cost.text else []))
         counts = [f"{cost.operations:,}", *([] if on_host else [f"{cost.kernels:,}"])]
         table.add_row(name, *counts, f"{cost.busy_us:,.1f}", f"{cost.host_us:,.1f}")
     return table
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

@@ -25,7 +25,7 @@ def draw(report: BenchReport, path: Path) -> None:
     eager = report.row("eager")
     per_unit = 1e3 if report.on_gpu or eager is None or not eager.median_us else eager.median_us
     unit = "ms" if report.on_gpu else "medians of eager"
-    figure = picture.figure(10, 1.3 + 0.45 * len(rows))
+    figure = picture.figure(1.3 + 0.45 * len(rows))
     left, right = figure.subplots(1, 2, sharey=True)
     names = [row.title for row in rows]
     colours = [OURS if row.name == "rote" else OTHERS for row in rows]

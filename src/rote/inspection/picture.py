@@ -9,12 +9,11 @@ from ..base.errors import EnvironmentError_
 NO_MATPLOTLIB = "a picture needs matplotlib: pip install 'rote[plots]'"
 
 
-def figure(width: float, height: float) -> Any:
+def figure(height: float) -> Any:
     """A figure of its own, that no window and no global state knows.
 
     Args:
-        width: Inches.
-        height: Inches.
+        height: Inches, of ten to the side.
 
     Raises:
         EnvironmentError_: matplotlib is not installed.
@@ -23,4 +22,4 @@ def figure(width: float, height: float) -> Any:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise EnvironmentError_(NO_MATPLOTLIB) from error
-    return Figure(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(10, height), layout="constrained")

@@ -39,6 +39,10 @@ class Cost:
     busy_us: float
     host_us: float
 
+    def line(self, longest: int) -> str:
+        """The source line, cut to some characters."""
+        return self.text if len(self.text) <= longest else f"{self.text[: longest - 3]}..."
+
 
 @dataclass(frozen=True)
 class Profile:

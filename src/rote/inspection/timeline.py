@@ -26,7 +26,7 @@ def draw(profile: Profile, path: str | Path) -> None:
     Raises:
         EnvironmentError_: matplotlib is not installed.
     """
-    figure = picture.figure(10, 6)
+    figure = picture.figure(6)
     above, below = figure.subplots(2, 1, height_ratios=(1, 2))
     _draw_call(above, profile)
     _draw_lines(below, profile.by_line[:MOST_LINES], profile.backend == "host")
@@ -47,7 +47,7 @@ def _draw_call(axis: Any, profile: Profile) -> None:
 
 def _draw_lines(axis: Any, costs: tuple[Cost, ...], on_host: bool) -> None:
     places = range(len(costs))
-    names = [f"{cost.name}\n{_short(cost.text)}" for cost in costs]
+    names = [f"{cost.name}\n{cost.line(50)}" for cost in costs]
     axis.barh([at - 0.2 for at in places], [cost.host_us / 1e3 for cost in costs], 0.4, color="tab:orange")
     axis.barh([at + 0.2 for at in places], [cost.busy_us / 1e3 for cost in costs], 0.4, color="tab:blue")
     axis.legend(["host", "inside the operations" if on_host else "device"], fontsize=7, loc="lower right")
@@ -55,7 +55,3 @@ def _draw_lines(axis: Any, costs: tuple[Cost, ...], on_host: bool) -> None:
     axis.set_xlabel("ms per call", fontsize=8)
     axis.tick_params(labelsize=7)
     axis.invert_yaxis()
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 50 else f"{text[:47]}..."

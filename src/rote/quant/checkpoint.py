@@ -114,8 +114,7 @@ def _checked(
         raise MisuseError(
             "the hash of configuration and shapes does not match: the file was changed or mixed up"
         )
-    configs, entries = read_entries(content)
-    return configs, entries
+    return read_entries(content)
 
 
 def _same(configs: list[DuQuantConfig], wanted: DuQuantConfig) -> None:

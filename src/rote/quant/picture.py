@@ -50,7 +50,7 @@ def _figure(rows: int) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise EnvironmentError_("a picture needs matplotlib: pip install matplotlib") from error
+        raise EnvironmentError_("a picture needs matplotlib: pip install 'rote[plots]'") from error
     return Figure(figsize=(9, 1 + 1.5 * rows), layout="constrained")
 
 

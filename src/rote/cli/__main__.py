@@ -1,5 +1,0 @@
-"""``python -m rote.cli``."""
-
-from .entry import main
-
-main()
