@@ -39,6 +39,7 @@ USES: Mapping[str, tuple[Use, ...]] = {
         (held.Held, "take_kind", lambda *_: False),
         (held.Held, "take_table", lambda *_: False),
     ),
+    "lists": ((held.Held, "take_length", lambda *_: False), (held.Held, "take_member", lambda *_: False)),
     "switches": ((switches.Switches, "readable", lambda: False),),
 }
 

@@ -324,6 +324,7 @@ WAYS = {
         (quick, "MANY"): 1 << 30,
         (dicts, "find_lengths"): dict,
         (held, "find_cell"): lambda: None,
+        (held, "find_items"): lambda: None,
         (held, "find_attributes"): dict,
     },
     "read and watched": AT_ONCE,

@@ -26,6 +26,7 @@ from rote.signature.layout import (
     DICT_CHANGES,
     find_attributes,
     find_cell,
+    find_items,
     find_layout,
     find_lengths,
     find_owners,
@@ -204,6 +205,7 @@ FINDERS = (
     find_owners,
     find_version,
     find_cell,
+    find_items,
     find_attributes,
 )
 
@@ -249,6 +251,17 @@ def test_objects_that_are_smaller_than_thought(fresh, monkeypatch, fewer):
     small = sizes._replace(**{fewer: {"body": sizes.body - 1, "autograd": 6, "storage": 2}[fewer]})
     monkeypatch.setattr(layouts, "sizes_of_objects", lambda: small)
     assert find_layout() is None
+
+
+def test_members_of_lists():
+    at = find_items()
+    assert at is not None
+    for length in (1, 2, 50):
+        members = [object() for _ in range(length)]
+        start = word(id(members), at)
+        assert words_at(places(start, range(length))) == [*map(id, members)]
+        members[-1] = None
+        assert words_at(places(start, range(length))) == [*map(id, members)]
 
 
 def test_attributes():
@@ -325,7 +338,7 @@ def test_objects_without_attributes():
 def test_of_which_class_an_object_is():
     value, held = Plain(), Held()
     assert held.take_kind(value) and held.take_table(value, vars(value))
-    noted = held.stage()
+    noted = held.stages()[0]
     assert is_same(noted)
     value.__class__ = Other
     assert not is_same(noted)

@@ -117,6 +117,10 @@ class Lengths(Condition):
     def holds(self) -> bool:
         return all(map(eq, map(len, self._containers), self._lengths))
 
+    @override
+    def is_read(self, place: int, held: Held) -> bool:
+        return held.take_length(self._containers[place], self._lengths[place])
+
 
 class Orders(Condition):
     """Mappings have the keys that they had, in their order."""
@@ -165,13 +169,17 @@ class Tensors(Condition):
     def _held(self) -> Iterable[Any]:
         return map(getitem, self._containers, self._keys)
 
-
-class CellTensors(Tensors):
-    """Closures hold the tensors that they held."""
-
     @override
     def identity(self, place: int) -> int:
         return self._identities[place]
+
+    @override
+    def is_read(self, place: int, held: Held) -> bool:
+        return held.take_member(self._containers[place], self._keys[place], self, place)
+
+
+class CellTensors(Tensors):
+    """Closures hold the tensors that they held."""
 
     def _held(self) -> Iterable[Any]:
         return [cell.cell_contents for cell in self._containers]
@@ -205,6 +213,10 @@ class Values(Condition):
     @override
     def identity(self, place: int) -> int:
         return id(self._values[place])
+
+    @override
+    def is_read(self, place: int, held: Held) -> bool:
+        return held.take_member(self._containers[place], self._keys[place], self, place)
 
     @override
     def only(self, places: Sequence[int]) -> Values:

@@ -147,6 +147,28 @@ _BEFORE = -3
 
 
 @cache
+def find_items() -> int | None:
+    """The word of a list that is the address of its members' addresses; None where that is not found.
+
+    Of a list's words after the first two (references and type) all others are numbers of members, so what is
+    too large for that is an address, and may be followed.
+    """
+    if sizes_of_objects() is None:
+        return None
+    samples = [[object() for _ in range(length)] for length in (3, 17, 40)]
+    heads = [read(id(sample), list.__basicsize__ // BYTES) for sample in samples]
+    large = {place for head in heads for place, found in enumerate(head) if place > 1 and found >> 20}
+    if len(large) != 1:
+        return None
+    place = large.pop()
+    ids = [[id(each) for each in sample] for sample in samples]
+    found = [head[place] for head in heads]
+    if any(address % BYTES or address < 1 << 20 for address in found):
+        return None
+    return place if [read(*each) for each in zip(found, (3, 17, 40), strict=True)] == ids else None
+
+
+@cache
 def find_version() -> int | None:
     """The word of a dict that is another number after every change to it; None where there is none.
 

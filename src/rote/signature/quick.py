@@ -191,11 +191,12 @@ class QuickGuard:
 
     def _join(self) -> None:
         """Containers are there as objects are: what is known of both is read at once."""
+        heads, members = self._held.stages()
         switches = self._switches.words if self._switches is not None else NOTHING
-        heads = joined(joined(self._dicts.words, switches), self._held.stage())
-        self._containers = tuple(portions(heads))
-        first, *others = self._words.stages if self._words is not None else (NOTHING,)
-        stages = (joined(first, heads), *others)
+        heads = joined(joined(self._dicts.words, switches), heads)
+        self._containers = (*portions(heads), *portions(members))
+        first, second, *others = self._words.stages if self._words is not None else (NOTHING, NOTHING)
+        stages = (joined(first, heads), joined(second, members), *others)
         self._stages = tuple([part for each in stages for part in portions(each)]) or (NOTHING,)
         self._is_apart = self._dicts.apart
         self._is_read = not (self._references or self._dicts.empties or self._left)
