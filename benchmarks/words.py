@@ -81,6 +81,7 @@ def subjects(device: torch.device) -> dict[str, Callable[[], tuple[Any, tuple[An
     return {
         "4 x (Linear, ReLU)": lambda: numbers(0),
         "the same and 100 numbers": lambda: numbers(100),
+        "the same and 1000 numbers": lambda: numbers(1000),
         "100 tensors in a list": listed,
         "Llama, 4 layers": llama,
         "PI0, small": policy,
@@ -92,6 +93,7 @@ def run(settings: Settings) -> Outcome:
     """Host time of a call with all uses, and without one of them."""
     out = Outcome()
     brings: dict[str, dict[str, float]] = {use: {} for use in USES}
+    waits: dict[str, dict[str, float]] = {use: {} for use in USES}
     for subject, make in subjects(settings.device).items():
         function, args, kwargs = make()
         wanted = function(*args, **kwargs)
@@ -110,12 +112,15 @@ def run(settings: Settings) -> Outcome:
         measured = time_loops(ways, settings, rounds=40, calls=50)
         out.add(subject, measured)
         out.facts[f"{subject}: rote"] = describe(made[0])
-        whole = measured["all"]["host_us"]
+        waited = time_loops(ways, settings, rounds=400, calls=1)
+        out.add(f"{subject}, waited for", waited)
         for use in USES:
-            brings[use][subject] = measured[use]["host_us"] / whole - 1
+            brings[use][subject] = measured[use]["host_us"] / measured["all"]["host_us"] - 1
+            waits[use][subject] = waited[use]["median_us"] / waited["all"]["median_us"] - 1
         for graphed in made:
             graphed.reset()
     out.facts["host time without a use, above that with all, as a share"] = brings
+    out.facts["time of a call that is waited for, likewise"] = waits
     return out
 
 

@@ -18,11 +18,9 @@ import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 CHUNK = 50
 
@@ -68,8 +66,6 @@ def _chunk(options: argparse.Namespace, number: int, examples: int) -> dict[str,
     import hypothesis
     import torch
 
-    from rote.recording import early
-    from rote.recording.variant import Variant
     from rote.testing import poisoned
 
     from .pieces import PIECES
@@ -107,16 +103,8 @@ def _chunk(options: argparse.Namespace, number: int, examples: int) -> dict[str,
                 tally.examples += 1
                 torch._dynamo.reset()
 
-    decide = Variant.decide_start
     try:
-        with poisoned(), ExitStack() as stack:
-            if (
-                number % 2
-            ):  # every guard counts as a long one, and the host as a device that goes on by itself
-                stack.enter_context(mock.patch.object(early, "LONG_GUARD", 1))
-                stack.enter_context(
-                    mock.patch.object(Variant, "decide_start", lambda each, _: decide(each, True))
-                )
+        with poisoned():
             play()
     except BaseExceptionGroup as group:
         failures = [f"{type(error).__name__}: {error}" for error in group.exceptions]

@@ -203,26 +203,6 @@ def test_an_argument_that_is_written_is_copied_before(copying):
     assert g(x, torch.ones(3)).tolist() == [4.0] * 3 and x.tolist() == [2.0] * 3
 
 
-def test_an_early_start(copying, alone, monkeypatch):
-    m = torch.nn.Linear(4, 4).requires_grad_(False)
-    m.factor = 2.0
-    monkeypatch.setattr("rote.recording.early.LONG_GUARD", 0)
-    monkeypatch.setattr("rote.recording.variant.Variant.may_start_early", lambda self: self.gradients_hold())
-    g = rote.graph(lambda x: m(x) * m.factor)
-    for _ in range(4):
-        g(torch.ones(4))
-    variant = next(iter(g._keys.entries.values())).variants[0]
-    variant.early.switches = variant.early.values = True
-    variant.hot = None
-    g._paths.clear()
-    for _ in range(2):
-        g(torch.ones(4))
-    x = torch.rand(4)
-    assert torch.equal(g(x), m(x) * 2)
-    m.factor = 3.0  # seen when the replay has been launched
-    assert torch.equal(g(x), m(x) * 3)
-
-
 def test_arguments_that_come_to_share_memory_where_they_are_taken(copying):
     """How they share memory is asked where they come from new addresses."""
 

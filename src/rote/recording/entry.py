@@ -37,7 +37,7 @@ from .guard_reasons import guard_reasons, strict_reasons
 from .lesson import Lesson
 from .opening import extend, prepare
 from .patience import Patience
-from .replay import Replayed, raised, replay, result_of, start
+from .replay import Replayed, raised, replay, result_of
 from .result import EAGER, PLAINLY, REPLAYED, Result
 from .run import HostRandom, Outcome, Plan, TracedCall
 from .shortage import was_evicted
@@ -148,9 +148,6 @@ class Entry:
         if torch.is_grad_enabled() and saving_is_hooked():
             text = "saved-tensor hooks are in force around the call"
             return Result(PLAINLY, EAGER, [reason(rules.SAVED_HOOKS, text, user_site(caller))])
-        variant = self._start_early(call, caller)
-        if variant is not None:
-            return self.replay_variant(variant, call, caller, started=True)
         variant, found = self.choice.find(call), list[Reason]()
         if variant is not None and variant.recorded:
             better = self.choice.better(variant, call)
@@ -166,25 +163,9 @@ class Entry:
                 return Result(PLAINLY, EAGER, found)
         return self._trace(variant, call, user_site(caller), found)
 
-    def _start_early(self, call: Call, caller: FrameType) -> Variant | None:
-        """Let the device begin while a long guard is checked; None if that cannot be, or the guard failed."""
-        variant = self.variants[0] if self.variants else None
-        if variant is None or not variant.early.values or call.borrowed:
-            return None
-        if not variant.may_start_early() or not variant.fits(call):
-            return None
-        assert self._backend is not None and variant.inputs is not None and variant.guard is not None
-        self._backend.enter_call()
-        self._end_lease(variant, caller)
-        variant.take_generators(call)
-        start(variant.root, variant.inputs, call)
-        return variant if variant.guard.holds() else variant.began_in_vain()
-
     # ------------------------------------------------------------------ replay
 
-    def replay_variant(
-        self, variant: Variant, call: Call, caller: FrameType, *, started: bool = False
-    ) -> Result:
+    def replay_variant(self, variant: Variant, call: Call, caller: FrameType) -> Result:
         """Replay a recording that fits; where that leads to what is not recorded, go on from there."""
         backend, inputs = self._backend, variant.inputs
         assert backend is not None and inputs is not None
@@ -195,11 +176,10 @@ class Entry:
         untouched = variant.gradients_stand()
         if not untouched and not variant.withdraw_gradients():
             return self._stop_sharing_gradients(variant, call, user_site(caller))
-        if not started:
-            variant.take_generators(call)
-            inputs.place(call.leaves)
+        variant.take_generators(call)
+        inputs.place(call.leaves)
         try:
-            done = replay(variant.root, started=started)
+            done = replay(variant.root)
         except BaseException as error:  # what was written before stays written, as in eager
             inputs.copy_back(call.leaves)
             variant.give_generators(call)

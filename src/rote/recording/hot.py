@@ -145,8 +145,7 @@ class _Writer:
         self._copies = self._choose_copies() if self._is_plain() else None
         if self._copies is None or not self._copies.write_sharing_late(self._admission):
             self._admission.write_sharing()
-        if not self._asks_late():
-            self._switches()
+        self._switches()
         own = () if lock is None or self._is_alone() else (lock,)
         locks = (*own, self._backend.lock)
         for held in locks:
@@ -229,18 +228,7 @@ class _Writer:
             source.refuse(f"{name}.is_given_state({self._as_call()})")
         if self._stands is not None and (variant.generators or self._stands.several_on_devices):
             source.refuse(f"{name}.draws_from({self._generators()})")
-        if self._starts_early():
-            source.refuse(f"not {constant(self._guard.tensors_hold)}()")
-        else:
-            self._guard.write(source)
-        if not self._asks_late():
-            return
-        assert self._copies is not None
-        self._begin(self._copies)
-        self._source.tell(self._variant.began_in_vain)
-        self._switches()
-        if self._starts_early():
-            source.refuse(f"not {constant(self._guard.values_hold)}()")
+        self._guard.write(source)
 
     def _switches(self) -> None:
         """Modes and switches that decide what the callable would compute, and hooks on what it would save."""
@@ -262,19 +250,6 @@ class _Writer:
             if position not in in_place:
                 handle = self._admission.handle(position)
                 source.refuse(f"{handle} in {state} and {reaches}({handle})")
-
-    def _asks_late(self) -> bool:
-        """Whether the launch comes before some of the questions, for it does no harm where the answer is no.
-
-        Copies of arguments must not be operations that a gradient mode sees.
-        """
-        tensors = [self._call.leaves[position] for position in self._admission.tensors()]
-        bare = not any(tensor.requires_grad for tensor in tensors)
-        return self._variant.early.switches and bare and self._is_plain() and not self._call.borrowed
-
-    def _starts_early(self) -> bool:
-        """Whether the values under guard are among those questions."""
-        return self._variant.early.values and self._asks_late()
 
     def _unless_gradients_stand(self, counts: str, finish: str) -> None:
         """Gradients that somebody changed, or holds, since the last replay are for the general path."""
@@ -335,13 +310,11 @@ class _Writer:
         back = [f"{constant(self._inputs.copy_back)}({self._leaves()})"] if self._inputs.written else []
         after = "; ".join([*back, *gives])
         steps = len(variant.root.steps or ())
-        runs = steps > 1 or not (self._asks_late() and self._is_alone())
-        guarded = runs and (after or repeats(variant, self._backend))
+        guarded = after or repeats(variant, self._backend)
         if guarded:  # an operation raised: what was written before it stays written, as in eager
             source.line("try:")
             source.indent()
-        if not self._asks_late():
-            self._begin(copies)
+        self._begin(copies)
         counted = [f"{counts}.calls += 1", f"{constant(self._entry)}.calls += 1"]
         for line in [] if self._is_alone() else counted:  # an island may raise
             source.line(line)

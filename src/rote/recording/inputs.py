@@ -137,11 +137,6 @@ class StaticInputs:
         groups = [group.members for group in self.groups] + [list(spot.members) for spot in self.spots]
         return {members[0]: base_offset(leaves, members) for members in groups}
 
-    @property
-    def writes_in_place(self) -> bool:
-        """Whether a replay writes memory of the caller."""
-        return any(spot.members[0] in self.written for spot in self.spots)
-
     def nbytes(self) -> int:
         """Bytes of the static memory."""
         return sum(group.static[0].untyped_storage().nbytes() for group in self.groups)

@@ -456,7 +456,6 @@ class Lesson:
         if self._node.effects and len(self._outcome.tracer.nodes) > 1 and not self._outcome.tracer.left:
             variant.copies_gradients = True
         variant.collect_effects(self._node.effects)
-        variant.decide_start(variant.holding.backend.capabilities.asynchronous)
         if variant.inputs is not None:
             spots = variant.inputs.spots
             variant.facts = describe_inputs(self._call, spots, variant.written, variant.sites)

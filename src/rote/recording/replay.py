@@ -42,23 +42,9 @@ class Replayed(NamedTuple):
     unseen: Any = None
 
 
-def start(root: Node, inputs: StaticInputs, call: Call) -> None:
-    """Place the inputs and launch the first step, before the rest of the guard is looked at."""
-    inputs.place(call.leaves)
-    assert root.steps
-    root.steps[0].replay()
-
-
-def replay(root: Node, *, started: bool = False) -> Replayed:
-    """Replay from the root as far as the recording goes; the inputs have been placed.
-
-    Args:
-        root: The recording.
-        started: :func:`start` has run already.
-    """
+def replay(root: Node) -> Replayed:
+    """Replay from the root as far as the recording goes; the inputs have been placed."""
     node, steps = root, root.steps or []
-    if started:
-        steps = steps[1:]
     path: list[Any] = []
     while True:
         for step in steps:

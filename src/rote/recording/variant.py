@@ -29,7 +29,6 @@ from .backward import Backward
 from .borrow import Lease
 from .contest import FIRST, Contest
 from .counted import Counted
-from .early import Early, is_harmless
 from .generators import Reseed, Stands, are_one
 from .gradient_words import note_gradients
 from .gradients import GradientEffect, GradientSlot, GradientWatch, slot_of
@@ -84,7 +83,6 @@ class Variant:
         self.pause = 0
         self.copies_gradients = False
         self.keeps_graph = False
-        self.early = Early()
         self.bound: tuple[Spot, ...] = ()
         self.persistent: dict[int, Seen] = {}
         self.regulars = Regulars()
@@ -254,32 +252,6 @@ class Variant:
     def keeps_gradients(self) -> bool:
         """Whether it depends on gradient slots."""
         return bool(self._present)
-
-    def may_start_early(self) -> bool:
-        """Whether the first segment can be launched before all of the guard is checked; see :mod:`.early`.
-
-        The tensors that it reads have to be alive where they were (that much is checked here). What cannot be
-        seen is a kernel launched past PyTorch's dispatcher that writes memory made outside.
-        """
-        guard = self.guard
-        if not self.early.values or not self.recorded or guard is None or self._present or self.busy:
-            return False
-        return guard.tensors.stand()
-
-    def decide_start(self, asynchronous: bool) -> None:
-        """After a recording: may its first segment be launched early?"""
-        inputs, guard = self.inputs, self.guard
-        in_place, written = (inputs.writes_in_place, inputs.written) if inputs is not None else (False, False)
-        harmless = asynchronous and not self.effects and is_harmless(self.root)
-        # An argument that is written is looked at first: another recording may take it where it lies.
-        slots = len(guard.entries) if guard is not None and not written else 0
-        self.early.decide(harmless and not in_place, slots)
-
-    def began_in_vain(self) -> None:
-        """The first segment was launched early, and what was asked later said no."""
-        if self.early.was_vain(self.replays) and self.hot is not None:
-            self.hot.drop()
-            self.hot = None
 
     def handles(self) -> frozenset[int]:
         """Handles of storages of tensors that the callable can reach besides its arguments."""

@@ -72,7 +72,6 @@ class QuickGuard:
         self._switches = switches
         self._dicts = Dicts()
         self._stages: tuple[Stage, ...] = (NEVER,)
-        self._containers: tuple[Stage, ...] = (NEVER,)
         self._is_apart = self._is_read = self._is_short = False
         self._depth = 1
         self.words: tuple[Any, ...] = ()
@@ -151,22 +150,6 @@ class QuickGuard:
                 return self._ask()
         return self._is_read or (self._asked_same() and self._others_same()) or self._ask()
 
-    def tensors_hold(self) -> bool:
-        """Whether the tensors that are read in place are alive, at the same addresses and look the same.
-
-        Whether they still lie in their slots is part of :meth:`values_hold`.
-        """
-        return self._tensors_same() or self._ask()
-
-    def values_hold(self) -> bool:
-        """Whether the plain values and the containers are as they were."""
-        if self._is_apart and not self._dicts.same():
-            return self._ask()
-        for read_words, where, were in self._containers:
-            if read_words(where).tobytes() != were:
-                return self._ask()
-        return self._others_same() or self._ask()
-
     def _ask(self) -> bool:
         """The plain guard decides; if it holds, what there was before it looked is what is compared with."""
         if self._switches is not None and not self._switches.holds():
@@ -186,7 +169,7 @@ class QuickGuard:
 
     def _forget(self) -> None:
         """Nothing is known: whatever is asked, the plain guard decides."""
-        self._stages = self._containers = (NEVER,)
+        self._stages = (NEVER,)
         self._is_apart, self.words = False, NEVER[1:] * self._depth
 
     def _join(self) -> None:
@@ -194,7 +177,6 @@ class QuickGuard:
         heads, members = self._held.stages()
         switches = self._switches.words if self._switches is not None else NOTHING
         heads = joined(joined(self._dicts.words, switches), heads)
-        self._containers = (*portions(heads), *portions(members))
         first, second, *others = self._words.stages if self._words is not None else (NOTHING, NOTHING)
         stages = (joined(first, heads), joined(second, members), *others)
         self._stages = tuple([part for each in stages for part in portions(each)]) or (NOTHING,)

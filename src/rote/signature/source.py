@@ -25,7 +25,6 @@ class Source:
         self._depth = 1
         self._names: dict[int, str] = {}
         self._namespace: dict[str, Any] = {"NOT_MINE": NOT_MINE}
-        self._refusing = ""
 
     def constant(self, value: Any) -> str:
         """The name under which the function finds an object."""
@@ -48,11 +47,7 @@ class Source:
 
     def refuse(self, condition: str) -> None:
         """The call is not the function's if a condition holds."""
-        self.line(f"if {condition}: {self._refusing}return NOT_MINE")
-
-    def tell(self, refused: Callable[[], None]) -> None:
-        """From here on, who refuses a call says so to a function."""
-        self._refusing = f"{self.constant(refused)}(); "
+        self.line(f"if {condition}: return NOT_MINE")
 
     def indent(self, by: int = 1) -> None:
         """Begin a block, or end one with -1."""
