@@ -26,7 +26,7 @@ from ..memory.holding import Holding
 from ..reads import WATCH, Noted, Output, Trace, is_shown
 from ..signature.compat import plain_functions
 from ..signature.key import OPAQUE, Call, describe_key
-from ..signature.reach import reached
+from ..signature.reach import named_in, reached
 from .autograd import GradientWalk
 from .borrow import Lease, went_stale, with_stale_copied
 from .choice import Choice, drop_abandoned, keeps_values, may_track, shares_state
@@ -359,7 +359,9 @@ class Entry:
         return reached([*self._outside(), *opaque])
 
     def _outside(self) -> list[Any]:
-        return [*[root for _, root in self.subject.roots], *self.executed.named()]
+        ran = list(self.executed.globals.items())
+        named = [each for code, namespace in ran for each in named_in(code, namespace)]
+        return [*[root for _, root in self.subject.roots], *named]
 
     def _guard_reasons(self, site: Site | None = None) -> list[Reason]:
         """Why none of the recordings there are fits, or why this call is not the one observed last."""

@@ -22,7 +22,7 @@ import weakref
 from _thread import get_ident
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, Protocol
 
 import numpy
@@ -35,7 +35,7 @@ from ..base.identity import identity
 from ..base.location import TORCH_NEEDS, Site, is_internal, is_own, user_site
 from .compat import in_backward
 from .kernels import hiding
-from .owners import is_open, is_users
+from .owners import is_open
 from .processes import Contact, contact, is_acting, is_reader
 from .workers import is_worker
 
@@ -284,16 +284,6 @@ class ExecutedCode:
     def mentioned(self) -> set[str]:
         """Every name and string in the executed code: what it could read an attribute by."""
         return set[str]().union(*map(mentions_of, list(self.globals)))
-
-    def named(self) -> list[Any]:
-        """What the executed code may get by a name: globals, and what lies in modules of the user's."""
-        found, mentioned = list[Any](), self.mentioned()
-        for code, namespace in list(self.globals.items()):
-            found += [namespace[name] for name in mentions_of(code) & namespace.keys()]
-        modules = [each for each in found if isinstance(each, ModuleType) and is_users(each)]
-        for table in map(vars, {id(each): each for each in modules}.values()):
-            found += [table[name] for name in mentioned & table.keys()]
-        return found
 
 
 _PROFILE = ExecutedCode._profile  # pyright: ignore[reportPrivateUsage]

@@ -4,7 +4,8 @@ This is asked where too much does no harm: whether a tensor of the state may sha
 that is about to be copied, on which device a callable may work, who else holds an object. What a recording
 depends on is what its calls read (:mod:`rote.reads`), and never this.
 
-What does not work: an object that C alone leads to, without telling the collector of it, is not found.
+What does not work: an object that C alone leads to, without telling the collector of it, is not found. Nor is
+one that nothing but a global of an installed package leads to, if none of the code that names it has run.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import torch
 from . import members
 from .classes import class_of, own
 from .compat import has_memory, plain_functions
+from .executed import mentions_of
 from .opened import table_of
 from .owners import is_users
 from .slots import show
@@ -30,16 +32,28 @@ from .snapshot import ATTRIBUTE, CELL, ITEM, VARIABLE
 
 _LEAVES = frozenset({
     *(int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size),
-    *(types.CodeType, types.ModuleType, types.BuiltinFunctionType, types.FrameType),
+    *(types.CodeType, types.FrameType),
 })  # fmt: skip
 """Types of objects that lead nowhere, or everywhere."""
 
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+"""What the path of code has in it that was installed."""
+
+_SEARCHING = frozenset({
+    *("globals", "locals", "vars", "eval", "exec", "getattr", "__dict__", "__globals__", "f_globals"),
+    *("modules", "import_module", "__import__", "attrgetter"),
+})  # fmt: skip
+"""Names in code that gets at what it does not name."""
+
 
 def reached(roots: Iterable[Any]) -> Iterator[Any]:
-    """Everything that some objects lead to, each once, but for plain values and modules.
+    """Everything that some objects lead to, each once, but for plain values.
+
+    The user's functions and modules lead to all that they name, whether they have ever run or not. Those of
+    installed packages lead to what they hold: all packages together are the whole process.
 
     Args:
-        roots: The objects. A function leads to what it holds, and not to its globals.
+        roots: The objects.
     """
     left, seen = [*roots], dict[int, Any]()
     while left:
@@ -49,6 +63,14 @@ def reached(roots: Iterable[Any]) -> Iterator[Any]:
         seen[id(value)] = value  # an identity is one as long as the object lives
         yield value
         left.extend(_behind(value))
+
+
+def named_in(code: types.CodeType, namespace: dict[str, Any]) -> list[Any]:
+    """The globals that code may get at, whether it names them or looks them up by a text."""
+    names = mentions_of(code)
+    if not _SEARCHING.isdisjoint(names):
+        return list(namespace.values())
+    return [namespace[name] for name in names & namespace.keys()]
 
 
 def tensors_by_memory(values: Iterable[Any]) -> dict[int, torch.Tensor]:
@@ -97,12 +119,21 @@ def slots_in(holder: Any) -> list[Slot]:
 def _behind(value: Any) -> Iterable[Any]:
     kind = type(value)
     if kind is types.FunctionType:
-        return [value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__]
+        own = is_users(value) and not _is_installed(value.__code__.co_filename)
+        named = named_in(value.__code__, value.__globals__) if own else ()
+        return [value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__, *named]
     if issubclass(kind, type):
-        return list(vars(value).values()) if is_users(value) else ()
+        return [kind, *value.__mro__, *vars(value).values()] if is_users(value) else ()
+    if issubclass(kind, types.ModuleType):
+        own = is_users(value) and not _is_installed(str(vars(value).get("__file__")))
+        return list(vars(value).values()) if own else ()
     if issubclass(kind, weakref.ref):
         return (value(),)
     if kind is ContextVar:
         return (value.get(None),)
     held = gc.get_referents(value)
     return [*held, *value.__dict__.values()] if issubclass(kind, threading.local) else held
+
+
+def _is_installed(file: str) -> bool:
+    return any([marker in file for marker in _INSTALLED])

@@ -1,0 +1,179 @@
+"""A value leads nowhere recorded, and state that no earlier call read shares memory with an argument."""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import sys
+import threading
+import types
+import weakref
+from collections import OrderedDict, deque
+
+import pytest
+import torch
+
+import rote
+
+CALLS = 6
+VARIABLE = contextvars.ContextVar("VARIABLE")
+LOCAL = threading.local()
+GLOBAL = None
+LISTED = [None]
+
+
+class Slotted:
+    __slots__ = ("held",)
+
+
+class Owner:
+    held = None
+
+    def method(self):
+        return self.held
+
+
+class Meta(type):
+    held = None
+
+
+class Made(metaclass=Meta):
+    pass
+
+
+def _module():
+    module = types.ModuleType("rote_test_reached")
+    module.held = None
+    sys.modules[module.__name__] = module
+    return module
+
+
+def in_global():
+    def put(value):
+        global GLOBAL
+        GLOBAL = value
+
+    return put, lambda: GLOBAL
+
+
+def in_list():
+    return functools.partial(LISTED.__setitem__, 0), lambda: LISTED[0]
+
+
+def in_cell():
+    held = None
+
+    def put(value):
+        nonlocal held
+        held = value
+
+    return put, lambda: held
+
+
+def in_default():
+    def take(held=[None]):  # noqa: B006
+        return held[0]
+
+    return lambda value: take.__defaults__[0].__setitem__(0, value), take
+
+
+def in_attribute_of_function():
+    def take():
+        return take.held
+
+    return functools.partial(setattr, take, "held"), take
+
+
+def in_slot():
+    owner = Slotted()
+    return functools.partial(setattr, owner, "held"), lambda: owner.held
+
+
+def in_instance():
+    owner = Owner()
+    return functools.partial(setattr, owner, "held"), owner.method
+
+
+def in_class():
+    return functools.partial(setattr, Owner, "held"), lambda: Owner.held
+
+
+def in_metaclass():
+    return functools.partial(setattr, Meta, "held"), lambda: Made.held
+
+
+def in_module():
+    module = _module()
+    return functools.partial(setattr, module, "held"), lambda: module.held
+
+
+def in_variable():
+    return VARIABLE.set, VARIABLE.get
+
+
+def in_thread_local():
+    return functools.partial(setattr, LOCAL, "held"), lambda: LOCAL.held
+
+
+def in_deque():
+    held = deque([None])
+    return functools.partial(held.__setitem__, 0), lambda: held[0]
+
+
+def in_ordered_dict():
+    held = OrderedDict(a=None)
+    return functools.partial(held.__setitem__, "a"), lambda: held["a"]
+
+
+def in_partial():
+    holder = [None]
+    take = functools.partial(lambda holder: holder[0], holder)
+    return functools.partial(holder.__setitem__, 0), take
+
+
+def in_buffer():
+    layer = torch.nn.Module()
+    layer.register_buffer("held", None)
+    return functools.partial(setattr, layer, "held"), lambda: layer.held
+
+
+def on_a_tensor():
+    carrier = torch.zeros(1)
+    return functools.partial(setattr, carrier, "held"), lambda: carrier.held
+
+
+def behind_a_weak_reference():
+    owner = Owner()
+    reference = weakref.ref(owner)
+    return functools.partial(setattr, owner, "held"), lambda: reference().held
+
+
+PLACES = [value for name, value in list(globals().items()) if name.startswith(("in_", "on_", "behind_"))]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_it_is_noticed_before_the_call_goes_on_with_copies(device, place):
+    put, take = place()
+
+    def call(x, kind):
+        if bool(kind > 0):
+            x.add_(1)
+            return take() * 2
+        return x * 3
+
+    graphed = rote.graph(call)
+    found = []
+    for function in (call, graphed):
+        results = []
+        for number in range(CALLS):
+            put(torch.ones(4, device=device))
+            x = torch.full((4,), float(number), device=device)
+            results.append(function(x, torch.tensor(-1.0, device=device)).tolist())
+        for _ in range(3):
+            x = torch.zeros(4, device=device)
+            put(x.view(2, 2))
+            results.append((function(x, torch.tensor(1.0, device=device)).tolist(), x.tolist()))
+        put(None)
+        found.append(results)
+    assert found[0] == found[1]
+    assert graphed.report().replayed
