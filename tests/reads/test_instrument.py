@@ -116,7 +116,7 @@ def test_arguments_and_flags_stay():
                      "co_cellvars", "co_freevars", "co_argcount", "co_kwonlyargcount", "co_posonlyargcount"):  # fmt: skip
             assert getattr(made, name) == getattr(code, name), name
         assert inspect.getargs(made) == inspect.getargs(code)
-        assert set(made.co_varnames) == set(code.co_varnames)  # in another order: that of their first use
+        assert made.co_varnames == code.co_varnames
 
 
 def functions_of(module):
@@ -155,13 +155,56 @@ def check(code: CodeType, made: CodeType) -> None:
     assert starts == [0, *ends[:-1]] and ends[-1] == len(made.co_code), code
     assert {line for _, _, line in made.co_lines()} <= {line for _, _, line in code.co_lines()} | {None}, code
     assert handlers(made) == handlers(code), code
+    left = iter(located(made))
+    assert all(each in left for each in located(code)), code
     assert made.co_stacksize >= code.co_stacksize
     assert Bytecode.from_code(made).compute_stacksize() <= made.co_stacksize, code
+
+
+def located(code: CodeType) -> list[tuple[str, dis.Positions | None]]:
+    """The instructions in order with their places; those that are written in another way are left out."""
+    return [
+        (each.opname, each.positions) for each in dis.get_instructions(code)
+        if each.opname not in ("EXTENDED_ARG", "KW_NAMES", "LOAD_METHOD")
+    ]  # fmt: skip
 
 
 def handlers(code: CodeType) -> set[tuple[int, bool]]:
     """At which depths of the stack exception handlers begin."""
     return {(entry.depth, entry.lasti) for entry in dis._parse_exception_table(code)}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("count", [1, 20, 60, 400, 5000])
+def test_jumps_grow_with_what_lies_between(count):
+    """Forward and backward, past one and two bytes of an argument, into a handler and over a whole loop."""
+    body = [f"            total = total + n.real * {number % 7}" for number in range(count)]
+    lines = [
+        "def long(n):",
+        "    total = 0",
+        "    for each in range(n):",
+        "        try:",
+        "            if each == 1:",
+    ]
+    lines += [f"    {line}" for line in body] + ["            else:"] + [f"    {line}" for line in body]
+    lines += ["            if each == 2: raise ValueError(total)", "        except ValueError as error:"]
+    lines += [*body, "            total = total + error.args[0]", "    return total"]
+    names = {}
+    exec("\n".join(lines), names)
+    long = names["long"]
+    made = FunctionType(instrument(long.__code__, Silent()), names)
+    assert [made(n) for n in range(5)] == [long(n) for n in range(5)]
+    check(long.__code__, made.__code__)
+
+
+def test_a_place_that_covers_many_units_is_split():
+    def function(x):
+        return x.a(x.b[x.c : x.d], *x.e, **x.f) + sum(
+            x.g[number]
+            for number in x.h
+        )  # fmt: skip
+
+    for code in codes_of(function.__code__):
+        check(code, instrument(code, Silent()))
 
 
 def test_code_of_coroutines_is_opaque():

@@ -16,9 +16,6 @@ TORCH_NEEDS = (
 )  # fmt: skip
 """Packages that PyTorch itself calls; a frame there is never the user's line."""
 
-_ROTE_NEEDS = ("bytecode",)
-"""The same for those that rote calls."""
-
 _ROTE = str(Path(__file__).resolve().parent.parent) + "/"
 _QUANT = f"{_ROTE}quant/"
 
@@ -161,7 +158,7 @@ def is_internal(filename: str) -> bool:
     if home is not None and filename.startswith(str(Path(home).parent) + "/"):
         return True
     package = _package_of(filename)
-    if package in TORCH_NEEDS or package in _ROTE_NEEDS:
+    if package in TORCH_NEEDS:
         return True
     return filename.startswith(str(Path(linecache.__file__).parent) + "/") and not _is_package(filename)
 

@@ -595,7 +595,7 @@ def methods(trace: Trace, value: Any) -> None:
 _COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 
 
-def compare(trace: Trace, operator: Any, left: Any, right: Any) -> None:
+def compare(trace: Trace, left: Any, right: Any) -> None:
     """Two values are about to be compared."""
     for one in (left, right):
         if trace.kinds[type(one)] not in (PLAIN, TENSOR):

@@ -1,92 +1,123 @@
-"""The table of lines of code that was assembled: where each instruction stands in the source.
+"""The table of lines and the table of exception handlers of code into which instructions were put.
 
-The interpreter trusts the table. One that covers more than the code makes a profiled call write past the end
-of a block of memory, which is what the assembler's own table does here and there (0.19.1: where a jump has
-got longer on the way). So the table is made from the bytes of the code themselves.
+The interpreter trusts both. A table of lines that covers more than the code makes a profiled call write past
+the end of a block of memory. So neither is made anew: each entry of a table stays what it was, and covers the
+code units that have come of those that it covered.
 
-Format: ``Objects/locations.md`` of CPython 3.11 and later.
+Formats: ``Objects/locations.md`` and ``Objects/exception_handling_notes.txt`` of CPython 3.11 and later.
 """
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Sequence
 from types import CodeType
-from typing import Any
 
-_EXTENDED, _CACHE = dis.opmap["EXTENDED_ARG"], dis.opmap["CACHE"]
-_LONG, _NONE, _NO_COLUMNS = 14, 15, 13
+_BEGINS = 0x80
+"""Set in the first byte of each entry of both tables, and in no other byte."""
+_MORE = 0x40
+"""Set in each byte of a number behind which there are others."""
 _MOST = 8
+"""Code units that one entry for lines covers at most."""
+_FORM = 0x78
+_ONE_LINE, _NO_COLUMNS, _LONG = 10 << 3, 13 << 3, 14 << 3
 
 
-def line_table(code: CodeType, instructions: Sequence[Any]) -> bytes:
+def moved_lines(table: bytes, places: Sequence[int]) -> bytes:
     """The table of locations.
 
     Args:
-        code: The code.
-        instructions: Its instructions in order, with a ``location`` each; without prefixes and caches.
-
-    Raises:
-        ValueError: The code has not these instructions.
+        table: That of the code as it was.
+        places: Where each of its code units lies now, and, behind them, how many there are now.
     """
-    table = bytearray()
-    line = code.co_firstlineno
-    for location, units in _runs(code.co_code, instructions):
-        while units:
-            taken = min(units, _MOST)
-            line = _entry(table, location, taken, line)
-            units -= taken
-    return bytes(table)
+    made = bytearray()
+    at, now, most = 0, places[0], len(places) - 1
+    begins = [index for index, byte in enumerate(table) if byte & _BEGINS]
+    for begin, end in zip(begins, [*begins[1:], len(table)], strict=True):
+        form, at = table[begin] & _FORM, min(at + (table[begin] & 7) + 1, most)
+        units, now = places[at] - now, places[at]
+        said = table[begin + 1 : end]
+        while units > _MOST:
+            made.append(_BEGINS | form | _MOST - 1)
+            made += said
+            units -= _MOST
+            form, said = _again(form, said)
+        if units > 0:
+            made.append(_BEGINS | form | units - 1)
+            made += said
+    return bytes(made)
 
 
-def _runs(text: bytes, instructions: Sequence[Any]) -> list[tuple[Any, int]]:
-    """Locations with the number of code units that they cover, equal ones together."""
-    found: list[tuple[Any, int]] = []
-    left = iter(instructions)
-    prefix, location = 0, None
-    for opcode in text[::2]:
-        if opcode == _EXTENDED:
-            prefix += 1
-            continue
-        if opcode != _CACHE:
-            instruction = next(left, None)
-            if instruction is None:
-                raise ValueError("the code has more instructions than are known")
-            location = instruction.location
-        if found and (found[-1][0] is location or found[-1][0] == location):
-            found[-1] = location, found[-1][1] + prefix + 1
-        else:
-            found.append((location, prefix + 1))
-        prefix = 0
-    if next(left, None) is not None:
-        raise ValueError("the code has fewer instructions than are known")
+def _again(form: int, said: bytes) -> tuple[int, bytes]:
+    """How an entry goes on that says the same as the one before it: lines are told by their difference."""
+    if _ONE_LINE <= form < _NO_COLUMNS:
+        return _ONE_LINE, said
+    if form == _NO_COLUMNS:
+        return form, b"\0"
+    if form == _LONG:
+        first = next(index for index, byte in enumerate(said) if not byte & _MORE)
+        return form, b"\0" + said[first + 1 :]
+    return form, said
+
+
+def moved_handlers(table: bytes, places: Sequence[int]) -> bytes:
+    """The table of exception handlers; the arguments are those of :func:`moved_lines`."""
+    made = bytearray()
+    numbers = _numbers(table)
+    for start, length, target, depth in zip(*[iter(numbers)] * 4, strict=True):
+        end = places[start + length]
+        first = len(made)
+        for number in (places[start], end - places[start], places[target], depth):
+            _append(made, number)
+        made[first] |= _BEGINS
+    return bytes(made)
+
+
+def handlers_of(table: bytes) -> list[tuple[int, int, int]]:
+    """Of each handler where what it covers begins, where it begins, and its depth, with the lowest bit apart.
+
+    That says whether the instruction is pushed at which the exception was raised.
+    """
+    numbers = _numbers(table)
+    return list(zip(numbers[::4], numbers[2::4], numbers[3::4], strict=True))
+
+
+def _numbers(table: bytes) -> list[int]:
+    """All numbers of a table, which has four for each handler."""
+    found: list[int] = []
+    number = 0
+    for byte in table:
+        number = number << 6 | byte & 0x3F
+        if not byte & _MORE:
+            found.append(number)
+            number = 0
     return found
 
 
-def _entry(table: bytearray, location: Any, units: int, line: int) -> int:
-    """Append one entry; returns its line."""
-    if location is None or location.lineno is None:
-        table.append(0x80 | _NONE << 3 | units - 1)
-        return line
-    ends = (location.end_lineno, location.col_offset, location.end_col_offset)
-    if None in ends:
-        table.append(0x80 | _NO_COLUMNS << 3 | units - 1)
-        _signed(table, location.lineno - line)
-        return location.lineno
-    table.append(0x80 | _LONG << 3 | units - 1)
-    _signed(table, location.lineno - line)
-    _unsigned(table, location.end_lineno - location.lineno)
-    _unsigned(table, location.col_offset + 1)
-    _unsigned(table, location.end_col_offset + 1)
-    return location.lineno
+def _append(made: bytearray, number: int) -> None:
+    digits = [number & 0x3F]
+    while number := number >> 6:
+        digits.append(number & 0x3F | _MORE)
+    made += bytes(reversed(digits))
 
 
-def _unsigned(table: bytearray, value: int) -> None:
-    while value > 63:
-        table.append(0x40 | value & 63)
-        value >>= 6
-    table.append(value)
+def start_again(code: CodeType, unit: int) -> bytes:
+    """An entry for one unit, behind which those of a unit and what follows it come a second time."""
+    lines = [line for line, *_ in code.co_positions()]
+    last, before = _last(lines, code), _last(lines[:unit], code)
+    made = bytearray([_BEGINS | _NO_COLUMNS])
+    _append_signed(made, before - last)
+    return bytes(made)
 
 
-def _signed(table: bytearray, value: int) -> None:
-    _unsigned(table, (-value << 1 | 1) if value < 0 else value << 1)
+def _last(lines: list[int | None], code: CodeType) -> int:
+    """The line from which the next difference is counted."""
+    return next((line for line in reversed(lines) if line is not None), code.co_firstlineno)
+
+
+def _append_signed(made: bytearray, number: int) -> None:
+    """Numbers of this table begin with their last digits, and the sign."""
+    number = -number << 1 | 1 if number < 0 else number << 1
+    while number > 0x3F:
+        made.append(number & 0x3F | _MORE)
+        number >>= 6
+    made.append(number)

@@ -83,8 +83,7 @@ class Notes:
             setattr(self, note, self._sender(function))
         for note in ("truth", "advance"):
             setattr(self, note, self._of_one(getattr(containers, note)))
-        for note in ("compare", "binary"):
-            setattr(self, note, self._of_two(getattr(containers, note)))
+        self.compare, self.binary = self._compare(), self._binary()
         self.same = self._same()
         self.pairs, self.members = self._of_keys(2), self._of_keys(1)
         self.bounds, self.sent = self._bounds(), self._sent()
@@ -211,8 +210,17 @@ class Notes:
             return moved
         return note
 
-    def _of_two(self, function: Callable[..., None]) -> Callable[..., None]:
-        send = self._sender(function)
+    def _compare(self) -> Callable[[Any, Any], None]:
+        send = self._sender(containers.compare)
+
+        def note(left: Any, right: Any) -> None:
+            if type(left) not in PLAIN_OR_TENSOR or type(right) not in PLAIN_OR_TENSOR:
+                send(left, right)
+
+        return note
+
+    def _binary(self) -> Callable[[str, Any, Any], None]:
+        send = self._sender(containers.binary)
 
         def note(operator: str, left: Any, right: Any) -> None:
             if type(left) not in PLAIN_OR_TENSOR or type(right) not in PLAIN_OR_TENSOR:

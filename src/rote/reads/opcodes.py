@@ -105,6 +105,21 @@ NOTED: dict[str, Noted] = {
 }
 """Opcodes that are noted, of all versions."""
 
+BINARY = tuple(
+    [
+        f"{prefix}{name}"
+        for prefix in ("", "INPLACE_")
+        for name in (
+            "ADD", "AND", "FLOOR_DIVIDE", "LSHIFT", "MATRIX_MULTIPLY", "MULTIPLY", "REMAINDER", "OR", "POWER",
+            "RSHIFT", "SUBTRACT", "TRUE_DIVIDE", "XOR",
+        )
+    ]
+)  # fmt: skip
+"""Operators by the argument of ``BINARY_OP``."""
+
+INTRINSICS = {2: "INTRINSIC_IMPORT_STAR", 5: "INTRINSIC_UNARY_POSITIVE"}
+"""Functions of the interpreter's own that read, by the argument of ``CALL_INTRINSIC_1``."""
+
 OPERATORS = {"INTRINSIC_UNARY_POSITIVE": Noted("unary", 1)}
 """Arguments of ``CALL_INTRINSIC_1`` with which it is noted (``+``, since Python 3.12)."""
 

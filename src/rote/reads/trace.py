@@ -27,7 +27,6 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from mmap import mmap
 from operator import is_
-from pathlib import Path
 from types import (
     BuiltinMethodType,
     CodeType,
@@ -40,7 +39,6 @@ from types import (
 )
 from typing import Any, NamedTuple, cast
 
-import bytecode
 import numpy
 import numpy.random
 import torch
@@ -99,7 +97,6 @@ from .table import Rows
 
 _COMPARED_BYTES = 1 << 24
 """Up to which all numbers of an array are compared before each replay, which takes a millisecond then."""
-_WRITTEN_WITH = f"{Path(bytecode.__file__).parent}/"
 _OURS = f"{__name__.partition('.')[0]}."
 _FROM_TEXT = "<string>"
 """The file of code that was made of text, as the methods of named tuples are."""
@@ -654,10 +651,10 @@ class Trace:
         self._unseen[note] = Unseen(note, f"could not be followed: {error!r} in a note", self._site())
 
     def is_tool(self, code: CodeType) -> bool:
-        """Whether code is of what takes notes and of what they are written with."""
+        """Whether code is of what takes notes."""
         file = code.co_filename
         if file != _FROM_TEXT:
-            return is_own(file) or file.startswith(_WRITTEN_WITH)
+            return is_own(file)
         self._tuples = self._tuples or _makers_of_tuples()
         return identity(code) in self._tuples
 
