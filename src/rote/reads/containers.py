@@ -192,7 +192,8 @@ def contains(trace: Trace, key: Any, value: Any) -> None:
             member(trace, value, key)
     elif what == CONTAINER:
         whole(trace, value)
-        content(trace, (key, members.keys(value)), _EQUAL)
+        content(trace, (key,), _EQUAL)
+        content_once(trace, value, _EQUAL)
     elif not special(trace, value, "__contains__"):
         iterate(trace, value)
 
@@ -303,6 +304,16 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
         if inside:
             left.extend(parts)
     return met.values()
+
+
+def content_once(trace: Trace, value: Any, names: tuple[str, ...] = ()) -> None:
+    """C may look into the members of a container: that says nothing new until something of it is written."""
+    told = ("content", identity(value), names)
+    if told in trace.told:
+        return
+    met = content(trace, value if type(value) is tuple else members.keys(value), names)
+    if trace.has(value):
+        trace.tell(told, (value, *met))
 
 
 def _nan(trace: Trace, value: Any) -> None:

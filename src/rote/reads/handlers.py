@@ -45,6 +45,7 @@ from .containers import (
     advance,
     contains,
     content,
+    content_once,
     item,
     iterate,
     length,
@@ -362,17 +363,23 @@ def _variable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
 def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     attribute(trace, "__wrapped__", function)
     if trace.has(function):
-        asked = asked_key(function, args, kwargs)
-        found = cached_in(function, asked)
-        if len(found) > _MOST_CACHED:
-            trace.refuse(trace.name(function), f"answers from a cache of more than {_MOST_CACHED} results")
-        elif not _is_of_library(function.__wrapped__):  # whose caches give what their functions would
-            held = Content(remembered(function, asked))
-            trace.read(CACHED, function, asked, held, " (what its cache holds)")
-        for each in found:
-            trace.find(each, function, " (its cache)")
-            if type(each) is tuple:  # the arguments of a call, which others are compared with
-                content(trace, each)
+        asked, of_library = asked_key(function, args, kwargs), _is_of_library(function.__wrapped__)
+        info = function.cache_info()
+        told = ("cached", identity(function), info.misses, info.currsize)
+        if not (of_library and asked is None and told in trace.told):
+            found = cached_in(function, asked)
+            if len(found) > _MOST_CACHED:
+                text = f"answers from a cache of more than {_MOST_CACHED} results"
+                trace.refuse(trace.name(function), text)
+            elif not of_library:  # whose caches give what their functions would
+                held = Content(remembered(function, asked))
+                trace.read(CACHED, function, asked, held, " (what its cache holds)")
+            for each in found:
+                trace.find(each, function, " (its cache)")
+                if type(each) is tuple:  # the arguments of a call, which others are compared with
+                    content_once(trace, each)
+            if asked is None:
+                trace.tell(told, ())
     trace.runs(function.__wrapped__)
     for each in (*args, *kwargs.values()):
         looked_up(trace, each)

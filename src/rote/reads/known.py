@@ -50,7 +50,7 @@ def is_known_member(trace: Trace, value: Any, key: Any) -> bool:
         return type(key) in _KEYS and (identity(value), key) in trace.members
     if type(value) in _BUILTIN_CONTAINERS:
         return type(key) in _EQUAL_TO_ITSELF or (type(value) in _HASHED and trace.is_by_identity(key))
-    return type(value) in PLAIN_OR_TENSOR and type(key) in PLAIN_OR_TENSOR
+    return type(value) in PLAIN_OR_TENSOR and _are_plain(trace, (key,))
 
 
 def is_known_whole(trace: Trace, value: Any) -> bool:
@@ -95,6 +95,8 @@ def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> boo
         if function.__name__ in _SHOWS_DICTS:
             return is_known_whole(trace, owner)
         return function.__name__ == "get" and is_known_member(trace, owner, args[0] if args else None)
+    if whose is list and function.__name__ == "append" and identity(owner) not in trace.outside:
+        return trace.given.branch(owner) is None and len(args) == 1 and type(args[0]) in PLAIN_OR_TENSOR
     if whose is set and identity(owner) not in trace.outside and function.__name__ == "add" and args:
         return type(args[0]) in _EQUAL_TO_ITSELF or trace.is_by_identity(args[0])
     if function is next and len(args) == 1:

@@ -277,6 +277,7 @@ class Trace:
     def take(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The callable is about to be called with these arguments, perhaps once more."""
         before, self.given = self.given, Given()
+        self.told.clear()
         error = sys.exc_info()[1]
         self.handled = None if error is None else identity(error)
         for each in self._growing.values():  # an attempt that is made again
@@ -583,6 +584,7 @@ class Trace:
         if where not in self._growing:
             self.pin(container)
             self._growing[where] = _Growing(container, members.keys(container), self._site())
+        self._forget_told(container)
         self._growing[where].count += count
         return True
 
