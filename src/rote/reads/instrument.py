@@ -22,6 +22,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dis import HAVE_ARGUMENT, opmap, stack_effect
+from functools import cache
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -155,7 +156,7 @@ class _Writer:
                     text = b""
                 stack.pass_instruction(one)
             held.clear()
-            made.append(Piece(text, each.opcode, _replaced(each), each.target, each.unit))
+            made.append(tuple.__new__(Piece, (text, each.opcode, _replaced(each), each.target, each.unit)))
             stack.pass_instruction(each)
             before = name
         return made
@@ -267,6 +268,7 @@ class _Writer:
         return found
 
 
+@cache
 def _call(count: int) -> bytes:
     """Call what was pushed, with so many arguments."""
     return (write(opmap["PRECALL"], count) if _PRECALLS else b"") + write(opmap["CALL"], count)

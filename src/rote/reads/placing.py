@@ -7,6 +7,7 @@ tables of lines and exception handlers follow (:mod:`.lines`).
 from __future__ import annotations
 
 from dis import hasjrel, opmap, opname
+from functools import cache
 from itertools import accumulate, pairwise
 from types import CodeType
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from .lines import moved_handlers, moved_lines, start_again
 _EXTENDED, _CACHE, _NOP = opmap["EXTENDED_ARG"], opmap["CACHE"], opmap["NOP"]
 _JUMPS = frozenset(hasjrel)
 _BACKWARD = "BACKWARD"
+_tuple = tuple.__new__  # half the time of a named tuple's own constructor, at every instruction
 _PREFIX = 1 << 8
 """From which argument on an instruction needs a prefix."""
 
@@ -77,7 +79,7 @@ def instructions_of(code: CodeType) -> list[Instruction]:
         begins[begin // 2] = len(found)
         if opcode in _JUMPS:
             jumps.append((len(found), at // 2 + (-argument if _BACKWARD in name else argument)))
-        found.append(Instruction(begin // 2, opcode, name, argument, text[begin:at], -1))
+        found.append(_tuple(Instruction, (begin // 2, opcode, name, argument, text[begin:at], -1)))
     for number, unit in jumps:
         found[number] = found[number]._replace(target=begins[unit])
     return found
@@ -91,6 +93,7 @@ def _sample(value: Any) -> Any:
 _CACHES = {each.opcode: each.text[2:] for each in instructions_of(_sample.__code__)}
 
 
+@cache
 def write(opcode: int, argument: int = 0) -> bytes:
     """An instruction."""
     return _prefixes(argument) + bytes((opcode, argument & 0xFF)) + _CACHES.get(opcode, b"")

@@ -263,8 +263,10 @@ class Tracer(Repeated, DispatchMode):
 
     def _detached(self, func: Any, tensor: torch.Tensor) -> Any:
         """An alias is no event: autograd makes some of its own, and not the same ones under hooks."""
-        self.ledger.token(tensor)
-        self.ledger.note_readers("aten::detach", user_site())
+        ledger = self.ledger
+        ledger.token(tensor)
+        if len(ledger.external_sites) < len(ledger.externals):
+            ledger.note_readers("aten::detach", user_site())
         return func(tensor)
 
     def meet_operator(self, name: str) -> None:
@@ -285,7 +287,7 @@ class Tracer(Repeated, DispatchMode):
         for tensor in written:
             origin = self.ledger.origin(tensor)
             if origin is not None and origin[0] is not NEW and origin not in self.write_sites:
-                self.write_sites[origin] = user_site()
+                self.write_sites[origin] = self._sites.here()
             if origin is not None and counted:
                 self.counted.add(origin)
             if origin is not None and origin[0] == INPUT:
