@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import threading
 import types
+import typing
 from collections import OrderedDict, UserDict
 
 import pytest
@@ -258,3 +259,135 @@ def test_code_that_is_replaced_on_the_way():
             scaled.__code__ = was
 
     assert values(noted(both))["SHIFT[0]"] == 5
+
+
+class Key:
+    def __init__(self, number):
+        self.number = number
+
+
+def looks_for(thing):
+    return Key(9) in thing
+
+
+def set_slice(held, more):
+    held[1:] = [more]
+
+
+def set_item(held, more):
+    held[0] = more
+
+
+def add_in_place(held, more):
+    held += [more]
+
+
+WAYS_TO_WRITE = {
+    "item": set_item,
+    "slice": set_slice,
+    "in place": add_in_place,
+    "append": lambda held, more: held.append(more),
+    "extend": lambda held, more: held.extend([more]),
+    "insert": lambda held, more: held.insert(0, more),
+}
+
+
+class TestLookedInto:
+    """C compares what it looks for with all that a container holds: that is noted once, until it is written."""
+
+    @pytest.mark.parametrize("make", [set, frozenset, list, tuple])
+    def test_twice_says_nothing_new(self, make):
+        held = make([Key(1), Key(2)])
+
+        def times(count):
+            return noted(lambda: [looks_for(held) for _ in range(count)])
+
+        once, thrice = times(1), times(3)
+        assert [read.name for read in once.reads] == [read.name for read in thrice.reads]
+        assert not thrice.effects and not thrice.unseen
+
+    def test_a_class_that_learns_to_compare_on_the_way(self):
+        class Own:
+            pass
+
+        held, asked = [Own()], {"limit": 3}
+
+        def compares(self, other):
+            return asked["limit"] == other
+
+        def call():
+            looks_for(held)
+            Own.__eq__ = compares
+            return looks_for(held)
+
+        assert "limit" in "".join(read.name for read in noted(call).reads)
+
+    @pytest.mark.parametrize("way", WAYS_TO_WRITE)
+    def test_a_list_that_is_written_on_the_way(self, way):
+        asked = {"limit": 3}
+
+        class Asking:
+            def __eq__(self, other):
+                return asked["limit"] == other
+
+        held, more = [1, 2], Asking()
+
+        def call():
+            looks_for(held)
+            WAYS_TO_WRITE[way](held, more)
+            return looks_for(held)
+
+        assert "limit" in "".join(read.name for read in noted(call).reads)
+
+    def test_one_that_was_a_member_of_another(self):
+        asked = {"limit": 3}
+
+        class Asking:
+            def __eq__(self, other):
+                return asked["limit"] == other
+
+        inner = []
+        outer = ([inner], 5)
+
+        def call():
+            looks_for(outer)
+            inner.append(Asking())
+            return [[Key(1)]] in outer
+
+        assert "limit" in "".join(read.name for read in noted(call).reads)
+
+
+def test_a_list_of_the_calls_own_grows_without_a_note_and_one_outside_does_not():
+    own, outside = [], [torch.ones(1)]
+
+    def call():
+        made = []
+        made.append(torch.ones(1))
+        made.append(1)
+        outside.append(2)
+        return made
+
+    assert [effect.name.split(" ")[0] for effect in noted(call).effects] == ["outside"]
+    assert not noted(lambda: own).effects
+
+
+def test_a_tensor_is_indexed_by_what_lies_outside():
+    places, x = [0, 1], torch.arange(3)
+    assert {"places[0]", "places[1]"} <= set(values(noted(lambda: x[places])))
+    assert {"places[0]", "places[1]"} <= set(values(noted(lambda: (x[(0, 1),], x[[0]], x[places]))))
+
+
+def test_a_cache_of_the_library_is_looked_into_again_once_it_has_more():
+    class Kind:
+        pass
+
+    class Other:
+        pass
+
+    def call(*kinds):
+        return [typing.Optional[kind] for kind in kinds]  # noqa: UP045
+
+    call(Kind)
+    once, again = noted(call, Kind), noted(call, Kind, Kind)
+    assert [read.name for read in once.reads] == [read.name for read in again.reads]
+    assert noted(call, Kind, Other, Other).unseen == once.unseen
