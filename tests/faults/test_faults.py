@@ -17,7 +17,6 @@ import torch
 
 import rote
 from rote.backends.cuda.session import CudaSession
-from rote.backends.host.codegen import Source
 from rote.backends.host.compat import mode_counters
 from rote.backends.host.pool import Chunk, HostPool
 from rote.backends.host.segment import HostSegment
@@ -44,7 +43,7 @@ def _shared(device: str) -> list[tuple[type, str]]:
     session: type = CudaSession if device == "cuda" else HostSession
     found = [(session, "begin"), (session, "end"), (session, "finish"), (StaticInputs, "like")]
     found += [(StaticInputs, "place"), (Holding, "keep")]
-    own = [(HostPool, "lease"), (Chunk, "__init__"), (Source, "compile"), (HostSegment, "replay")]
+    own = [(HostPool, "lease"), (Chunk, "__init__"), (HostSegment, "freeze"), (HostSegment, "replay")]
     return found if device == "cuda" else found + own
 
 

@@ -20,6 +20,7 @@ PRIVATE = [
     "_len_torch_function_stack",
     "_len_torch_dispatch_stack",
     "_dispatch_has_kernel_for_dispatch_key",
+    "_dispatch_dump",
 ]
 
 

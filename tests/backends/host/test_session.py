@@ -254,6 +254,26 @@ def test_modes_are_restored_when_an_operation_fails(record: Any) -> None:
     assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 
+def test_the_default_type_is_that_of_the_capture(record: Any) -> None:
+    n = torch.arange(2)
+
+    def call() -> tuple[torch.Tensor, ...]:
+        torch.set_default_dtype(torch.float64)
+        try:
+            return torch.full((2,), 0.1), torch.rand(2), torch.linspace(0, 1, 3), n / 3
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+    recording = record(call)
+    n.add_(1)
+    torch.manual_seed(1)
+    got = recording.replay()
+    torch.manual_seed(1)
+    for mine, wanted in zip(got, call(), strict=True):
+        assert mine.dtype is torch.float64 and torch.equal(mine, wanted)
+    assert torch.get_default_dtype() is torch.float32
+
+
 def test_replay_ignores_autocast_and_modes(record: Any) -> None:
     seen: list[Any] = []
 

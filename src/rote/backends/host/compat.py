@@ -73,14 +73,14 @@ def schema_of(op: OpOverload) -> Any:
     return op._schema
 
 
-def has_cpu_kernel(op: OpOverload) -> bool:
-    """Whether the overload has a kernel written for the CPU, not one derived from other operations.
+def is_replaced(name: str) -> bool:
+    """Whether somebody registered another CPU kernel for an overload.
 
-    Without the probe nothing counts as native: every result is then computed and copied.
+    Without the probe all count as replaced: every result is then computed and copied.
     Seen on 2.11 and 2.13.
     """
-    probe = getattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", None)
-    return probe is not None and bool(probe(op.name(), "CPU"))
+    probe = getattr(torch._C, "_dispatch_dump", None)
+    return probe is None or "CPU (inactive)" in probe(name)
 
 
 def composite_call(op: OpOverload) -> Call | None:

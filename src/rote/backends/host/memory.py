@@ -3,20 +3,22 @@
 Three kinds of block. One that is *alive* keeps its own memory: somebody holds it (an output, a gradient, a
 tensor an island reads), and replay writes where they look. A *literal* that died and was never written to
 is bound to the copy kept at capture, and its copying at replay is dropped. Everything else is *planned*
-into the pool's chunk; it holds garbage until the first replay.
+into the pool's chunk; it holds garbage until the first replay. There it lies where one of the same size lay
+that was dead by then, or behind all others. Closer packing saves memory (up to 2.6 times), and no time.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
+from heapq import heappop, heappush
 
 import torch
 
 from ...base.errors import CaptureError
 from .compat import negative_view
 from .forms import Form
-from .plan import Plan, arrange
-from .pool import HostPool, Lease
+from .pool import HostPool, Lease, aligned
 from .storages import Block
 from .tape import Entry, Place
 
@@ -25,7 +27,7 @@ class Memory:
     """Where each block of one finished recording lies: at an offset of the arena, or in a storage of its own.
 
     Attributes:
-        plan: The arena's layout.
+        nbytes: Bytes of the arena.
         kept_bytes: Bytes of the storages that keep memory of their own.
     """
 
@@ -46,14 +48,14 @@ class Memory:
             self._own.append(storage)
             self._where[block] = -len(self._own)
             self.kept_bytes += storage.nbytes()
-        self.plan: Plan = arrange([block.lifetime() for block in planned])
-        self._where.update(zip(planned, self.plan.offsets, strict=True))
+        offsets, self.nbytes = arrange(planned)
+        self._where.update(zip(planned, offsets, strict=True))
         self._chunk: torch.UntypedStorage | None = None
         self._tensors: dict[tuple[int, int, Form, Block | None], torch.Tensor] = {}
 
     def bind(self, pool: HostPool, *, exclusive: bool, tenant: Hashable = None) -> Lease:
         """Take the arena from the pool. Tensors exist from here on."""
-        lease = pool.lease(self.plan.nbytes, exclusive=exclusive, kept_bytes=self.kept_bytes, tenant=tenant)
+        lease = pool.lease(self.nbytes, exclusive=exclusive, kept_bytes=self.kept_bytes, tenant=tenant)
         if lease.chunk is not None:
             self._chunk = lease.chunk.bytes.untyped_storage()
         return lease
@@ -84,6 +86,33 @@ class Memory:
         if form.conj:
             tensor = tensor.conj()
         return negative_view(tensor) if form.neg else tensor
+
+
+def arrange(blocks: Sequence[Block]) -> tuple[list[int], int]:
+    """Give every block an aligned offset such that no two that live at one time overlap.
+
+    Args:
+        blocks: By birth.
+
+    Returns:
+        Their offsets, and the bytes they take together.
+    """
+    offsets: list[int] = []
+    gaps: defaultdict[int, list[int]] = defaultdict(list)
+    living: list[tuple[int, int, int]] = []
+    end = 0
+    for block in blocks:
+        while living and living[0][0] <= block.birth:
+            _, size, gap = heappop(living)
+            gaps[size].append(gap)
+        size = aligned(block.nbytes)
+        if gaps[size]:
+            offset = gaps[size].pop()
+        else:
+            offset, end = end, end + size
+        offsets.append(offset)
+        heappush(living, (block.end, size, offset))
+    return offsets, end
 
 
 def idle_literals(entries: Sequence[Entry]) -> dict[Block, torch.Tensor]:

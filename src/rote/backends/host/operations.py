@@ -6,7 +6,7 @@ for every operation it sees, so a backend keeps one :class:`Catalog` for all its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,27 +14,20 @@ import torch
 
 from ...base.identity import identity
 from ..compat import raw_call
-from .calls import method_of
 from .compat import Call, OpOverload, composite_call, schema_of
-from .forms import Form, Forms
-from .trial import PLAIN_VALUES, fits, kind_of
-from .variants import Variant, find_variant
+from .forms import Forms
+from .out import writer_of
 
 IGNORED_NAMESPACES = frozenset({"profiler", "prim"})
 HOST_READS = frozenset({"_local_scalar_dense", "item", "is_nonzero", "equal", "allclose"})
 MAKES_MEMORY = frozenset(
     {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 )
-# Repeated by filling or copying into their result, instead of by calling them.
-FILLS = {"zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1}
-FILLS_WITH = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}  # position of the value
-COPIES = frozenset({"clone", "_to_copy", "lift_fresh_copy"})
-IN_PLACE = frozenset({*FILLS, *FILLS_WITH, *COPIES})
 INDEXED = frozenset(
     {"index", "_unsafe_index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put"}
 )
-MAX_KINDS = 4096
-"""Kinds of calls whose trial is remembered; the oldest is forgotten beyond that."""
+PLAIN_VALUES = frozenset({int, float, bool, type(None), str, torch.dtype, torch.device})
+"""Types of operands that are no tensors and contain none."""
 
 _Tensor = torch.Tensor
 # Each writes memory through an operand whose schema does not say so.
@@ -59,10 +52,9 @@ class Facts:
         metadata_only: Changes a tensor's shape, strides or storage, and no memory.
         makes_memory: Its result has no defined values.
         silent: Returns nothing.
-        functional: It only returns something new, which could be written into memory given to it.
         composite: The call that takes it apart into other operations, if it has no kernel of its own.
         call: What calls it.
-        method: The tensor method that does the same at less cost, if there is one.
+        writer: What writes its result into memory given to it, if that is known.
     """
 
     op: OpOverload
@@ -76,14 +68,13 @@ class Facts:
     metadata_only: bool
     makes_memory: bool
     silent: bool
-    functional: bool
     composite: Call | None
     call: Call
-    method: str | None
+    writer: Call | None
 
 
 class Catalog:
-    """Facts and ``out=`` variants of the operations seen so far.
+    """Facts of the operations seen so far.
 
     Attributes:
         forms: What tensors look like.
@@ -93,8 +84,6 @@ class Catalog:
         self.forms = Forms()
         # By identity, since hashing an overload is a call of Python code. The facts keep it alive.
         self._facts: dict[int, Facts] = {}
-        self._variants: dict[int, Variant | None] = {}
-        self._fitting: dict[Any, bool] = {}
 
     def facts(self, func: OpOverload) -> Facts:
         """What is true of every call of ``func``."""
@@ -102,38 +91,6 @@ class Catalog:
         if found is None:
             found = self._facts[identity(func)] = _facts(func)
         return found
-
-    def variant(
-        self,
-        facts: Facts,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        forms: Sequence[Form],
-        results: Sequence[torch.Tensor],
-    ) -> Variant | None:
-        """The ``out=`` overload that may stand for a call that has just returned ``results``, if any.
-
-        Args:
-            facts: The operation.
-            args: Its positional operands.
-            kwargs: Its keyword operands.
-            forms: What the tensors in both look like, in order.
-            results: What it returned.
-        """
-        number = identity(facts.op)
-        try:
-            variant = self._variants[number]
-        except KeyError:
-            variant = self._variants[number] = find_variant(facts.op)
-        if variant is None or len(results) != len(variant.outs):
-            return None
-        kind = kind_of(number, args, kwargs, forms)
-        fitting = self._fitting.get(kind)
-        if fitting is None:
-            if len(self._fitting) >= MAX_KINDS:  # numbers that change with every recording make new kinds
-                del self._fitting[next(iter(self._fitting))]
-            fitting = self._fitting[kind] = fits(variant, args, kwargs, results)
-        return variant if fitting else None
 
 
 def tensors_in(values: Iterable[Any], found: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -208,8 +165,7 @@ def _facts(func: OpOverload) -> Facts:
         metadata_only=torch.Tag.inplace_view in func.tags or name in RESIZES,
         makes_memory=name in MAKES_MEMORY,
         silent=len(schema.returns) == 0,
-        functional=not (written or name in WRITES_UNSAID or name in IN_PLACE),
         composite=composite_call(func),
         call=raw_call(func),
-        method=method_of(func),
+        writer=writer_of(func),
     )

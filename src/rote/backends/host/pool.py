@@ -17,9 +17,13 @@ from typing import NamedTuple
 
 import torch
 
-from .plan import aligned
-
+ALIGNMENT = 64
 POISON = 0xFF
+
+
+def aligned(nbytes: int) -> int:
+    """``nbytes`` rounded up to the alignment that the CPU allocator gives every tensor."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 class Statistics(NamedTuple):

@@ -26,17 +26,17 @@ from ...signature.compat import leaves_lazy, resolve_lazily
 from ...signature.modes import DispatchMode
 from ..aliases import OWNING, Aliases
 from ..shortage import is_shortage
-from .codegen import Source
 from .compat import OpOverload, mode_counters, without_dispatch, without_functions
 from .lowering import Lowering
 from .memory import Memory, idle_literals
 from .operations import Catalog, tensors_in
 from .pool import HostPool, Lease
+from .program import program
 from .refusals import check_call, check_operation
 from .segment import HostSegment
 from .states import State, Step, after
 from .storages import Block, Storages
-from .tape import Tape
+from .tape import Entry, Tape
 
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _OPEN = State.OPEN
@@ -170,7 +170,7 @@ class HostSession:
                 self._freeze(segment, memory, constants)
         self._storages.close()
         self._state = following
-        self._nbytes = memory.plan.nbytes + memory.kept_bytes
+        self._nbytes = memory.nbytes + memory.kept_bytes
 
     def nbytes(self) -> int:
         """Bytes of memory that the frozen recording holds."""
@@ -201,12 +201,13 @@ class HostSession:
         return nullcontext()
 
     def _freeze(self, segment: HostSegment, memory: Memory, constants: dict[Block, torch.Tensor]) -> None:
-        lowering = Lowering(memory.tensor)
-        source = Source()
-        for entry in segment.entries:
-            if entry.literal is None or entry.products[0].place.block not in constants:
-                source.add(lowering.lower(entry), grad=entry.grad, inference=entry.inference)
-        segment.freeze(source.compile())
+        lower = Lowering(memory.tensor).lower
+        kept = [each for each in segment.entries if each.literal is None or _block(each) not in constants]
+        segment.freeze(program((each.modes, lower(each)) for each in kept))
+
+
+def _block(entry: Entry) -> Block:
+    return entry.products[0].place.block
 
 
 def _first_line(error: BaseException) -> str:

@@ -19,9 +19,6 @@ from dataclasses import dataclass
 import torch
 
 from .compat import storage_keys
-from .plan import Lifetime
-
-_tuple = tuple.__new__  # half the time of a named tuple's own constructor
 
 
 class BlockRef(weakref.ref[torch.UntypedStorage]):
@@ -56,10 +53,10 @@ class Block:
         """The storage itself if it is still alive."""
         return None if self.ref is None else self.ref()
 
-    def lifetime(self) -> Lifetime:
-        """What the planner needs to know of a dead block; an unused one lives for one operation."""
-        birth, death = self.birth, self.death
-        return _tuple(Lifetime, (self.nbytes, birth, birth + 1 if death is None or death <= birth else death))
+    @property
+    def end(self) -> int:
+        """Index of the first operation that does not need a dead block; an unused one lives for one."""
+        return max(self.birth + 1, self.death or 0)
 
 
 class Storages:

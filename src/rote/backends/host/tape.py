@@ -31,9 +31,9 @@ from ..aliases import OWNING, Aliases
 from .compat import OpOverload, fills_memory
 from .forms import Form
 from .operations import Catalog, Facts, walk, with_tensors
+from .program import Modes
 from .refusals import check_tensor
 from .storages import Block, Storages
-from .variants import Variant
 
 _Tensor = torch.Tensor
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor, several times an operation
@@ -65,10 +65,7 @@ class Entry(NamedTuple):
         args: Positional operands, tensors replaced by places or aliases.
         kwargs: Keyword operands, likewise.
         products: The tensors it made. What it wrote in place is among the operands.
-        grad: Grad mode at capture; some CPU kernels choose their arithmetic by it.
-        inference: Whether inference mode was on at capture.
-        plain: Each product lies in memory of its own, none is lazy, no two elements are in one spot.
-        variant: The ``out=`` overload that was found to do the same, if any.
+        modes: Those it ran under.
         literal: For a lifted literal, its values as they were at capture.
     """
 
@@ -76,10 +73,7 @@ class Entry(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     products: tuple[Product, ...]
-    grad: bool
-    inference: bool
-    plain: bool
-    variant: Variant | None = None
+    modes: Modes
     literal: torch.Tensor | None = None
 
 
@@ -170,7 +164,7 @@ class Tape:
             return
         if facts.writes or facts.unsaid_writes:  # which may give an operand other memory
             looked = self.look_at(facts.op, operands)
-        made, parts = self._made(looked[1], results)
+        made = self._made(looked[1], results)
         if not (made or facts.writes or facts.silent):
             return
         frozen, options = with_tensors(args, kwargs, self._held(operands, looked))
@@ -178,14 +172,7 @@ class Tape:
             return
         if facts.writes or facts.unsaid_writes:
             _note_writes(facts, frozen, options)
-        plain = _is_plain(made)
-        variant = None
-        if plain and facts.functional:
-            variant = self._catalog.variant(facts, args, kwargs, looked[2], parts)
-        grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
-        self.entries.append(
-            _tuple(Entry, (facts, frozen, options, made, grad, inference, plain, variant, None))
-        )
+        self.entries.append(_tuple(Entry, (facts, frozen, options, made, Modes.now(), None)))
         self._storages.tick()
 
     def _lift(self, facts: Facts, tensor: torch.Tensor) -> bool:
@@ -195,15 +182,14 @@ class Tape:
             return False
         block = self._storages.add(storage, self._storages.key(storage))
         made = (Product((), _place(block, storage, self._forms.of(tensor), tensor)),)
-        modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
-        self.entries.append(Entry(facts, (), {}, made, *modes, _is_plain(made), literal=tensor.clone()))
+        self.entries.append(Entry(facts, (), {}, made, Modes.now(), tensor.clone()))
         self._storages.tick()
         return True
 
     def _made(
         self, given: Sequence[int], results: Sequence[tuple[tuple[int, ...], torch.Tensor, Form]]
-    ) -> tuple[tuple[Product, ...], list[torch.Tensor]]:
-        """Where the results lie that are in storages that nobody had before, and these results.
+    ) -> tuple[Product, ...]:
+        """Where the results lie that are in storages that nobody had before.
 
         Their storages are watched from now on.
 
@@ -215,7 +201,6 @@ class Tape:
         living = storages.living()
         made: dict[int, Block] = {}
         products: list[Product] = []
-        parts: list[torch.Tensor] = []
         for path, tensor, form in results:
             storage = tensor.untyped_storage()
             key = storages.key(storage)
@@ -227,8 +212,7 @@ class Tape:
                 block = made[key] = storages.add(storage, key)
                 last[key] = form
             products.append(_tuple(Product, (path, _place(block, storage, form, tensor))))
-            parts.append(tensor)
-        return tuple(products), parts
+        return tuple(products)
 
     def _held(self, tensors: Sequence[torch.Tensor], looked: Looked) -> list[Place | torch.Tensor]:
         """Operands as they are written down."""
@@ -263,15 +247,6 @@ def places(value: Any) -> Iterator[Place]:
     elif isinstance(value, list):
         for each in cast("list[Any]", value):
             yield from places(each)
-
-
-def _is_plain(products: Sequence[Product]) -> bool:
-    """Whether each result lies in memory of its own, none lazily conjugated, no two elements in one spot."""
-    if len(products) == 1:
-        return products[0].place.form.plain
-    if not all([place.form.plain for _, place in products]):
-        return False
-    return len({place.block for _, place in products}) == len(products)
 
 
 def _note_writes(facts: Facts, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
