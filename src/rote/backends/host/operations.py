@@ -15,7 +15,6 @@ import torch
 from ...base.identity import identity
 from ..compat import raw_call
 from .compat import Call, OpOverload, composite_call, schema_of
-from .forms import Forms
 from .out import writer_of
 
 IGNORED_NAMESPACES = frozenset({"profiler", "prim"})
@@ -74,14 +73,9 @@ class Facts:
 
 
 class Catalog:
-    """Facts of the operations seen so far.
-
-    Attributes:
-        forms: What tensors look like.
-    """
+    """Facts of the operations seen so far."""
 
     def __init__(self) -> None:
-        self.forms = Forms()
         # By identity, since hashing an overload is a call of Python code. The facts keep it alive.
         self._facts: dict[int, Facts] = {}
 

@@ -71,7 +71,7 @@ class HostSession:
         self._nbytes = 0
 
     def _new_tape(self) -> Tape:
-        return Tape(self._storages, self._catalog, self._aliases)
+        return Tape(self._storages, self._aliases)
 
     @property
     def state(self) -> State:
@@ -107,7 +107,7 @@ class HostSession:
         # Whether no mode and no subclass would see or change a look at these tensors.
         bare = not (self._functions() or self._dispatches()) and _PLAIN.issuperset(map(type, operands))
         check_call(facts, func, args, kwargs)
-        looked = (
+        given = (
             self._tape.look_at(func, operands) if bare else self._unseen(self._tape.look_at, func, operands)
         )
         if facts.composite is not None:
@@ -120,9 +120,9 @@ class HostSession:
                 raise MemoryShortageError(f"no memory for {func.name()}: {_first_line(error)}") from error
             raise
         if bare:
-            self._tape.record(facts, args, kwargs, operands, looked, out)
+            self._tape.record(facts, args, kwargs, operands, given, out)
         else:
-            self._unseen(self._tape.record, facts, args, kwargs, operands, looked, out)
+            self._unseen(self._tape.record, facts, args, kwargs, operands, given, out)
         return out
 
     def _unseen(self, call: Callable[..., Any], *args: Any) -> Any:

@@ -76,11 +76,7 @@ class Storages:
 
     def find(self, storage: torch.UntypedStorage) -> Block | None:
         """The block of a storage made in this session, or None if it came from elsewhere."""
-        return self.at(self.key(storage))
-
-    def at(self, key: int) -> Block | None:
-        """The block of the living storage with this address, or None if it came from elsewhere."""
-        return self.living().get(key)
+        return self.living().get(self.key(storage))
 
     def living(self) -> dict[int, Block]:
         """The blocks of the living storages by address; good until one dies."""

@@ -26,20 +26,13 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from ...base.identity import identity
 from ..aliases import OWNING, Aliases
 from .compat import OpOverload, fills_memory
-from .forms import Form
-from .operations import Catalog, Facts, walk, with_tensors
+from .forms import Form, form_of
+from .operations import Facts, walk, with_tensors
 from .program import Modes
 from .refusals import check_tensor
 from .storages import Block, Storages
-
-_Tensor = torch.Tensor
-_tuple = tuple.__new__  # half the time of a named tuple's own constructor, several times an operation
-
-Looked = tuple[list[torch.UntypedStorage], list[int], list[Form]]
-"""Storages of operands, their addresses, and what the operands look like."""
 
 
 class Place(NamedTuple):
@@ -80,55 +73,21 @@ class Entry(NamedTuple):
 class Tape:
     """The operations of one segment."""
 
-    def __init__(self, storages: Storages, catalog: Catalog, aliases: Aliases = OWNING) -> None:
+    def __init__(self, storages: Storages, aliases: Aliases = OWNING) -> None:
         self.entries: list[Entry] = []
-        self._catalog = catalog
         self._storages = storages
-        self._forms = catalog.forms
         self._keep = aliases.keep
         self._aliases: dict[tuple[Any, ...], torch.Tensor] = {}
-        self._last: dict[int, Form] = {}  # by address of a storage, the form of the last tensor on it
 
-    def look_at(self, func: OpOverload, operands: Sequence[torch.Tensor]) -> Looked:
-        """Look at the operands of an operation.
+    def look_at(self, func: OpOverload, operands: Sequence[torch.Tensor]) -> list[torch.UntypedStorage]:
+        """Look at the operands of an operation that is about to run, and give their storages.
 
         Raises:
             CaptureError: One of them has no plain memory on the CPU.
         """
-        key_of, last = self._storages.key, self._last
-        stored: list[torch.UntypedStorage] = []
-        keys: list[int] = []
-        forms: list[Form] = []
         for tensor in operands:
-            try:
-                storage = tensor.untyped_storage()
-            except NotImplementedError:
-                check_tensor(func, "takes", tensor)
-                raise
-            key = key_of(storage)
-            like = last.get(key)
-            if like is None or tensor.is_nested or not (like.check(tensor) or like.knows(tensor)):
-                like = last[key] = self._form(func, "takes", tensor)
-            stored.append(storage)
-            keys.append(key)
-            forms.append(like)
-        return stored, keys, forms
-
-    def _form(self, func: OpOverload, verb: str, tensor: torch.Tensor, like: Form | None = None) -> Form:
-        """What a tensor looks like, which is guessed; it is refused if it has no plain memory."""
-        if like is not None and not tensor.is_nested and like.check(tensor):
-            return like
-        check_tensor(func, verb, tensor)
-        return self._forms.of(tensor)
-
-    def _result_form(self, facts: Facts, tensor: torch.Tensor, first: Form | None, number: int) -> Form:
-        """What a result looks like, which is guessed: as the last one of the operation on such an operand."""
-        guesses, guess = self._forms.guesses, (identity(facts), identity(first), number)
-        like = guesses.get(guess, first)
-        form = self._form(facts.op, "returns", tensor, like)
-        if form is not like:
-            guesses[guess] = form
-        return form
+            check_tensor(func, "takes", tensor)
+        return [tensor.untyped_storage() for tensor in operands]
 
     def record(
         self,
@@ -136,7 +95,7 @@ class Tape:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         operands: Sequence[torch.Tensor],
-        looked: Looked,
+        given: Sequence[torch.UntypedStorage],
         out: Any,
     ) -> None:
         """Write down an operation that has just run.
@@ -146,33 +105,26 @@ class Tape:
             args: Its positional operands.
             kwargs: Its keyword operands.
             operands: The tensors in both, in order.
-            looked: What :meth:`look_at` saw of them before.
+            given: What :meth:`look_at` gave before.
             out: What it returned.
 
         Raises:
             CaptureError: A result has no plain memory on the CPU.
         """
-        like = looked[2][0] if operands else None  # as after most operations
-        returned = (((), out),) if type(out) is _Tensor else tuple(walk(out))
-        results = [
-            (path, part, self._result_form(facts, part, like, number))
-            for number, (path, part) in enumerate(returned)
-        ]
+        results = list(walk(out))
+        for _, tensor in results:
+            check_tensor(facts.op, "returns", tensor)
         if facts.metadata_only:
             return
         if facts.name == "lift_fresh" and self._lift(facts, args[0]):
             return
-        if facts.writes or facts.unsaid_writes:  # which may give an operand other memory
-            looked = self.look_at(facts.op, operands)
-        made = self._made(looked[1], results)
-        if not (made or facts.writes or facts.silent):
+        made = self._made({self._storages.key(storage) for storage in given}, results)
+        if not (made or facts.writes or facts.silent) or (facts.makes_memory and not fills_memory()):
             return
-        frozen, options = with_tensors(args, kwargs, self._held(operands, looked))
-        if facts.makes_memory and not fills_memory():
-            return
+        frozen, options = with_tensors(args, kwargs, map(self._held, operands))
         if facts.writes or facts.unsaid_writes:
             _note_writes(facts, frozen, options)
-        self.entries.append(_tuple(Entry, (facts, frozen, options, made, Modes.now(), None)))
+        self.entries.append(Entry(facts, frozen, options, made, Modes.now()))
         self._storages.tick()
 
     def _lift(self, facts: Facts, tensor: torch.Tensor) -> bool:
@@ -181,13 +133,13 @@ class Tape:
         if self._storages.find(storage) is not None or not storage.resizable():
             return False
         block = self._storages.add(storage, self._storages.key(storage))
-        made = (Product((), _place(block, storage, self._forms.of(tensor), tensor)),)
+        made = (Product((), _place(block, tensor)),)
         self.entries.append(Entry(facts, (), {}, made, Modes.now(), tensor.clone()))
         self._storages.tick()
         return True
 
     def _made(
-        self, given: Sequence[int], results: Sequence[tuple[tuple[int, ...], torch.Tensor, Form]]
+        self, given: set[int], results: Sequence[tuple[tuple[int, ...], torch.Tensor]]
     ) -> tuple[Product, ...]:
         """Where the results lie that are in storages that nobody had before.
 
@@ -195,49 +147,38 @@ class Tape:
 
         Args:
             given: Addresses of the operands' storages.
-            results: The tensors that the operation returned, each with its path and its form.
+            results: The tensors that the operation returned, each with its path.
         """
-        storages, last = self._storages, self._last
+        storages = self._storages
         living = storages.living()
         made: dict[int, Block] = {}
         products: list[Product] = []
-        for path, tensor, form in results:
+        for path, tensor in results:
             storage = tensor.untyped_storage()
             key = storages.key(storage)
-            block = made.get(key)
-            if block is None:
+            if key not in made:
                 if key in living or key in given:
-                    last[key] = form
                     continue
-                block = made[key] = storages.add(storage, key)
-                last[key] = form
-            products.append(_tuple(Product, (path, _place(block, storage, form, tensor))))
+                made[key] = storages.add(storage, key)
+            products.append(Product(path, _place(made[key], tensor)))
         return tuple(products)
 
-    def _held(self, tensors: Sequence[torch.Tensor], looked: Looked) -> list[Place | torch.Tensor]:
-        """Operands as they are written down."""
-        living = self._storages.living()
-        held: list[Place | torch.Tensor] = []
-        for tensor, storage, key, form in zip(tensors, *looked, strict=True):
-            block = living.get(key)
-            held.append(
-                self._alias(tensor, key, form) if block is None else _place(block, storage, form, tensor)
-            )
-        return held
+    def _held(self, tensor: torch.Tensor) -> Place | torch.Tensor:
+        """An operand as it is written down."""
+        block = self._storages.find(tensor.untyped_storage())
+        return self._alias(tensor) if block is None else _place(block, tensor)
 
-    def _alias(self, tensor: torch.Tensor, address: int, form: Form) -> torch.Tensor:
-        key = (address, form, tensor.storage_offset())
+    def _alias(self, tensor: torch.Tensor) -> torch.Tensor:
+        key = (self._storages.key(tensor.untyped_storage()), form_of(tensor), tensor.storage_offset())
         alias = self._aliases.get(key)
         if alias is None:
             alias = self._aliases[key] = self._keep(tensor)
         return alias
 
 
-def _place(block: Block, storage: torch.UntypedStorage, form: Form, tensor: torch.Tensor) -> Place:
-    nbytes = storage.nbytes()
-    if nbytes > block.nbytes:
-        block.nbytes = nbytes
-    return _tuple(Place, (block, form, tensor.storage_offset()))
+def _place(block: Block, tensor: torch.Tensor) -> Place:
+    block.nbytes = max(block.nbytes, tensor.untyped_storage().nbytes())
+    return Place(block, form_of(tensor), int(tensor.storage_offset()))
 
 
 def places(value: Any) -> Iterator[Place]:
