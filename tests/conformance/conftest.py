@@ -69,10 +69,9 @@ class Bench:
                 raise
         return out
 
-    def finish(self) -> int:
-        """Freeze the recording; returns the bytes that it holds."""
+    def finish(self) -> None:
+        """Freeze the recording."""
         self.session.finish()
-        return self.session.nbytes()
 
     def replay(self) -> None:
         """Replay all segments in order."""

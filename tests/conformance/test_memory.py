@@ -12,7 +12,7 @@ def test_release_gives_memory_back(bench, backend):
     b = bench()
     x = b.tensor(4096)
     out = b.capture(lambda: (x * 2).exp().sum())
-    assert b.finish() > 0
+    b.finish()
     assert backend.bytes_held() > 0
     del out
     b.session.release()

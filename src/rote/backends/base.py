@@ -176,10 +176,6 @@ class Session(Protocol):
         """
         ...
 
-    def nbytes(self) -> int:
-        """Bytes of memory that the segments of a frozen recording hold. It may take milliseconds to tell."""
-        ...
-
     def regions(self) -> tuple[Hashable, ...]:
         """The regions of memory that the recording lies in; see :meth:`Backend.regions`."""
         ...

@@ -1,4 +1,4 @@
-"""Is an exception about memory that the device did not have?"""
+"""What an exception of a device says: is it about memory that the device did not have?"""
 
 from __future__ import annotations
 
@@ -19,3 +19,8 @@ def is_shortage(error: BaseException) -> bool:
     if isinstance(error, (torch.OutOfMemoryError, MemoryError, MemoryShortageError)):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in _TEXTS)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text; its class if it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -17,6 +17,7 @@ import torch
 from ..hazards import rules
 from ..hazards.rules import Rule
 from .facts import Facts, facts_of
+from .fills import is_mask
 
 _aten = torch.ops.aten
 
@@ -64,9 +65,9 @@ def place(
         return Placement.ANYWHERE
     if facts.indexed:
         if not facts.stores:
-            if _has_mask(tensors[1:]):
+            if any(map(is_mask, tensors[1:])):
                 return Placement.SHAPED
-        elif _has_mask(tensors[1:-1]) and not fills:
+        elif any(map(is_mask, tensors[1:-1])) and not fills:
             return Placement.ISLAND  # the host counts what the mask selects, though the shape is fixed
     elif facts.dynamic:
         return Placement.SHAPED
@@ -96,15 +97,11 @@ def rule_of(func: Any, placement: Placement, refused: bool, tensors: list[torch.
         return rules.REFUSED
     if placement is Placement.READ:
         return rules.HOST_READ
-    if placement is Placement.SHAPED or (facts_of(func).stores and _has_mask(tensors[1:-1])):
+    if placement is Placement.SHAPED or (facts_of(func).stores and any(map(is_mask, tensors[1:-1]))):
         return rules.DYNAMIC_SHAPE
     if placement is Placement.EARLY and all(tensor.is_cpu for tensor in tensors):
         return rules.HOST_OPERATION if func is not _aten._to_copy.default else rules.DEVICE_COPY
     return rules.DEVICE_COPY
-
-
-def _has_mask(indices: list[torch.Tensor]) -> bool:
-    return any(tensor.dtype in (torch.bool, torch.uint8) for tensor in indices)
 
 
 def _is_meta(tensors: list[torch.Tensor], target: Any) -> bool:

@@ -33,7 +33,6 @@ class Recording:
     session: HostSession
     segment: HostSegment
     output: Any
-    nbytes: int
 
     def replay(self) -> Any:
         self.segment.replay()
@@ -76,6 +75,16 @@ def record(backend: HostBackend) -> Record:
         segment = session.end()
         assert segment is not None
         session.finish()
-        return Recording(session, segment, output, session.nbytes())
+        return Recording(session, segment, output)
+
+    return of
+
+
+@pytest.fixture
+def held(backend: HostBackend) -> Callable[[str], list[int]]:
+    """Bytes of each chunk, or of what each recording keeps beside them."""
+
+    def of(kind: str) -> list[int]:
+        return [nbytes for region, nbytes in backend.regions().items() if region[0] == kind]  # type: ignore[index]
 
     return of

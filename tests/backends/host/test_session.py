@@ -39,24 +39,26 @@ def test_the_result_is_the_operations_own(session: HostSession) -> None:
     assert session.end() is not None
 
 
-def test_intermediates_share_memory_and_outputs_keep_theirs(record: Any, backend: HostBackend) -> None:
+def test_intermediates_share_memory_and_outputs_keep_theirs(
+    record: Any, backend: HostBackend, held: Any
+) -> None:
     x = torch.ones(1000)
     recording = record(lambda: (((x + 1) * 2).sin().cos() - 1).exp())
-    assert backend.pool.statistics().chunk_bytes == 2 * 4032  # two of five intermediates at a time
-    assert backend.pool.statistics().kept_bytes == 4000
-    assert recording.nbytes == 2 * 4032 + 4000 == backend.bytes_held()
+    assert held("chunk") == [2 * 4032]  # two of five intermediates at a time
+    assert held("kept") == [4000] == [recording.output.nbytes]
+    assert backend.bytes_held() == 2 * 4032 + 4000
 
 
-def test_recordings_share_one_chunk_unless_exclusive(record: Any, backend: HostBackend) -> None:
+def test_recordings_share_one_chunk_unless_exclusive(record: Any, held: Any) -> None:
     x = torch.ones(1000)
 
     def chain() -> torch.Tensor:
         return (x * 2).sin().exp()
 
     first, second = record(chain), record(chain)
-    assert backend.pool.statistics().chunks == 1
+    assert len(held("chunk")) == 1
     alone = record(chain, exclusive=True)
-    assert backend.pool.statistics().chunks == 2
+    assert len(held("chunk")) == 2
     x.fill_(0.5)
     for each in (first, second, alone, first):
         assert torch.equal(each.replay(), chain())
@@ -106,17 +108,19 @@ def test_replay_before_finish_and_after_release(session: HostSession, drive: Any
         segment.replay()
 
 
-def test_views_and_memory_alone_make_no_segment(session: HostSession, drive: Any) -> None:
+def test_views_and_memory_alone_make_no_segment(
+    session: HostSession, backend: HostBackend, drive: Any
+) -> None:
     x = torch.ones(4, 4)
     session.begin()
     with drive(session):
         kept = x[1:].reshape(-1, 2).t()[:0], torch.empty(3), x.shape
     assert session.end() is None
     session.finish()
-    assert session.nbytes() == kept[1].nbytes
+    assert backend.bytes_held() == kept[1].nbytes
 
 
-def test_an_island_between_two_segments(backend: HostBackend, drive: Any) -> None:
+def test_an_island_between_two_segments(backend: HostBackend, drive: Any, held: Any) -> None:
     session, x = backend.open(exclusive=False), torch.ones(4)
     session.begin()
     with drive(session):
@@ -137,7 +141,7 @@ def test_an_island_between_two_segments(backend: HostBackend, drive: Any) -> Non
         chosen.copy_(a.sum())
         second.replay()
         assert torch.equal(out, (x * 2 + 1) * (x * 2).sum())
-    assert backend.pool.statistics().chunk_bytes == 64  # hidden crosses the island in the arena
+    assert held("chunk") == [64]  # hidden crosses the island in the arena
 
 
 def test_an_island_that_writes_in_place(backend: HostBackend, drive: Any) -> None:

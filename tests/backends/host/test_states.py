@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from rote.backends.host.backend import HostBackend
 from rote.backends.host.session import HostSession
 from rote.backends.host.states import TRANSITIONS, State, Step, after
 from rote.base.errors import InternalError
@@ -39,14 +40,16 @@ def test_finish_with_a_segment_open(session: HostSession) -> None:
     assert session.state is State.OPEN
 
 
-def test_abort_and_release_are_allowed_everywhere_and_idempotent(session: HostSession) -> None:
+def test_abort_and_release_are_allowed_everywhere_and_idempotent(
+    session: HostSession, backend: HostBackend
+) -> None:
     for _ in range(2):
         session.abort()
     session.begin()
     for _ in range(2):
         session.abort()
     session.finish()
-    assert session.nbytes() == 0
+    assert backend.bytes_held() == 0
     session.abort()
     assert session.state is State.FROZEN
     for _ in range(2):

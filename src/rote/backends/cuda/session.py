@@ -44,7 +44,7 @@ import torch
 from ...base.errors import CaptureError, InternalError, MemoryShortageError
 from ..base import CopyingSegment
 from ..compat import raw_call
-from ..shortage import is_shortage
+from ..shortage import first_line, is_shortage
 from .compat import stop_routing
 from .driver import driver
 from .nodes import MOST_OPERATIONS, CopyingGraph, PlainGraph, launcher
@@ -163,10 +163,9 @@ class CudaSession:
             out = raw_call(func)(*args, **kwargs)
         except (RuntimeError, MemoryError) as error:
             if is_shortage(error):
-                raise MemoryShortageError(f"no memory for {func.name()}: {_first_line(error)}") from error
+                raise MemoryShortageError(f"no memory for {func.name()}: {first_line(error)}") from error
             if is_refusal(error):
-                text = str(error).strip().splitlines()[0]
-                raise CaptureError(f"{func.name()} cannot be captured: {text}") from error
+                raise CaptureError(f"{func.name()} cannot be captured: {first_line(error)}") from error
             raise
         self._operations += 1
         return out
@@ -188,7 +187,7 @@ class CudaSession:
         except RuntimeError as error:
             self._recover(error)
             kind = MemoryShortageError if is_shortage(error) else CaptureError
-            raise kind(f"the segment was refused: {_first_line(error)}") from error
+            raise kind(f"the segment was refused: {first_line(error)}") from error
         self._graph = None
         self._backend.capturing = False
         random, self._random = self._random, []
@@ -201,7 +200,7 @@ class CudaSession:
         except RuntimeError as error:
             self._discard(graph, random)
             kind = MemoryShortageError if is_shortage(error) else CaptureError
-            raise kind(f"the segment was refused: {_first_line(error)}") from error
+            raise kind(f"the segment was refused: {first_line(error)}") from error
         segment = CudaSegment(graph, self._operations, self._backend.device, kept=self._keeps)
         try:
             segment.random = self._run_first(segment)
@@ -209,7 +208,7 @@ class CudaSession:
             if not is_shortage(error):
                 raise
             self._discard(graph, random)
-            raise MemoryShortageError(f"the segment was not launched: {_first_line(error)}") from error
+            raise MemoryShortageError(f"the segment was not launched: {first_line(error)}") from error
         self._segments.append(segment)
         return segment
 
@@ -270,10 +269,6 @@ class CudaSession:
     def finish(self) -> None:
         """Nothing to do: graphs were instantiated when their segments ended."""
 
-    def nbytes(self) -> int:
-        """Bytes of the session's pools (a shared pool is shared by all its recordings)."""
-        return self._backend.bytes_in(self.pools)
-
     def regions(self) -> tuple[Hashable, ...]:
         """The pools captured into."""
         return tuple(tuple(pool.handle) for pool in self.pools)
@@ -321,7 +316,3 @@ def is_refusal(error: BaseException) -> bool:
     """Whether an exception says that a capture did not allow something, not that the call was wrong."""
     text = str(error).lower()
     return "captur" in text or "operation not permitted" in text
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -13,7 +13,6 @@ What a call hands out never lies in a chunk; it keeps memory of its own, which t
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import NamedTuple
 
 import torch
 
@@ -24,15 +23,6 @@ POISON = 0xFF
 def aligned(nbytes: int) -> int:
     """``nbytes`` rounded up to the alignment that the CPU allocator gives every tensor."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
-
-
-class Statistics(NamedTuple):
-    """What a pool holds: chunks, their bytes, the bytes kept outside chunks, and recordings served."""
-
-    chunks: int
-    chunk_bytes: int
-    kept_bytes: int
-    leases: int
 
 
 class Chunk:
@@ -125,8 +115,7 @@ class HostPool:
 
     def bytes_held(self) -> int:
         """Bytes of all chunks, plus the bytes of storages that keep memory of their own."""
-        held = self.statistics()
-        return held.chunk_bytes + held.kept_bytes
+        return sum(self.regions().values())
 
     def regions(self) -> Mapping[Hashable, int]:
         """Bytes of each chunk and of what each recording keeps; they add up to :meth:`bytes_held`."""
@@ -134,15 +123,6 @@ class HostPool:
         for lease in self._leases:
             found.update(lease.regions())
         return found
-
-    def statistics(self) -> Statistics:
-        """An immutable summary of what the pool holds."""
-        return Statistics(
-            chunks=len(self._chunks),
-            chunk_bytes=sum(chunk.nbytes for chunk in self._chunks),
-            kept_bytes=sum(lease.kept_bytes for lease in self._leases),
-            leases=len(self._leases),
-        )
 
     def _chunk(self, nbytes: int, exclusive: bool, tenant: Hashable) -> Chunk:
         shared = [c for c in self._chunks if not (c.exclusive or exclusive) and c.tenant == tenant]

@@ -1,8 +1,8 @@
-"""A captured segment on the host: its entries until the recording is finished, then one function."""
+"""A captured segment on the host: its entries until the recording is finished, then what replays them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 import torch
@@ -10,6 +10,7 @@ import torch
 from ...base.errors import InternalError
 from ..base import CopyingSegment
 from .compat import mode_counters, without_dispatch, without_functions
+from .program import Program
 from .tape import Entry
 
 
@@ -21,7 +22,7 @@ class HostSegment:
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = tuple(entries)
         self._operations = len(self._entries)
-        self._program: Callable[[], None] = _unfinished
+        self._program: Program = _unfinished
         self._functions, self._dispatches = mode_counters()
 
     @property
@@ -54,7 +55,7 @@ class HostSegment:
         """None: a copy is an operation like any other here."""
         del inputs, outputs
 
-    def freeze(self, program: Callable[[], None]) -> None:
+    def freeze(self, program: Program) -> None:
         """Give the segment the function that replays it, and let go of the entries."""
         self._program, self._entries = program, ()
 

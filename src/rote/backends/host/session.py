@@ -25,7 +25,7 @@ from ...base.errors import MemoryShortageError
 from ...signature.compat import leaves_lazy, resolve_lazily
 from ...signature.modes import DispatchMode
 from ..aliases import OWNING, Aliases
-from ..shortage import is_shortage
+from ..shortage import first_line, is_shortage
 from .compat import OpOverload, mode_counters, without_dispatch, without_functions
 from .lowering import Lowering
 from .memory import Memory, idle_literals
@@ -68,7 +68,6 @@ class HostSession:
         self._functions, self._dispatches = mode_counters()
         self._segments: list[HostSegment] = []
         self._lease: Lease | None = None
-        self._nbytes = 0
 
     def _new_tape(self) -> Tape:
         return Tape(self._storages, self._aliases)
@@ -117,7 +116,7 @@ class HostSession:
             out = facts.call(*args, **kwargs)
         except (RuntimeError, MemoryError) as error:
             if is_shortage(error):
-                raise MemoryShortageError(f"no memory for {func.name()}: {_first_line(error)}") from error
+                raise MemoryShortageError(f"no memory for {func.name()}: {first_line(error)}") from error
             raise
         if bare:
             self._tape.record(facts, args, kwargs, operands, given, out)
@@ -170,11 +169,6 @@ class HostSession:
                 self._freeze(segment, memory, constants)
         self._storages.close()
         self._state = following
-        self._nbytes = memory.nbytes + memory.kept_bytes
-
-    def nbytes(self) -> int:
-        """Bytes of memory that the frozen recording holds."""
-        return self._nbytes
 
     def regions(self) -> tuple[Hashable, ...]:
         """The chunk, and what is kept beside it."""
@@ -208,10 +202,6 @@ class HostSession:
 
 def _block(entry: Entry) -> Block:
     return entry.products[0].place.block
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 class _Parts(DispatchMode):
