@@ -114,11 +114,10 @@ def run(settings: Settings) -> Outcome:
 def measure(subject: Subject, settings: Settings, out: Outcome) -> None:
     """One subject in every way that there is."""
     function, arguments = subject.function, subject.arguments
-    graphed, borrowing = rote.graph(function, keep=True), rote.graph(function, outputs="borrow")
+    graphed = rote.graph(function, keep=True)
     ways: dict[str, Call] = {
         "eager": lambda: function(*arguments),
         "rote": lambda: graphed(*arguments),
-        "rote, borrow": lambda: borrowing(*arguments),
     }
     for call in ways.values():
         for _ in range(8):
@@ -131,41 +130,31 @@ def measure(subject: Subject, settings: Settings, out: Outcome) -> None:
         _add_peers(ways, subject, settings, out)
     expected = function(*arguments)
     out.checks[f"{subject.name}: rote bitwise equal to eager"] = torch.equal(expected, graphed(*arguments))
-    out.checks[f"{subject.name}: rote, borrow bitwise equal to eager"] = torch.equal(
-        expected, borrowing(*arguments)
-    )
     measured = time_loops(ways, settings, rounds=40, calls=CALLS)
     out.add(subject.name, measured)
     _compare(subject.name, measured, out)
     out.facts[f"{subject.name}: rote"] = describe(graphed)
     graphed.reset()
-    borrowing.reset()
 
 
 def measure_chain(settings: Settings, out: Outcome) -> None:
     """Two graphed callables, the second takes what the first returns."""
     x, subject = torch.randn(1, WIDTH, device=settings.device), "two chained"
     first, second = build(settings.device), build(settings.device)
-    pairs = {
-        "rote": (rote.graph(first, keep=True), rote.graph(second, keep=True)),
-        "rote, borrow": (rote.graph(first, outputs="borrow"), rote.graph(second, outputs="borrow")),
-    }
-    ways: dict[str, Call] = {"eager": lambda: second(first(x))}
-    ways |= {way: lambda g=g, h=h: h(g(x)) for way, (g, h) in pairs.items()}
+    pair = rote.graph(first, keep=True), rote.graph(second, keep=True)
+    ways: dict[str, Call] = {"eager": lambda: second(first(x)), "rote": lambda: pair[1](pair[0](x))}
     for call in ways.values():
         for _ in range(10):
             call()
-    steps = [bare_replay(graphed) for graphed in pairs["rote"]]
+    steps = [bare_replay(graphed) for graphed in pair]
     if all(steps):
         ways["bare replay"] = lambda: [step() for step in steps if step is not None]
-    for way in pairs:
-        out.checks[f"{subject}: {way} bitwise equal to eager"] = torch.equal(second(first(x)), ways[way]())
+    out.checks[f"{subject}: rote bitwise equal to eager"] = torch.equal(second(first(x)), pair[1](pair[0](x)))
     measured = time_loops(ways, settings, rounds=40, calls=CALLS)
     out.add(subject, measured)
     _compare(subject, measured, out)
-    for pair in pairs.values():
-        for graphed in pair:
-            graphed.reset()
+    for graphed in pair:
+        graphed.reset()
 
 
 def _compare(subject: str, measured: dict[str, dict[str, Any]], out: Outcome) -> None:

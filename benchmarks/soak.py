@@ -141,7 +141,7 @@ def train(net: Net) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def many_calls(device: torch.device, calls: int) -> Phase:
-    """Inference in several shapes, held and borrowed outputs, a host read, backward, whole steps, padding.
+    """Inference in several shapes, held outputs, a host read, backward, whole steps, padding.
 
     A contest keeps what it has timed until its round is over, and one may be under way at any measurement; so
     there are none.
@@ -149,7 +149,7 @@ def many_calls(device: torch.device, calls: int) -> Phase:
     net = Net(16).to(device).requires_grad_(False)
     learner = Net(16).to(device)
     graph = functools.partial(rote.graph, keep=True)
-    infer, lend = graph(net), graph(net.layers, outputs="borrow")
+    infer, layers = graph(net), graph(net.layers)
     branch = graph(lambda x: x * 2 if x.sum() > 0 else x - 1)
     forward, step = graph(learner), graph(train(learner))
     padded = graph(lambda x: x * 2, shapes="buckets", buckets={"x": {0: "powers"}})
@@ -160,7 +160,7 @@ def many_calls(device: torch.device, calls: int) -> Phase:
         if kind == 0:
             held = [*held[-3:], infer(x)]
         elif kind == 1:
-            held = [*held[-3:], lend(x)]
+            held = [*held[-3:], layers(x)]
         elif kind == 2:
             branch(x)
         elif kind == 3:
@@ -214,7 +214,7 @@ def many_wrappers(device: torch.device, wrappers: int) -> Phase:
         elif number % 3 == 1:
             graphed = rote.graph(train(net))
         else:
-            graphed = rote.graph(lambda x, net=net: net(x)["score"], outputs="borrow")
+            graphed = rote.graph(lambda x, net=net: net(x)["score"])
         _record(graphed, x)
         if number % 2:
             graphed.reset()

@@ -24,15 +24,11 @@ from .base.errors import (
     RoteError as RoteError,
 )
 from .base.errors import (
-    StaleOutputError as StaleOutputError,
-)
-from .base.errors import (
     VerificationError as VerificationError,
 )
 from .checking.check import check as check
 from .front.budget import set_budget as set_budget
 from .front.graph import graph as graph
-from .front.graph import step as step
 from .front.graphed import Graphed as Graphed
 from .front.options import Options as Options
 from .front.pure import pure as pure
@@ -45,6 +41,6 @@ from .inspection.profile_result import Profile as Profile
 __all__ = [
     "CaptureError", "EnvironmentError_", "Findings", "Graphed", "HazardError", "InternalError",
     "MisuseError", "NotReplayedError", "OptionError", "Options", "Profile", "Report", "RoteError",
-    "StaleOutputError", "VerificationError", "check", "graph", "profile", "pure", "set_budget", "step",
+    "VerificationError", "check", "graph", "profile", "pure", "set_budget",
 ]  # fmt: skip
 __version__ = "0.1.0"

@@ -286,16 +286,6 @@ def test_a_check_knows_what_is_bound(device, program):
     assert g.report().verified >= 2, g.explain()
 
 
-@pytest.mark.parametrize("program", [attribute, filled_list])
-def test_what_is_lent_is_not_bound(device, program):
-    """A lent result is overwritten by the next call, and what somebody keeps must not be."""
-    g = rote.graph(program, outputs="borrow")
-    for x in inputs(device):
-        out = g(x)
-        assert torch.equal(out + 0, program(x))
-    assert g.report().replayed == 0
-
-
 def test_gradients_are_not_wanted(device):
     g = rote.graph(attribute)
     with torch.inference_mode():

@@ -227,7 +227,6 @@ def test_what_a_plain_call_raises_goes_to_the_caller(device: torch.device, clock
     [
         {"strict": True},
         {"verify": 1000},
-        {"outputs": "borrow"},
         {"shapes": "buckets", "buckets": {"x": {0: [8]}}},
     ],
     ids=lambda options: next(iter(options)),

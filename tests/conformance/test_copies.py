@@ -101,20 +101,6 @@ def test_a_result_as_the_next_argument(device):
     assert [int(y[0]) for y in held] == list(range(len(held)))
 
 
-def test_a_borrowed_result_as_the_next_argument(device):
-    """It lies in the memory of the recording that takes it."""
-    g = rote.graph(lambda x: (x.flip(0) + 1).cumsum(0), outputs="borrow")
-    mine = right = torch.zeros(5, device=device)
-    for _ in range(CALLS + 5):
-        mine, right = g(mine), (right.flip(0) + 1).cumsum(0)
-        assert mine.clone().equal(right)
-        right = right / right.max()
-        mine = g(right)
-        right = (right.flip(0) + 1).cumsum(0)
-    del mine
-    g.reset()
-
-
 def test_random_numbers_go_on(device):
     def fn(x):
         return torch.nn.functional.dropout(x, 0.5), torch.rand_like(x)

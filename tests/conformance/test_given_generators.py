@@ -696,9 +696,8 @@ def test_what_held_one_is_let_go():
 # ---------------------------------------------------------------------- with the rest of the runtime
 
 
-@pytest.mark.parametrize("options", [{"outputs": "borrow"}, {"verify": 2}])
-def test_options(device, options):
-    g = play(several_draws, one(device), 16, **options)
+def test_checked_calls(device):
+    g = play(several_draws, one(device), 16, verify=2)
     assert g.report().replayed >= 4, g.explain()
 
 

@@ -309,16 +309,6 @@ def test_whether_arguments_are_one_object_decides(device):
     assert g.report().replayed > 12
 
 
-@pytest.mark.parametrize("options", [{}, {"chain": False}, {"outputs": "borrow"}])
-def test_lent_arguments_that_are_one_object(device, options):
-    lend = rote.graph(lambda x: x * 2, outputs="borrow")
-    g = rote.graph(lambda a, b: a * 2 if a is b else a * 3, **options)
-    for n in range(8):
-        y = lend(torch.full((3,), float(n), device=device))
-        assert g(y, y).tolist() == [4 * n] * 3
-    assert g.report().replayed >= 4
-
-
 def test_attention_to_itself(device):
     attend = torch.nn.MultiheadAttention(16, 2, batch_first=True, device=device).eval()
     for plain in (attend.requires_grad_(True), attend.requires_grad_(False)):

@@ -232,17 +232,6 @@ def test_what_is_kept_stays_what_it_was(device, program):
     assert all([torch.equal(now, then) for now, then in held])
 
 
-@pytest.mark.parametrize("program", [fresh_list, fresh_dict, *GROWING])
-def test_what_is_lent_is_not_kept(device, program):
-    m, n = Model(), Model()
-    g = rote.graph(lambda x: program(m, x), outputs="borrow")
-    for x in inputs(device):
-        out, wanted = g(x), program(n, x)
-        assert torch.equal(out + 0, wanted)
-        assert_alike(vars(m), vars(n))
-    assert g.report().replayed == 0
-
-
 @pytest.mark.parametrize("program", [fresh_dict, grows, short])
 def test_a_host_read_in_the_middle(device, program):
     """Two ways through the recording, and Python that takes over in between."""

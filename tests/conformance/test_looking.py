@@ -131,7 +131,7 @@ def _reads_a_number(x):
     return x * 2 if x.sum() > 5 else x
 
 
-@pytest.mark.parametrize("options", [{}, {"outputs": "borrow"}, {"verify": 3}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"verify": 3}], ids=str)
 @pytest.mark.parametrize("fn", [_reads, _writes, _hands_back, _asks, _reads_a_number])
 @pytest.mark.parametrize("tracks", [False, True])
 def test_of_arguments(device, fn, options, tracks):

@@ -136,10 +136,9 @@ def test_a_failure_to_open_a_recording(device, session, monkeypatch, times):
 
 
 @pytest.mark.parametrize("times", [1, 9])
-@pytest.mark.parametrize("outputs", ["safe", "borrow"])
-def test_a_failure_to_finish_a_recording(device, session, monkeypatch, times, outputs):
+def test_a_failure_to_finish_a_recording(device, session, monkeypatch, times):
     program, reference = Program(device), Program(device)
-    g = rote.graph(program, outputs=outputs)
+    g = rote.graph(program)
     short = Shortage(monkeypatch, session, "finish", times=times)
     agree(g, reference, program, reference, device, WARM + 3)
     assert short.failed == min(times, 2) and g.report().replayed == (3 if times == 1 else 0)

@@ -88,9 +88,9 @@ def test_a_default_is_the_list_that_is_returned(device):
         assert not step.__defaults__[0]
 
 
-def test_lent_results_are_not_kept_where_nothing_is_recorded(device):
+def test_results_are_kept_where_nothing_is_recorded(device):
     policy = Policy(device, ENDINGS["alone"][0])
-    graphed = rote.graph(policy.step, outputs="borrow")
+    graphed = rote.graph(policy.step)
     for call in range(CALLS):
         graphed(torch.full((2,), call + 1.0, device=device))
     assert [each[0].item() for each in policy.kept] == [2.0 * (call + 1) for call in range(CALLS)]

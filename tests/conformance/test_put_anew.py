@@ -716,7 +716,7 @@ def test_a_way_that_is_new(device: Any) -> None:
         assert_same(graphed(x), theirs(x))
 
 
-@pytest.mark.parametrize("options", [{"verify": 1}, {"warmup": 3}, {"outputs": "borrow"}, {"strict": True}])
+@pytest.mark.parametrize("options", [{"verify": 1}, {"warmup": 3}, {"strict": True}])
 def test_with_options(options: Any, device: Any) -> None:
     lays = of(Config)
     ours, theirs = Home(reads, device, lays), Home(reads, device, lays)

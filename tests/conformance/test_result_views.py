@@ -178,21 +178,13 @@ def test_without_gradients_the_caller_writes_with_them(device, name):
         replays(both(device, each, use), backward=False)
 
 
-def test_borrowed_results_that_share_memory(device):
+def test_detached_results_that_share_memory(device):
     def ending(net, y):
         y = y.detach()
         return y, y[0], y[..., 3:]
 
-    g = both(device, ending, lambda parts, number: [], outputs="borrow")
+    g = both(device, ending, lambda parts, number: [])
     assert g.report().replayed >= CALLS - 2
-
-
-def test_lent_beside_gradients(device):
-    def use(parts, number):
-        parts[0].square().sum().backward()
-        return []
-
-    replays(both(device, ENDINGS["half detached"], use, outputs="borrow"))
 
 
 def test_gradients_of_gradients(device):

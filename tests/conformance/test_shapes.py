@@ -89,19 +89,6 @@ def test_results_have_memory_of_their_own(device):
     assert torch.equal(out, kept)
 
 
-def test_borrowed_outputs(device):
-    g = rote.graph(lambda x: x * 2, shapes="buckets", buckets=BUCKETS, outputs="borrow")
-    kept = []
-    for n in SIZES:
-        x = rows(n, device)
-        out = g(x)
-        assert torch.equal(out + 0, x * 2)
-        if n not in (2, 4, 8):
-            kept.append((out, x))
-    assert g.report().padded >= 4
-    assert all(torch.equal(out, x * 2) for out, x in kept)  # cut results are copies
-
-
 @pytest.mark.parametrize(
     "fn",
     [

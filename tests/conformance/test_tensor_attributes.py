@@ -106,14 +106,14 @@ def test_an_attribute_that_is_taken_away(device):
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_borrowed_results_as_arguments(device, same):
-    make = rote.graph(lambda x: x * 2, outputs="borrow")
+def test_results_as_arguments(device, same):
+    make = rote.graph(lambda x: x * 2)
     g = rote.graph(default)
     for _ in range(8):
         x, y = pair(device)
-        lent = make(x)
+        made = make(x)
         torch.testing.assert_close(
-            g(lent, lent if same else y), x * 2 + (x * 2 if same else y), rtol=0, atol=0
+            g(made, made if same else y), x * 2 + (x * 2 if same else y), rtol=0, atol=0
         )
 
 

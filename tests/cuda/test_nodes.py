@@ -112,13 +112,6 @@ def test_sizes_and_alignments():
         assert next(reversed(graph.known))[: len(xs)] == tuple([x.data_ptr() for x in xs])
 
 
-def test_borrowed_results_are_not_copied():
-    g = warmed(lambda x: x * 2, on(3), outputs="borrow")
-    (graph,) = copying(g)
-    assert (len(graph.inputs), len(graph.outputs)) == (1, 0)
-    g.reset()
-
-
 def test_graphs_that_have_none():
     many = warmed(lambda x: [x := x + 1 for _ in range(nodes.MOST_OPERATIONS + 1)][-1], on(3))
     draws = warmed(torch.rand_like, on(3))
@@ -141,8 +134,7 @@ def test_the_first_segment_takes_and_the_last_one_gives():
         assert g(x, y).equal(fn(x, y))
 
 
-@pytest.mark.parametrize("outputs", ["safe", "borrow"])
-def test_arguments_that_come_to_share_memory(outputs):
+def test_arguments_that_come_to_share_memory():
     """Also at addresses that are known."""
     base = torch.rand(8, device="cuda")
     apart, halves = (on(4), on(4, fill=2)), (base[:4], base[4:])
@@ -155,7 +147,7 @@ def test_arguments_that_come_to_share_memory(outputs):
     def fn(x, y):
         return x * 2 + y, share(x, y)
 
-    g = warmed(fn, *apart, outputs=outputs)
+    g = warmed(fn, *apart)
     assert len(copying(g)[0].inputs) == 2
     for x, y in (*forms, *forms, *reversed(forms)):
         found, one = g(x, y)

@@ -261,7 +261,7 @@ def test_objects_that_answer_to_every_name_as_state(kind: Callable[..., Any]):
 
 
 @pytest.mark.parametrize("kind", ANSWERING)
-def test_objects_that_answer_to_every_name_where_a_lent_result_was(kind: Callable[..., Any]):
+def test_objects_that_answer_to_every_name_where_a_result_was(kind: Callable[..., Any]):
     def scenario(wrap):
         first, second = wrap(lambda x: x + 1), wrap(lambda x: x.scale if isinstance(x, kind) else x * 2)
         for i in range(8):
@@ -269,4 +269,4 @@ def test_objects_that_answer_to_every_name_where_a_lent_result_was(kind: Callabl
         yield second(kind(scale=full(3))).tolist()
         yield second(first(full(4))).tolist()
 
-    check(scenario, outputs="borrow")
+    check(scenario)

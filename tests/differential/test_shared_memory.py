@@ -14,7 +14,6 @@ import pytest
 import torch
 
 import rote
-from rote import StaleOutputError
 
 TURNS = 100
 WIDTH = 4
@@ -111,15 +110,9 @@ def rearrange(worlds: tuple[World, World], dice: random.Random) -> None:
 
 def assert_agree(worlds: tuple[World, World], found: list[Any], expected: list[Any], what: Any) -> None:
     for mine, right in zip(found, expected, strict=True):
-        assert torch.equal(mine.clone(), right), what
+        assert torch.equal(mine, right), what
     for mine, right in zip(worlds[0].tensors(), worlds[1].tensors(), strict=True):
-        assert torch.equal(mine.clone(), right), what
-
-
-def forget(worlds: tuple[World, World]) -> None:
-    """One of the earlier results is stale."""
-    for world in worlds:
-        world.results.clear()
+        assert torch.equal(mine, right), what
 
 
 def attempt(fn: Callable[..., Any], world: World, places: Any) -> tuple[list[torch.Tensor], str]:
@@ -127,26 +120,18 @@ def attempt(fn: Callable[..., Any], world: World, places: Any) -> tuple[list[tor
     try:
         with torch.no_grad():
             value = fn(*map(world.argument, places))
-    except StaleOutputError:
-        raise
     except RuntimeError as error:
         return [], str(error)
     return (list(value) if isinstance(value, tuple) else [value]), ""
 
 
-@pytest.mark.parametrize("borrow", [False, True], ids=["safe", "borrow"])
-@pytest.mark.parametrize("seed", range(8))
-def test_shared_memory(device, seed, borrow):
+@pytest.mark.parametrize("seed", range(16))
+def test_shared_memory(device, seed):
     dice = random.Random(seed)
     worlds = World(device), World(device)
     chosen = dice.sample(range(7), 3)
     graphed = [
-        rote.graph(
-            programs(worlds[0].state)[n],
-            outputs="borrow" if borrow and dice.random() < 0.6 else "safe",
-            max_recordings=dice.choice([2, 8, 32]),
-        )
-        for n in chosen
+        rote.graph(programs(worlds[0].state)[n], max_recordings=dice.choice([2, 8, 32])) for n in chosen
     ]
     plain = [programs(worlds[1].state)[n] for n in chosen]
     usual = [tuple((dice.randrange(4), dice.randrange(5)) for _ in range(2)) for _ in range(4)]
@@ -155,18 +140,10 @@ def test_shared_memory(device, seed, borrow):
         which, places = dice.randrange(3), dice.choice(usual)
         if dice.random() < 0.1:
             places = tuple((dice.randrange(4), dice.randrange(5)) for _ in range(2))
-        try:
-            found, error = attempt(graphed[which], worlds[0], places)
-        except StaleOutputError:
-            forget(worlds)
-            continue
+        found, error = attempt(graphed[which], worlds[0], places)
         expected, right = attempt(plain[which], worlds[1], places)
         assert error == right
-        try:
-            assert_agree(worlds, found, expected, (seed, turn, chosen[which], places))
-        except StaleOutputError:
-            forget(worlds)
-            continue
+        assert_agree(worlds, found, expected, (seed, turn, chosen[which], places))
         for world, values in zip(worlds, (found, expected), strict=True):
             if values and values[0].shape == (WIDTH,):
                 world.results = [*world.results[-2:], values[0]]

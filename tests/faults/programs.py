@@ -80,10 +80,8 @@ class Islands(Program):
         return found.sum() + y * round(x[0, 0].item() > 0)
 
 
-class Borrowed(Program):
-    """Outputs in the recording's memory."""
-
-    options: ClassVar[dict[str, Any]] = {"outputs": "borrow"}
+class Shared(Program):
+    """Results that share memory, and random ones."""
 
     def forward(self, x: torch.Tensor) -> Any:
         self.total.add_(x.mean(0))
@@ -127,7 +125,7 @@ class Backward(Program):
         return y.detach()
 
 
-PROGRAMS = [Dropout, Training, Islands, Borrowed, Chained, Backward]
+PROGRAMS = [Dropout, Training, Islands, Shared, Chained, Backward]
 
 
 def make(kind: type[Program], device: torch.device) -> Program:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 
 import rote
 from rote import MisuseError, OptionError, Options
+from rote.front.options import REMOVED
+
+ROOT = Path(__file__).parents[2]
 
 NAMES = sorted(field.name for field in dataclasses.fields(Options))
 
 
 def test_defaults():
     options = Options()
-    assert (options.strict, options.enabled, options.backend, options.outputs) == (
-        False,
-        True,
-        "auto",
-        "safe",
-    )
+    assert (options.strict, options.enabled, options.backend) == (False, True, "auto")
     assert (options.verify, options.verify_tolerance) == (0, 0.0)
     assert Options.make() == options and options.warmup >= 1
 
@@ -37,7 +36,6 @@ def test_frozen_and_documented():
     [
         ("backend", "gpu", "backend='gpu' is not one of 'auto', 'cuda', 'host'"),
         ("backend", None, "backend=None is not one of 'auto', 'cuda', 'host'"),
-        ("outputs", "copy", "outputs='copy' is not one of 'safe', 'borrow'"),
         ("warmup", 0, "warmup=0 must be a whole number of at least 1"),
         ("warmup", True, "warmup=True must be a whole number of at least 1"),
         ("warmup", 1.5, "warmup=1.5 must be a whole number of at least 1"),
@@ -67,6 +65,20 @@ def test_unknown_options():
     with pytest.raises(OptionError) as caught:
         rote.graph(len, stricct=True)
     assert str(caught.value) == f"stricct is no option of rote.graph; the options are {', '.join(NAMES)}"
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_removed_options(name):
+    """They name what there is instead, whatever the value, and so do the guide and the changelog."""
+    assert name not in NAMES
+    text = f"{name} is no option of rote.graph any more: {REMOVED[name]}"
+    for value in ("borrow", "safe", True, False):
+        with pytest.raises(OptionError, match=f"^{re.escape(text)}$"):
+            rote.graph(len, **{name: value})
+        with pytest.raises(OptionError, match=f"^{re.escape(text)}$"):
+            rote.graph(**{name: value})
+    for page in ("docs/options.md", "CHANGELOG.md"):
+        assert f"| {REMOVED[name]} |" in (ROOT / page).read_text(encoding="utf-8"), page
 
 
 def test_options_are_checked_before_there_is_a_function():

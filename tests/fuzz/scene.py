@@ -105,8 +105,8 @@ KINDS = ["frozen", "frozen", "no_grad", "inference", "step", "step", "outside", 
 GRAPHED = ["m", "m", "m.forward", "lambda *args, **kwargs: m(*args, **kwargs)"]
 SECOND = ["lambda v: (v * 2 + LEVEL).tanh()", "lambda v: v.add_(1)", "lambda v: (v * m.training, v[1:])"]
 OPTIONS = [
-    {}, {}, {}, {}, {}, {"warmup": 2}, {"outputs": "borrow"}, {"max_recordings": 1}, {"max_paths": 2},
-    {"max_keys": 1}, {"verify": 2},
+    {}, {}, {}, {}, {}, {"warmup": 2}, {"max_recordings": 1}, {"max_paths": 2}, {"max_keys": 1},
+    {"verify": 2},
 ]  # fmt: skip
 
 

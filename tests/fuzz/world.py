@@ -92,7 +92,6 @@ class World:
     seen: list[Seen] = field(default_factory=list)
     graphs: list[rote.Graphed] = field(default_factory=list)
     reports: list[rote.Report] = field(default_factory=list)
-    parted: bool = False  # a stale result was to be an argument: the plain run goes another way from here
     graph: Callable[..., Any] | None = None  # instead of ``rote.graph``
     _models: list[nn.Module] = field(default_factory=list)
     _watched: Callable[[], dict[str, Any]] = dict
@@ -154,8 +153,7 @@ class World:
         """The first tensor in a result that can be an input."""
         for _, leaf in leaves("", value):
             if isinstance(leaf, torch.Tensor) and leaf.shape == (3, 4):
-                self.parted |= _stale(leaf)
-                return leaf if not self.parted else self.tensor(0)
+                return leaf
         return self.tensor(0)
 
     # ------------------------------------------------------------------ what a caller does
@@ -192,7 +190,6 @@ class World:
     def _differentiate(self, value: Any, act: Callable[[torch.Tensor], Any]) -> None:
         roots = [leaf for _, leaf in leaves("", value) if isinstance(leaf, torch.Tensor)]
         # Not from a parameter in the result, or a view of one: it has gradients from inside and from outside.
-        roots = [root for root in roots if not _stale(root)]
         roots = [root for root in roots if root.requires_grad and not root.is_leaf and not _is_view(root)]
         found: Any = None
         try:
@@ -222,7 +219,7 @@ class World:
     def write(self, value: Any) -> None:
         """Change a result in place: it is the caller's own."""
         for _, leaf in leaves("", value):
-            if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and not _stale(leaf):
+            if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
                 with contextlib.suppress(RuntimeError), torch.no_grad():
                     leaf.mul_(2)
         self.look(written=value)
@@ -255,15 +252,13 @@ class World:
     # ------------------------------------------------------------------ looking
 
     def look(self, **values: Any) -> None:
-        """Write down what can be seen, as long as both runs do the same."""
-        if self.parted:
-            return
+        """Write down what can be seen."""
         state = {f"m{number}": list(_state(model)) for number, model in enumerate(self._models)}
         everything = list(leaves("", {**values, **state, **self._watched()}))
         seen: Seen = [(name, _token(leaf)) for name, leaf in everything]
         tensors = [(name, leaf) for name, leaf in everything if isinstance(leaf, torch.Tensor)]
         seen.append(("identity", _groups([(name, id(leaf)) for name, leaf in tensors])))
-        kept = [(name, leaf.untyped_storage()) for name, leaf in tensors if leaf.numel() and not _stale(leaf)]
+        kept = [(name, leaf.untyped_storage()) for name, leaf in tensors if leaf.numel()]
         seen.append(("memory", _groups([(name, storage._cdata) for name, storage in kept])))
         seen.extend(_random_state(self.device))
         self.seen.append(seen)
@@ -284,9 +279,6 @@ class Doubled(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
         return gradients[0] * 2 + ctx.saved_tensors[0] * 0
 
-
-STALE = "stale"
-"""A borrowed result whose lease has ended: nothing to compare."""
 
 SURROUNDINGS = {
     "torch": torch, "nn": nn, "F": F, "gc": gc, "random": random, "numpy": numpy, "copy": copy,
@@ -337,21 +329,12 @@ def _is_view(tensor: torch.Tensor) -> bool:
     return base is not None and base.is_leaf and base.requires_grad
 
 
-def _stale(tensor: torch.Tensor) -> bool:
-    return _token(tensor) == STALE
-
-
 def _token(leaf: Any) -> Any:
     """A form that equals only what looks the same."""
     if isinstance(leaf, numpy.ndarray):
         return leaf.dtype.str, leaf.tobytes()
     if not isinstance(leaf, torch.Tensor):
         return (type(leaf).__name__, leaf.hex() if isinstance(leaf, float) else leaf)
-    if hasattr(leaf, "__rote_plain__"):
-        try:
-            leaf = leaf.__rote_plain__()
-        except rote.StaleOutputError:
-            return STALE
     about = leaf.dtype, tuple(leaf.shape), leaf.stride(), leaf.requires_grad, _has_graph(leaf)
     plain = leaf.detach().cpu().clone(memory_format=torch.contiguous_format)
     values = plain.reshape(-1).view(torch.uint8).numpy().tobytes()
@@ -419,4 +402,4 @@ def seed_everything() -> None:
     numpy.random.seed(0)
 
 
-__all__ = ["STALE", "SURROUNDINGS", "BoomError", "Pair", "Seen", "World", "copy", "leaves", "seed_everything"]
+__all__ = ["SURROUNDINGS", "BoomError", "Pair", "Seen", "World", "copy", "leaves", "seed_everything"]

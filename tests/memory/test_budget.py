@@ -15,7 +15,7 @@ class Recorded:
 
     def __init__(self, nbytes, replays=0):
         self.nbytes, self.replays = nbytes, replays
-        self.busy = self.lent = False
+        self.busy = False
         self.gone = ""
 
     def placed_bytes(self):

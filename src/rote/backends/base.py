@@ -267,8 +267,8 @@ class Backend(Protocol):
 
         Args:
             exclusive: Give the recording memory that no other recording writes. Needed when values
-                in it must outlive the call (gradients left in ``.grad``, borrowed outputs);
-                otherwise recordings share one pool.
+                in it must outlive the call (gradients left in ``.grad``); otherwise recordings share
+                one pool.
             generators: Generators, besides the default one, that the callable draws from.
             sharing: With which recordings memory is shared, if not ``exclusive``.
             aliases: How the recording holds tensors that it did not make.

@@ -2,8 +2,7 @@
 
     RoteError
     ├── MisuseError          the caller asked for something that cannot mean anything
-    │   ├── OptionError      an option has an impossible value
-    │   └── StaleOutputError a borrowed output was read after a later call overwrote it
+    │   └── OptionError      an option has an impossible value
     ├── EnvironmentError_    the machine or the PyTorch build cannot do it
     │   └── CaptureError     a device refused an operation while a segment was being captured
     │       └── MemoryShortageError  it had no memory left for it
@@ -34,13 +33,6 @@ class MisuseError(RoteError):
 
 class OptionError(MisuseError, ValueError):
     """An option has a value it cannot take. The message names the option and the allowed values."""
-
-
-class StaleOutputError(MisuseError):
-    """A borrowed output was read after a later call had overwritten its memory.
-
-    Unlike :class:`NotReplayedError` this is raised at the read, not at the call.
-    """
 
 
 class EnvironmentError_(RoteError):

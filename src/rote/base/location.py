@@ -45,31 +45,6 @@ class Site(NamedTuple):
 NOWHERE = Site("<unknown>", 0, "<unknown>")
 
 
-class Mark(NamedTuple):
-    """A place noted in a hurry: finding the line takes longer the longer the function is.
-
-    It keeps no frame alive.
-
-    Attributes:
-        code: What ran.
-        instruction: Index of the instruction in it.
-    """
-
-    code: CodeType
-    instruction: int
-
-    @property
-    def site(self) -> Site:
-        """The place in the source file."""
-        for start, end, line in self.code.co_lines():
-            if start <= self.instruction < end and line is not None:
-                return Site(self.code.co_filename, line, self.code.co_name)
-        return Site(self.code.co_filename, self.code.co_firstlineno, self.code.co_name)
-
-    def __str__(self) -> str:
-        return str(self.site)
-
-
 def user_site(frame: FrameType | None = None, until: FrameType | None = None) -> Site:
     """Return the innermost frame that belongs neither to PyTorch nor to rote.
 
@@ -82,21 +57,6 @@ def user_site(frame: FrameType | None = None, until: FrameType | None = None) ->
         code = at.f_code
         if not is_internal(code.co_filename):
             return Site(code.co_filename, at.f_lineno, code.co_name)
-        at = at.f_back
-    return NOWHERE
-
-
-def user_mark(frame: FrameType) -> Mark | Site:
-    """What :func:`user_site` returns, without looking up the line.
-
-    Args:
-        frame: Where to start looking outwards.
-    """
-    at: FrameType | None = frame
-    while at is not None:
-        code = at.f_code
-        if not is_internal(code.co_filename):
-            return tuple.__new__(Mark, (code, at.f_lasti))  # in half the time of Mark(...)
         at = at.f_back
     return NOWHERE
 

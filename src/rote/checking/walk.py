@@ -114,7 +114,7 @@ class StateWalk:
     def take(self, roots: list[tuple[str, Any]]) -> Snapshot:
         """Snapshot everything reachable from the roots and the executed code's globals."""
         # A walk makes tens of thousands of tuples, no garbage: collecting would double its time.
-        with COLLECTOR.rests(), plain_functions():  # to look at a stale borrowed output is not to use it
+        with COLLECTOR.rests(), plain_functions():  # to look at a tensor of the user's class is not to use it
             self._take(roots)
         return self.snapshot
 

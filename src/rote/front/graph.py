@@ -1,4 +1,4 @@
-"""``rote.graph`` and ``rote.step``."""
+"""``rote.graph``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any, overload
 import torch
 
 from ..base.errors import MisuseError
-from ..base.location import user_site
-from ..recording.borrow import end_step
 from .graphed import Graphed
 from .module import GraphedModule
 from .options import Options
@@ -49,11 +47,3 @@ def graph(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         raise MisuseError(f"rote.graph needs a callable, not a {type(function).__name__}")
     kind = GraphedModule if isinstance(function, torch.nn.Module) else Graphed
     return kind(function, wanted)
-
-
-def step() -> None:
-    """Mark where a step begins, for callers who borrow outputs.
-
-    Every output borrowed before becomes stale: reading it raises :class:`rote.StaleOutputError`.
-    """
-    end_step(user_site())

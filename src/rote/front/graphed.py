@@ -24,7 +24,6 @@ from ..hazards.findings import Findings, findings_of
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Account
 from ..memory.sizes import parse_size
-from ..recording.borrow import lend_again
 from ..recording.counts import Counts
 from ..recording.entry import Entry
 from ..recording.guard_reasons import strict_reasons
@@ -92,9 +91,7 @@ class Graphed:
         counts = options.warmup, options.max_recordings, options.max_paths
         limits = Limits(
             *counts,
-            options.outputs == "borrow",
             self._account,
-            chain=options.chain,
             guess=not self._strict,
             keep=options.keep or self._strict or bool(options.verify or options.buckets),
             pads=bool(options.buckets),
@@ -207,7 +204,7 @@ class Graphed:
                 self._paths.learn(entry, result.variant, call, (args, kwargs))
             elif value is PLAINLY and self._is_unwatched() and not self._strict:
                 self._paths.learn_plain(entry, call, self._tally, (args, kwargs))
-            return lend_again(value, call.leaves, call.borrowed) if call.borrowed else value
+            return value
         except BaseException:
             self._paths.clear()
             raise
@@ -218,13 +215,12 @@ class Graphed:
         """Take the arguments apart, and objects among them as far as that can be."""
         openings = self._openings
         try:
-            call = bind(args, kwargs, openings)
+            return bind(args, kwargs, openings)
         except RecursionError:
             if not openings.open:
                 raise
             openings.close_all("it contains itself")
             return bind(args, kwargs, openings)
-        return call if call.given is not None or not openings.open else bind(args, kwargs)
 
     def call_padded(self, exact: Call, padded: Call, sources: list[Source], caller: FrameType) -> Any:
         """A call in the shapes of a bucket, or, while that is being checked, in its own."""

@@ -63,7 +63,7 @@ class Keys:
     def opens(self, call: Call) -> bool:
         """Whether a call, whose key was not found, has arguments that are to be taken apart from now on."""
         known = [leaf for leaf, kind in zip(call.leaves, call.kinds, strict=True) if kind == OPAQUE]
-        if not known or call.given is None or not self._openings.meet(known):
+        if not known or not self._openings.meet(known):
             return False
         pairs = zip(call.names(), call.leaves, strict=True)
         opened = [

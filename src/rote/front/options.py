@@ -13,9 +13,15 @@ from ..recording.verify import Verifier
 from .buckets import Axes, check_buckets
 
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "backend": ("auto", "cuda", "host"), "outputs": ("safe", "borrow"), "shapes": ("exact", "buckets"),
+    "backend": ("auto", "cuda", "host"), "shapes": ("exact", "buckets"),
 }  # fmt: skip
 _COUNTS = {"warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0}
+
+REMOVED: Mapping[str, str] = {
+    "outputs": "results are copies, and there is no other way; leave the option out",
+    "chain": "no recording lends its results to another one any more; leave the option out",
+}
+"""Options that there were, and what there is instead."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +46,6 @@ class Options:
             row that were never replayed, a new one is looked at from its second call on, later from its
             fourth, and so on.
         backend: ``"auto"`` takes CUDA when an argument or a reachable tensor is there, else the host.
-        outputs: ``"safe"`` copies results into memory of their own. ``"borrow"`` hands out the graph's own
-            memory; reading it after a later call overwrote it raises :class:`~rote.StaleOutputError`.
         budget: Bytes (or ``"2GiB"``, ``"500 MB"``) that the recordings of this wrapper may hold on each
             device, static inputs included; None for no limit but that of :func:`rote.set_budget`. After a
             recording that exceeds it, others are evicted, those first that save the fewest operations for
@@ -68,16 +72,13 @@ class Options:
         verify_tolerance: Relative and absolute difference that floating-point values may have in such a
             check. 0 compares bits (NaN equals NaN). Kernels with atomic additions on CUDA need it, or
             ``torch.use_deterministic_algorithms(True)``.
-        chain: Borrowed outputs of another recording are read and written where they lie; with False they are
-            copied like other arguments.
         keep: Keep a recording even if it is slower than plain calls. With False that is measured: after 64,
             512, 4,096... replays of a recording a few calls are timed, for which two to ten run plainly.
             A recording that loses twice in a row, by more than 5 % and 2 us, is dropped, and its key runs
             plainly until ``reset()``; the report has both times. Nothing waits for the device. Where somebody
             calls ``backward`` on the results, the walk back counts as part of the call. Not measured are
-            recordings in strict mode, with ``verify``, buckets or borrowed outputs; see
-            :mod:`rote.recording.contest`. With True, keys and values that
-            never come again are traced all the same, up to ``max_paths``.
+            recordings in strict mode, with ``verify`` or buckets; see :mod:`rote.recording.contest`. With
+            True, keys and values that never come again are traced all the same, up to ``max_paths``.
         split_ops: Names of operators that run between segments, for which one ends before and another begins
             behind them: ``("mylib::op", "mylib::op.overload")``. Those that their author has tagged
             ``torch.Tag.cudagraph_unsafe`` do so anyway. Names are those of the dispatcher below autograd:
@@ -92,14 +93,12 @@ class Options:
     max_paths: int = 16
     max_keys: int = 256
     backend: Literal["auto", "cuda", "host"] = "auto"
-    outputs: Literal["safe", "borrow"] = "safe"
     budget: int | str | None = None
     shapes: Literal["exact", "buckets"] = "exact"
     buckets: Mapping[str, Axes] | None = None
     bucket_tolerance: float = 0.0
     verify: int = 0
     verify_tolerance: float = 0.0
-    chain: bool = True
     keep: bool = False
     split_ops: Sequence[str] = ()
     enabled: bool = True
@@ -125,7 +124,7 @@ class Options:
         tolerance: Any = self.verify_tolerance
         if type(tolerance) not in (int, float) or not 0 <= tolerance < math.inf:
             raise OptionError(f"verify_tolerance={tolerance!r} must be a finite number of at least 0")
-        for name in ("strict", "strict_output", "chain", "keep", "enabled"):
+        for name in ("strict", "strict_output", "keep", "enabled"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
 
@@ -141,10 +140,12 @@ class Options:
         """Options from keyword arguments.
 
         Raises:
-            OptionError: A name is unknown or a value impossible.
+            OptionError: A name is unknown or no longer an option, or a value is impossible.
         """
         known = {field.name for field in fields(cls)}
         for name in wanted:
+            if name in REMOVED:
+                raise OptionError(f"{name} is no option of rote.graph any more: {REMOVED[name]}")
             if name not in known:
                 options = ", ".join(sorted(known))
                 raise OptionError(f"{name} is no option of rote.graph; the options are {options}")

@@ -139,7 +139,7 @@ class Cut:
         spec = flatten(value, leaves)
         for position, dimensions in enumerate(self.leaves):
             if dimensions:
-                leaf = plain(leaves[position])
+                leaf = leaves[position]
                 for dimension, following in dimensions:
                     leaf = leaf.narrow(dimension, 0, sources[following[0]].size)
                 leaves[position] = leaf.clone(memory_format=torch.contiguous_format)
@@ -231,7 +231,7 @@ def difference(exact: Any, cut: Any, tolerance: float) -> str | None:
     flatten(cut, now)
     for name, before, after in zip(paths(spec, "result"), was, now, strict=True):
         if isinstance(before, torch.Tensor) and before is not after:
-            apart = _apart(plain(before), plain(after), tolerance)
+            apart = _apart(before, after, tolerance)
             if apart is not None:
                 return f"{name} {apart}"
     return None
@@ -248,8 +248,3 @@ def _apart(before: torch.Tensor, after: torch.Tensor, tolerance: float) -> str |
     if apart <= tolerance * finite.amax().item():
         return None
     return f"differs by up to {apart:.3g}"
-
-
-def plain(tensor: Any) -> torch.Tensor:
-    """A borrowed output as a plain tensor."""
-    return tensor.__rote_plain__() if hasattr(type(tensor), "__rote_plain__") else tensor

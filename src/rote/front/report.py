@@ -41,8 +41,7 @@ class InputReport:
 
     Attributes:
         name: ``args[0]``, ``kwargs['mask']``.
-        kind: ``"not mutated"``, ``"parameter or buffer"``, ``"produced by a recording"`` or
-            ``"another tensor"`` (a mutated one).
+        kind: ``"not mutated"``, ``"parameter or buffer"`` or ``"another tensor"`` (a mutated one).
         placement: ``"in place"``, or ``"copied"`` to the recording's memory (and back, if it is mutated).
         mutated: ``file:line`` of the user's line that writes it first, empty if none does.
     """

@@ -151,8 +151,7 @@ class ShapePolicy:
             return graphed.call_exactly(args, kwargs, caller)
         try:
             exact = bind(args, kwargs)
-            # Arguments that share memory may be one object; those that are lent would be copied.
-            if exact.foreign is not None or exact.key[2] or exact.borrowed:
+            if exact.foreign is not None or exact.key[2]:  # arguments that share memory may be one object
                 return graphed.call_exactly(args, kwargs, caller)
             call = _padded(*pad(args, kwargs, sources))
         except RecursionError:  # a container that contains itself
@@ -247,7 +246,7 @@ class ShapePolicy:
         """Run the padded call with every kind of padding; why it must not take the exact one's place."""
         assert result.variant is not None and result.variant.root.template is not None
         site, template = user_site(caller), result.variant.root.template
-        args, kwargs = exact.arguments()
+        args, kwargs = exact.given
         known = entry.choice.find(_padded(*pad(args, kwargs, sources)))
         checked = self._known(known, sources) if known is not None and known.recorded else None
         cut: Cut | None = None

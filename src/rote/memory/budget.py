@@ -20,8 +20,7 @@ would stay on its bill.
 
 What this does not count: what the driver takes for an instantiated graph (about 100 KB for some hundred
 nodes), cuBLAS's workspace, results that were handed out and Python's own memory. A pool that a recording has
-left is no longer counted although a tensor that somebody still holds (a borrowed output, a gradient) keeps a
-part of it from the device.
+left is no longer counted although a gradient that somebody still holds keeps a part of it from the device.
 """
 
 from __future__ import annotations
@@ -137,19 +136,15 @@ class Ledger:
         self._backend.trim()
 
     def _evict(self, fresh: Holding | None, account: Account | None, why: str) -> bool:
-        """Release one set of recordings; whether there was one. What is lent goes when nothing else can."""
+        """Release one set of recordings; whether there was one."""
         members = self._members(account)
-        sizes = self._backend.regions()
-        for spare_lent in (True, False):
-            chosen = choose([_item(holding, fresh, spare_lent) for holding in members], sizes)
-            for index in chosen:
-                owner = members[index].owner()
-                if owner is not None:
-                    owner.evict(why)
-                members[index].release()
-            if chosen:
-                return True
-        return False
+        chosen = choose([_item(holding, fresh) for holding in members], self._backend.regions())
+        for index in chosen:
+            owner = members[index].owner()
+            if owner is not None:
+                owner.evict(why)
+            members[index].release()
+        return bool(chosen)
 
     def _age(self) -> None:
         members = [(holding, owner) for holding in self._holdings if (owner := holding.owner()) is not None]
@@ -171,7 +166,7 @@ class Ledger:
     def by_recording(self, account: Account) -> Mapping[Holding, int]:
         """Bytes of each recording of an account: its own, and its share of what it shares with others."""
         members = self._members(None)
-        items = [_item(holding, None, False) for holding in members]
+        items = [_item(holding) for holding in members]
         parts = shares(items, [holding.demand for holding in members], self._backend.regions())
         return {
             holding: part for holding, part in zip(members, parts, strict=True) if holding.account is account
@@ -179,7 +174,7 @@ class Ledger:
 
     def _held(self, account: Account | None) -> int:
         sizes = self._backend.regions()
-        items = [_item(holding, None, False) for holding in self._members(account)]
+        items = [_item(holding) for holding in self._members(account)]
         if account is not None:
             return held(items, sizes)
         return sum(item.own for item in items) + sum(sizes.values())
@@ -231,11 +226,11 @@ class Ledgers:
         return self._limits.get(str(backend.device), self._default)
 
 
-def _item(holding: Holding, fresh: Holding | None, spare_lent: bool) -> Item:
+def _item(holding: Holding, fresh: Holding | None = None) -> Item:
     owner = holding.owner()
     if owner is None:
         return Item(holding.regions(), 0, 0.0)
-    fixed = holding is fresh or owner.busy or (spare_lent and owner.lent)
+    fixed = holding is fresh or owner.busy
     value = holding.worth.score * max(holding.operations, 1)
     return Item(holding.regions(), owner.placed_bytes(), value, fixed)
 

@@ -19,11 +19,6 @@ class Recording(Protocol):
         """Its memory is in use: it must not be released now."""
         ...
 
-    @property
-    def lent(self) -> bool:
-        """Somebody outside may hold its memory: releasing it may free nothing."""
-        ...
-
     def placed_bytes(self) -> int:
         """Bytes of its static inputs."""
         ...

@@ -71,7 +71,7 @@ class Given:
         opened = self._opened = call.opened or {}
         mine, theirs = list(containers(call.spec, (args, kwargs))), call.branches()
         self.names = call.branch_names()
-        self.rebuilt = args is not (call.given or (None,))[0]
+        self.rebuilt = args is not call.given[0]
         self._values = [*mine]
         for number, (value, original) in enumerate(zip(mine, theirs, strict=True)):
             if value is kwargs or not is_mutable(type(value)):

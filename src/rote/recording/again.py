@@ -75,7 +75,7 @@ class Repeatable(NamedTuple):
             recorded: The results, as the recording has them.
             ends: Numbers of results where the gradients end; theirs come before those of the sources.
         """
-        args, kwargs = self.call.given or self.call.rebuild(list(self.call.leaves))
+        args, kwargs = self.call.given
         leaves: list[Any] = []
         flatten(function(*args, **kwargs), leaves)
         made = [each.of(leaves) for each in tracked]

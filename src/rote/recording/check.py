@@ -158,7 +158,7 @@ class Check:
         ]
 
     def _run_plainly(self) -> tuple[Any, Exception | None]:
-        args, kwargs = self._call.given or self._call.rebuild(list(self._call.leaves))
+        args, kwargs = self._call.given
         trace = self._entry.subject.follow(self._call)
         trace.take(self._call, args, kwargs)
         try:
@@ -185,8 +185,7 @@ class Check:
         counted: Counted,
     ) -> list[Mismatch]:
         """Everything that differs, what the caller sees first first."""
-        lent = self._call.given is None  # an argument may lie in memory that the recording has lent
-        leaves = [] if lent else zip(self._call.names(), self._call.leaves, strict=True)
+        leaves = zip(self._call.names(), self._call.leaves, strict=True)
         arguments = {name: leaf for name, leaf in leaves if isinstance(leaf, torch.Tensor)}
         found = list(compare_results(replayed, plain, kept, arguments, self._tolerance))
         found += self._compare_spans(after)
@@ -203,7 +202,7 @@ class Check:
 
     def _compare_spans(self, after: Moment) -> Iterator[Mismatch]:
         for span, replayed in zip(self._surface.spans, after.contents, strict=True):
-            if not span.compared or torch.equal(replayed, span.memory):
+            if torch.equal(replayed, span.memory):
                 continue
             for name, tensor in span.tensors:
                 ours, theirs = span.look(tensor, replayed), span.look(tensor)
@@ -241,7 +240,7 @@ class Check:
         for name, leaf, known in zip(call.names(), call.leaves, self._attributes, strict=True):
             yield from compare_attributes(name, leaf, known)
         binds = any([isinstance(each, GivenTarget) for each in variant.binds])
-        if call.given is not None and not binds and call.is_changed():
+        if not binds and call.is_changed():
             text = "is changed by the plain call"
             yield Mismatch("a container among the arguments", text, python=True)
 

@@ -20,7 +20,6 @@ from ..signature.abandoned import abandoned
 from ..signature.compat import plain_functions
 from ..signature.key import Call
 from ..signature.reach import tensors_by_memory
-from .borrow import Lease
 from .ledger import EXTERNAL
 from .placement import (
     BUFFER,
@@ -47,7 +46,7 @@ class Choice:
     """
 
     def __init__(self, variants: list[Variant], limits: Limits) -> None:
-        self.guesses = Guesses(limits.chain, limits.guess)
+        self.guesses = Guesses(limits.guess)
         self._variants = variants
         self._max_recordings = limits.max_recordings
 
@@ -106,23 +105,16 @@ class Choice:
         return []
 
     def better(self, variant: Variant, call: Call) -> Variant | None:
-        """A variant to record for arguments that are copied although they could be used in place.
-
-        They are lent by another recording, or they are mutated and keep coming from the same place.
-        """
+        """A variant to record for mutated arguments that are copied and keep coming from the same place."""
         inputs, guesses = variant.inputs, self.guesses
-        if inputs is None or not (inputs.written or call.borrowed) or not guesses.enabled:
+        if inputs is None or not inputs.written or not guesses.enabled or guesses.extra >= PLACES:
             return None
         if variant.keeps_graph or sum(other.recorded for other in self._variants) >= self._max_recordings:
             return None
-        regular: dict[int, Seen] = {}
-        if inputs.written and guesses.extra < PLACES:
-            regular = variant.regulars.note(call, inputs.copied_back(call))
-        own = self._leases()
-        if not regular and not any(guesses.lent(call, group.members, own) for group in inputs.groups):
+        regular = variant.regulars.note(call, inputs.copied_back(call))
+        if not regular:
             return None
-        if regular:
-            guesses.trust(regular)
+        guesses.trust(regular)
         other = variant.sibling(inputs.spots)
         other.persistent.update(regular)
         self._variants.insert(0, other)
@@ -151,10 +143,7 @@ class Choice:
         if tracked:
             variant.bound = ()
             return ()
-        return self.guesses.spots(call, variant.bound, variant.written, variant.persistent, self._leases())
-
-    def _leases(self) -> list[Lease]:
-        return [variant.lease for variant in self._variants if variant.lease is not None]
+        return self.guesses.spots(call, variant.bound, variant.written, variant.persistent)
 
     def forget_old(self, most: int) -> bool:
         """Forget variants that were only observed, the oldest first; whether there were too many.

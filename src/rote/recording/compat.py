@@ -7,13 +7,13 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum
 from functools import cache, lru_cache, wraps
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch.autograd import grad_mode
 from torch.utils import _python_dispatch
 
-from ..signature.compat import is_wrapped, plain_functions
+from ..signature.compat import is_wrapped
 
 _use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
 """Seen in torch 2.11 and 2.13."""
@@ -165,20 +165,6 @@ def swap_tensors(one: torch.Tensor, other: torch.Tensor) -> bool:
     except RuntimeError:  # somebody refers to one of them weakly from C++
         return False
     return True
-
-
-_make_subclass: Any = getattr(torch.Tensor, "_make_subclass", None)
-"""What parameters are made with; takes half the time of the public way. Seen in torch 2.11 and 2.13."""
-
-_Kind = TypeVar("_Kind", bound=torch.Tensor)
-
-
-def alias_as(tensor: torch.Tensor, kind: type[_Kind]) -> _Kind:
-    """A detached alias of a tensor, of another class."""
-    if _make_subclass is not None and type(tensor) is torch.Tensor:
-        return _make_subclass(kind, tensor)
-    with plain_functions():
-        return tensor.detach().as_subclass(kind)
 
 
 def history_of(tensor: torch.Tensor) -> Any:

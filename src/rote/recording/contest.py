@@ -41,8 +41,6 @@ times what the calls between could gain, and what lost twice in a row would lose
 
 - with ``keep=True``; in strict mode, where a plain call is an error; with ``verify``, which makes plain
   calls of its own; with ``shapes="buckets"``, where the plain call has other shapes than the recording;
-- where the caller or another recording is lent memory (``outputs="borrow"``, borrowed arguments): a plain
-  call gives other memory, for which a chained recording would have to be made again;
 - where the device has not the memory for a plain call beside the recording, and inside somebody's own
   capture;
 - within a process group: collectives have to be launched from graphs on all ranks or on none;

@@ -19,7 +19,7 @@ import torch
 
 from ..backends.base import Backend
 from ..base.collector import COLLECTOR
-from ..base.location import Site, user_mark, user_site
+from ..base.location import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..memory.holding import Holding
@@ -28,7 +28,6 @@ from ..signature.compat import plain_functions
 from ..signature.key import OPAQUE, Call, describe_key
 from ..signature.reach import named_in, reached
 from .autograd import GradientWalk
-from .borrow import Lease, went_stale, with_stale_copied
 from .choice import Choice, drop_abandoned, keeps_values, may_track, shares_state
 from .compat import saving_is_hooked
 from .device import device_of
@@ -137,8 +136,6 @@ class Entry:
     def run(self, call: Call, caller: FrameType) -> Result:
         """Make one call: replay it, run it once while learning from it, or leave it to the caller."""
         self.calls += 1
-        for _, lent in call.borrowed:  # another thread may have replayed the producer since it was unwrapped
-            lent.lease.check(lent.made)
         for variant in self.variants:
             if variant.occupancy.ended is not None:
                 self.refuse(variant.occupancy.ended)
@@ -170,9 +167,6 @@ class Entry:
         backend, inputs = self._backend, variant.inputs
         assert backend is not None and inputs is not None
         backend.enter_call()
-        self._end_lease(variant, caller)
-        if went_stale(call) and variant.hands_back():
-            call = with_stale_copied(call)
         untouched = variant.gradients_stand()
         if not untouched and not variant.withdraw_gradients():
             return self._stop_sharing_gradients(variant, call, user_site(caller))
@@ -190,19 +184,12 @@ class Entry:
         node = done.node
         assert node.template is not None
         variant.note_writes(node.counted)  # the result notes the versions of what its backward needs
-        lease = variant.lease = Lease(self.name, user_mark(caller)) if self.limits.borrow else None
-        value = result_of(node.template, inputs, call, lease, node.backward, node.counted)
+        value = result_of(node.template, inputs, call, node.backward, node.counted)
         if not (untouched and variant.gradients_stand()):
             variant.show_gradients(node.effects)
         backend.leave_call()
         variant.replays += 1
         return Result(value, REPLAYED, [], variant)
-
-    def _end_lease(self, variant: Variant, caller: FrameType) -> None:
-        """The memory that was lent is about to be written."""
-        if variant.lease is not None:
-            variant.lease.overwrite(self.calls, user_mark(caller))
-            variant.lease = None
 
     def _stop_sharing_gradients(self, variant: Variant, call: Call, site: Site) -> Result:
         """Somebody holds an earlier gradient: leave them that memory, and copy from now on."""
@@ -247,8 +234,7 @@ class Entry:
             return Result(PLAINLY, EAGER, [spots])
         self.choice.drop_dead(variant)
         plan = Plan(variant.root, self.limits.warmup, backend)
-        exclusive = self.limits.borrow or keeps_values(variant)
-        refused = prepare(variant, call, spots, plan, self.limits.account, exclusive, site)
+        refused = prepare(variant, call, spots, plan, self.limits.account, keeps_values(variant), site)
         if refused is not None:
             event, why = refused
             if event is not None:
@@ -337,7 +323,7 @@ class Entry:
 
     def _binding(self, trace: Trace) -> Callable[[Any], Any]:
         """What adds to a result what the call has left outside."""
-        if self.limits.borrow or self.limits.pads:
+        if self.limits.pads:
             return trace.unbound
         often = {address for address, times in self._bound.items() if times >= OFTEN}
         return partial(trace.bound, often=often)

@@ -26,18 +26,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..backends.base import Lock
-from ..base.location import user_mark
 from ..signature.admission import Admission
 from ..signature.key import Call
 from ..signature.leaves import has_branches
 from ..signature.quick import QuickGuard
 from ..signature.source import NOT_MINE, Source
 from ..signature.switches import Switches
-from .borrow import Lease, lend
 from .compat import in_bad_fork, saving_is_hooked
 from .copies import Copies
 from .counts import Counting
-from .inline import is_chained, is_hung, is_inline, put_together
+from .inline import is_hung, is_inline, put_together
 from .outputs import copy_of
 from .replay import repeats, result_of
 from .result import REPLAYED, Result
@@ -93,8 +91,6 @@ class HotPath:
         """
         inputs = variant.inputs
         if not variant.recorded or inputs is None or variant.guard is None or not Admission.possible(call):
-            return False
-        if call.borrowed and not is_chained(entry, variant, call):
             return False
         if entry.choice.guesses.enabled and any(
             group.members[0] in inputs.written for group in inputs.groups
@@ -171,7 +167,6 @@ class _Writer:
             root.branch is None
             and root.template is not None
             and (not variant.effects or (variant.keeps_gradients and not variant.copies_gradients))
-            and (not self._entry.limits.borrow or is_inline(self._entry, variant))
         )
 
     def _is_alone(self) -> bool:
@@ -180,10 +175,9 @@ class _Writer:
         Another thread may release the recording meanwhile. CUDA graphs are destroyed by whoever has the
         device's lock, and the recording's tensors are kept by this function.
         """
-        variant, limits = self._variant, self._entry.limits
-        plain = self._is_plain() and is_inline(self._entry, variant) and not variant.islands()
-        gradients = variant.effects or variant.keeps_gradients
-        more = gradients or limits.borrow or self._call.borrowed or variant.writes
+        variant = self._variant
+        plain = self._is_plain() and is_inline(variant) and not variant.islands()
+        more = variant.effects or variant.keeps_gradients or variant.writes
         return self._backend.capabilities.asynchronous and plain and not more
 
     def _choose_copies(self) -> Copies:
@@ -194,8 +188,7 @@ class _Writer:
         """
         root, inputs, leaves = self._variant.root, self._inputs, self._admission.leaves
         pairs = (inputs.pairs() or []) if not inputs.written else []
-        inline = is_inline(self._entry, self._variant) and not self._entry.limits.borrow
-        owns = inline or is_hung(self._entry, self._variant)
+        owns = is_inline(self._variant) or is_hung(self._variant)
         parts = root.template.leaves if root.template is not None and owns else ()
         return Copies(
             self._source,
@@ -212,8 +205,6 @@ class _Writer:
         source, variant, constant = self._source, self._variant, self._source.constant
         name, entry = constant(variant), constant(self._entry)
         source.refuse(f"{constant(variant.root)}.steps is not {constant(variant.root.steps)}")
-        for position, _ in self._call.borrowed:  # another thread may have replayed the producer meanwhile
-            source.line(f"lent{position}.lease.check(lent{position}.made)")
         source.refuse(f"{entry}.lessons != {constant(self._entry.lessons)} or {entry}.dead")
         source.refuse(f"{name}.replays >= {name}.due")  # to be measured
         if variant.keeps_graph or variant.root.backward is not None or variant.root.edges:
@@ -277,7 +268,6 @@ class _Writer:
         """Place the inputs and launch the first step."""
         copies.prepare()
         self._enter()
-        self._end_lease()
         if self._stands is not None:
             self._source.line(f"{self._source.constant(self._stands.take)}({self._generators()})")
         copies.place(self._inputs, self._admission.leaves)
@@ -293,16 +283,6 @@ class _Writer:
         if backend.device.index != self._admission.stream:
             source.line(f"stream = {constant(backend.current_stream)}()")
         source.line(f"if stream != {constant(backend)}.entered: {constant(backend.enter_call)}()")
-
-    def _end_lease(self) -> None:
-        """The memory that was lent is about to be written."""
-        if not self._entry.limits.borrow:
-            return
-        source, constant = self._source, self._source.constant
-        variant, entry = constant(self._variant), constant(self._entry)
-        source.line(f"site = {constant(user_mark)}({constant(sys._getframe)}(2))")
-        source.line(f"lease, {variant}.lease = {variant}.lease, None")
-        source.line(f"if lease is not None: lease.overwrite({entry}.calls + 1, site)")
 
     def _replay(self, copies: Copies, counts: str) -> None:
         source, variant, constant = self._source, self._variant, self._source.constant
@@ -326,9 +306,6 @@ class _Writer:
             source.line(f"    {after}; raise" if after else f"    return {constant(NOT_MINE)}")
         for line in gives:
             source.line(line)
-        if self._entry.limits.borrow:
-            lease = f"{constant(Lease)}({constant(self._entry.name)}, site)"
-            source.line(f"lease = {constant(variant)}.lease = {lease}")
         if variant.writes:  # the result notes the versions of what its backward needs
             source.line(f"{constant(variant.note_writes)}({constant(variant.root.counted)})")
         source.line(f"value = {self._result(copies)}")
@@ -361,7 +338,7 @@ class _Writer:
         parts = f"{constant(call.spec)}, {self._leaves()}, {constant(call.kinds)}, {constant(call.key)}"
         if not call.opened:
             return f"{constant(Call)}({parts}, (args, kwargs))"
-        opened = f"None, (), (), {constant(call.openings)}, {constant(call.opened)}"
+        opened = f"None, (), {constant(call.openings)}, {constant(call.opened)}"
         places = zip(call.state, self._admission.state, strict=True)
         state = "".join([f"({constant(place)}, {name}), " for (place, _), name in places])
         return f"{constant(Call)}({parts}, (args, kwargs), {opened}, state=({state}))"
@@ -373,10 +350,10 @@ class _Writer:
         root, source, constant = self._variant.root, self._source, self._source.constant
         template = root.template
         assert template is not None
-        if is_inline(self._entry, self._variant):
+        if is_inline(self._variant):
             parts = iter([self._part(leaf, copies) for leaf in template.leaves])
             return put_together(source, template.spec, parts)
-        if is_hung(self._entry, self._variant):
+        if is_hung(self._variant):
             assert root.backward is not None
             own = {n: self._part(leaf, copies) for n, leaf in enumerate(template.leaves) if leaf.kind == OWN}
             source.line(f"made = {{{', '.join([f'{n}: {part}' for n, part in own.items()])}}}")
@@ -385,7 +362,7 @@ class _Writer:
             parts = iter([f"made[{n}]" if n in own else self._part(leaf, copies) for n, leaf in leaves])
             return put_together(source, template.spec, parts)
         given = f"{constant(template)}, {constant(self._inputs)}, {self._as_call()}"
-        return f"{constant(result_of)}({given}, None, {constant(root.backward)}, {constant(root.counted)})"
+        return f"{constant(result_of)}({given}, {constant(root.backward)}, {constant(root.counted)})"
 
     def _part(self, leaf: OutputLeaf, copies: Copies) -> str:
         constant = self._source.constant
@@ -393,8 +370,6 @@ class _Writer:
             return self._admission.leaves[leaf.index]
         if leaf.kind != OWN:
             return constant(leaf.value)
-        if self._entry.limits.borrow:
-            return f"{constant(lend)}({constant(leaf.value)}, lease, {constant(leaf.made)})"
         made = copies.result(leaf.value)
         if made is not None:
             return made

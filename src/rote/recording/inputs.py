@@ -104,12 +104,10 @@ class StaticInputs:
 
     def copied_back(self, call: Call) -> list[int]:
         """First members of the groups that are written and copied although they could be used in place."""
-        borrowed = {position for position, _ in call.borrowed}
         return [
             group.members[0]
             for group in self.groups
             if group.members[0] in self.written
-            and borrowed.isdisjoint(group.members)
             and placeable([call.leaves[member] for member in group.members])
         ]
 

@@ -210,8 +210,6 @@ def argument_reasons(outcome: Outcome, call: Call, effects: Iterable[Effect], si
         elif torch.is_grad_enabled() and _each_requires_grad(tensors):
             text = "arguments that require grad share memory"
             found.append(reason(rules.ALIASED_MUTATION, text, site))
-    if call.given is None:
-        return found
     gives = (outcome.template.gives and not call.padded) or any([each.given for each in effects])
     if call.padded and outcome.template.needs_given:
         found.append(

@@ -23,7 +23,6 @@ from ..signature.slots import Difference, look_again
 from ..signature.snapshot import Entry, Snapshot
 from . import judge
 from .backward import Backward
-from .borrow import Lease
 from .choice import bind, note_inputs
 from .gradients import GradientEffect, GradientWatch
 from .inputs import StaticInputs
@@ -103,7 +102,7 @@ class Lesson:
         if difference is None:
             self._look_astray()
         self._results = tracked_results(self._outcome.value, self._outcome.template)
-        value = self._value(kept=not found and difference is None)
+        value = self._value()
         self._outcome.value = self._outcome.returned = None
         if not found and difference is None:
             ledger, results = self._outcome.ledger, self._results
@@ -238,25 +237,24 @@ class Lesson:
         return bool(self._plan.settings or (len(tracer.nodes) > 1 and known))
 
     def _restore_arguments(self, *, changed: bool) -> list[Reason]:
-        """Python state that got hold of a static or a borrowed input is given the caller's tensor instead.
+        """Python state that got hold of a static input is given the caller's tensor instead.
 
         Args:
             changed: Something that was read is not what it was.
         """
         call, inputs, noted = self._call, self._plan.inputs, self._noted
-        lent = dict(call.borrowed)
-        kept = noted.effects or noted.unseen or noted.late or changed
-        if not (kept and (inputs is not None or lent)) and not (lent and self._slots):
+        if inputs is None or not (noted.effects or noted.unseen or noted.late or changed):
             return []  # what is bound anew is bound with the result
-        originals: dict[int, torch.Tensor] = {id(call.leaves[index]): lent[index] for index in lent}
-        for group in inputs.groups if inputs is not None else ():
-            for member, static in zip(group.members, group.static, strict=True):
-                originals[id(static)] = lent.get(member, call.leaves[member])
+        originals: dict[int, torch.Tensor] = {
+            id(static): call.leaves[member]
+            for group in inputs.groups
+            for member, static in zip(group.members, group.static, strict=True)
+        }
         names = next((read.names for read in noted.reads), Names())
         found: list[Reason] = []
         for holder in list(self._pupil.reach(call)):
             for slot in slots_in(holder):
-                if id(slot.value) not in originals or (self._has_put(slot) and not lent):
+                if id(slot.value) not in originals or self._has_put(slot):
                     continue  # what is bound anew is bound with the result
                 assign(slot.kind, slot.container, slot.key, originals[id(slot.value)])
                 text = f"{names.path(id(holder), slot.suffix)} keeps an argument of the call"
@@ -265,19 +263,16 @@ class Lesson:
 
     # ------------------------------------------------------------------ the result
 
-    def _value(self, *, kept: bool) -> Any:
+    def _value(self) -> Any:
         """The caller's result: from static memory it is copied, a consumed graph is replaced by a stub."""
         variant, plan, outcome, own = self._variant, self._plan, self._outcome, Own(self._outcome.returned)
         if plan.inputs is not None:
             # Only what this call wrote goes back: an earlier one may have had a buffer it writes as argument.
             replayed = plan.inputs.written if plan.follow else set[int]()
             plan.inputs.written = outcome.tracer.written_inputs | replayed
-            lease = None
-            if self._pupil.limits.borrow and variant is not None and self._node.recorded and kept:
-                lease = variant.lease = Lease(self._pupil.name, self._site)
             back = self._backward = self._take_over(variant, plan.inputs)
             counted = self._node.counted
-            value = result_of(outcome.template, plan.inputs, self._call, lease, back, counted, own)
+            value = result_of(outcome.template, plan.inputs, self._call, back, counted, own)
             if variant is not None:
                 variant.written |= plan.inputs.written
                 plan.inputs.written = variant.written
@@ -288,8 +283,7 @@ class Lesson:
                 for effect in self._effects:
                     effect.hand_out(copy=True)
             return value
-        lent = self._call.given is None and outcome.template.needs_given
-        if not lent and not any(leaf.spent for leaf in outcome.template.leaves):
+        if not any(leaf.spent for leaf in outcome.template.leaves):
             return outcome.returned
         branches = self._call.branches() if outcome.template.needs_given else []
         leaves: list[Any] = []

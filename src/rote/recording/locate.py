@@ -155,7 +155,7 @@ class Locator:
             return TracedCall(self._function, self._call, plan, site).run()
 
     def _run_plainly(self, function: Callable[..., Any]) -> Any:
-        args, kwargs = self._call.given or self._call.rebuild(list(self._call.leaves))
+        args, kwargs = self._call.given
         with plainly(self._backend):
             return function(*args, **kwargs)
 
@@ -204,7 +204,7 @@ class Locator:
     def _record_afresh(self, surface: Surface, before: Moment, site: Site) -> Located:
         """Record the callable with all its intermediate values, and compare those."""
         entry, witnessed = self._entry, Witnessed(self._function)
-        limits = replace(entry.limits, warmup=1, borrow=False)
+        limits = replace(entry.limits, warmup=1)
         subject = replace(entry.subject, function=witnessed, limits=limits, executed=ExecutedCode())
         afresh = Entry(subject, self._call)
         try:

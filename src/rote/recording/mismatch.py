@@ -68,7 +68,7 @@ def compare_results(
     for name, mine, other in zip(names, ours, theirs, strict=True):
         yield from compare_attributes(name, other, attributes_of(mine))
     others = list(arguments.values())
-    was, now = sharing([*theirs, *others]), sharing([*map(plain_tensor, ours), *others])
+    was, now = sharing([*theirs, *others]), sharing([*ours, *others])
     if was != now:
         pair = next(pair for pair in (*was, *now) if (pair in was) != (pair in now))
         verb = "shares no memory" if pair in was else "shares memory"
@@ -82,11 +82,6 @@ def compare_leaves(ours: list[Any], theirs: list[Any]) -> Iterator[Mismatch]:
         found = _compare_leaf("", mine, other, 0.0)
         if found is not None:
             yield found
-
-
-def plain_tensor(leaf: Any) -> Any:
-    """The tensor behind a borrowed one."""
-    return leaf.__rote_plain__() if hasattr(type(leaf), "__rote_plain__") else leaf
 
 
 def attributes_of(leaf: Any) -> set[str]:

@@ -2,7 +2,7 @@
 
 A result may be: the caller's own argument or a view of it; an external tensor or a view of it; memory of the
 recording; a plain value. Only the third needs care, since the next replay writes there: the caller gets a
-copy (``outputs="safe"``), one per storage, so that results that share memory go on sharing it.
+copy, one per storage, so that results that share memory go on sharing it.
 
 A result whose autograd graph was consumed inside the call (the loss of a training step) comes back requiring
 grad, as in eager, and raises when ``backward`` is called on it again, as in eager.
@@ -11,18 +11,16 @@ grad, as in eager, and raises when ``backward`` is called on it again, as in eag
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 
-from ..base.location import NOWHERE, Site
+from ..base.location import Site
 from ..hazards.rules import Reason
 from ..signature.bound import Bound
 from ..signature.compat import is_lazy_zero, is_wrapped
 from ..signature.handed import GivenBranch
 from ..signature.leaves import filled, flatten, paths, repeated, unflatten
-from .borrow import Lease, lend
 from .compat import history_of
 from .events import comparable
 from .ledger import EXTERNAL, INPUT, Ledger
@@ -143,16 +141,13 @@ def _tensor_leaf(leaf: torch.Tensor, ledger: Ledger, inputs: dict[int, int], spe
         if same or seen_now:
             return OutputLeaf(EXTERNAL_SAME, token, value=leaf)
         return OutputLeaf(EXTERNAL_VIEW, token, value=leaf, tracked=tracked, base=leaf._base)
-    operation, site = ledger.sites.get(number, ("an operation", NOWHERE))
-    made = f"{operation} at {site}"
-    return OutputLeaf(OWN, token, number, leaf.detach(), spent=spent, made=made, tracked=tracked)
+    return OutputLeaf(OWN, token, number, leaf.detach(), spent=spent, tracked=tracked)
 
 
 def hand_out(
     template: Template,
     leaves: tuple[Any, ...],
     starts: dict[int, int],
-    lease: Lease | None = None,
     attach: Attach | None = None,
     branches: Callable[[], list[Any]] = list,
     own: Own | None = None,
@@ -163,13 +158,10 @@ def hand_out(
         template: The recorded result.
         leaves: The call's argument leaves.
         starts: For each input leaf a view is taken of, where its group starts in the caller's storage.
-        lease: Lend the recording's memory under this lease instead of copying it.
         attach: Hangs the copies, by position, into the caller's autograd graph.
         branches: Gives the containers and objects among the arguments.
         own: What the callable has returned, if it has just run: its containers are the caller's.
     """
-    if lease is not None:
-        template = _lent(template, lease)
     if attach is None and template.spec is None and template.leaves[0].kind == OWN:
         return _copies(template)[0]
     copies = _copies(template)
@@ -218,21 +210,6 @@ def put_together(template: Template, parts: list[Any], given: list[Any], own: Ow
     else:
         value = filled(template.spec, own.value, iter(parts), template.again)
     return value.put(given, ran=own is not None) if type(value) is Bound else value
-
-
-def _lent(template: Template, lease: Lease) -> Template:
-    """The same result with tensors that look at the recording's memory (a loss is small, and copied)."""
-    leaves = [
-        replace(leaf, kind=VALUE, value=lend(leaf.value, lease, leaf.made))
-        if leaf.kind in (OWN, VIEW) and not leaf.spent and not _is_tracked(leaf, template)
-        else leaf
-        for leaf in template.leaves
-    ]
-    return replace(template, leaves=tuple(leaves))
-
-
-def _is_tracked(leaf: OutputLeaf, template: Template) -> bool:
-    return leaf.tracked or (leaf.kind == VIEW and template.leaves[leaf.index].tracked)
 
 
 def _copy_leaf(leaf: OutputLeaf) -> torch.Tensor:

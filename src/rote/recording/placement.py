@@ -1,25 +1,24 @@
 """Where the arguments of a recording lie: copied to memory of its own, or used in place.
 
-Every tensor argument belongs to one of four classes. One that is *not mutated* and no more is copied at each
-call: that is cheap, and right wherever the caller's tensor lies. A *parameter or buffer* and a tensor that
-another recording *produced* and lends stay where they are, so they are used in place. *Another* tensor that
-is mutated is used in place if it is persistent (the same storage came at the call that was observed and at
-the one that is recorded: a KV cache), otherwise its new values are copied back.
+Every tensor argument belongs to one of three classes. One that is *not mutated* and no more is copied at each
+call: that is cheap, and right wherever the caller's tensor lies. A *parameter or buffer* stays where it is,
+so it is used in place. *Another* tensor that is mutated is used in place if it is persistent (the same
+storage came at the call that was observed and at the one that is recorded: a KV cache), otherwise its new
+values are copied back.
 
 In place means that the recording holds the address. Such a recording fits a call only if a live tensor with
 the same metadata (that is in the key) lies at the same address of a storage with the same extent; that is one
 comparison of three numbers for each argument in place. Whose tensor it is makes no difference then: the
 recording reads and writes what the plain operations would. A call that lies elsewhere was guessed wrongly;
 it gets a recording that copies, and after that nothing is guessed at this position, except for
-:data:`PLACES` more recordings for mutated tensors that keep coming back (two caches in turn) and for other
-lent memory where the earlier one has died (the producer recorded again).
+:data:`PLACES` more recordings for mutated tensors that keep coming back (two caches in turn).
 
 One placement is no guess. If an argument shares memory with state that the callable can reach, the two must
 be one memory wherever something is written, and what the callable did when observed depends on it. The
 variant is then *bound* to the address from its first observation on.
 
-What does not work: the tensors that ``outputs="safe"`` hands out are copies, and reading the producer's
-memory instead of the copy would need proof that nobody wrote the copy. Version counters are none: ``.data``,
+What does not work: the tensors that are handed out are copies, and reading the producer's memory instead of
+the copy would need proof that nobody wrote the copy. Version counters are none: ``.data``,
 numpy, DLPack and kernels launched past PyTorch's dispatcher write without counting. Nor does taking a
 callable's own output in place: the loop ``x = g(x)`` would need one recording for each turn.
 """
@@ -37,11 +36,8 @@ from ..base.location import Site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.key import PARAMETER, TENSOR, Call, overlaps
-from .borrow import Lease
 
-UNMUTATED, BUFFER, PRODUCED, OTHER = (
-    "not mutated", "parameter or buffer", "produced by a recording", "another tensor",
-)  # fmt: skip
+UNMUTATED, BUFFER, OTHER = "not mutated", "parameter or buffer", "another tensor"
 
 PLACES = 4
 """Recordings in place that a key gets for mutated tensors which come back after a wrong guess."""
@@ -72,7 +68,7 @@ class Spot:
 
     Attributes:
         members: Indices of the leaves; the first one names the group.
-        kind: BUFFER, PRODUCED or OTHER.
+        kind: BUFFER or OTHER.
         seen: Where the first member lies.
         base: Address of the storage.
         nbytes: Size of the storage.
@@ -121,34 +117,22 @@ class Guesses:
     """What a key knows about the places of its arguments.
 
     Attributes:
-        chain: Outputs lent by other recordings may be used in place.
         enabled: Something may be guessed at all (not in strict mode, where a wrong guess would raise).
         missed: Groups, by first member, whose place was guessed wrongly.
-        chained: The lent storage that a recording reads in place, by first member; one at a time.
         misses: Calls that lay elsewhere.
         extra: Recordings in place made after that.
     """
 
-    chain: bool = True
     enabled: bool = True
     missed: set[int] = field(default_factory=set[int])
-    chained: dict[int, weakref.ref[torch.UntypedStorage]] = field(
-        default_factory=dict[int, "weakref.ref[torch.UntypedStorage]"]
-    )
     misses: int = 0
     extra: int = 0
 
     def miss(self, call: Call, spots: Iterable[Spot]) -> None:
-        """Arguments lay elsewhere: they are copied from now on, and after a second time all others too.
-
-        Lent memory that has died was no wrong guess; its producer may lend other memory now.
-        """
-        wrong = {
-            spot.members[0] for spot in spots if spot.kind != PRODUCED or spot.seen.storage() is not None
-        }
-        self.misses += bool(wrong)
-        self.missed |= wrong
-        if wrong and self.misses > 1:
+        """Arguments lay elsewhere: they are copied from now on, and after a second time all others too."""
+        self.misses += 1
+        self.missed |= {spot.members[0] for spot in spots}
+        if self.misses > 1:
             self.missed |= {members[0] for members in group_members(call)}
 
     def trust(self, firsts: Iterable[int]) -> None:
@@ -162,7 +146,6 @@ class Guesses:
         bound: tuple[Spot, ...],
         written: set[int],
         persistent: dict[int, Seen],
-        own: list[Lease],
     ) -> tuple[Spot, ...]:
         """Choose what a recording that is about to be made uses in place.
 
@@ -171,7 +154,6 @@ class Guesses:
             bound: Spots that the variant is bound to.
             written: First members of the groups that the callable was seen to write.
             persistent: Where an earlier call's arguments lay, by first member.
-            own: Leases of the key's own recordings.
         """
         found = list(bound)
         taken = {spot.members[0] for spot in bound}
@@ -181,33 +163,12 @@ class Guesses:
                 continue
             if not placeable([call.leaves[member] for member in members]):
                 continue
-            kind = self._guess(call, members, own)
-            borrowed = any(position in members for position, _ in call.borrowed)
-            seen = persistent.get(first) if first in written and not borrowed else None
-            if seen is not None and seen.again(call.leaves[first]):
-                kind = kind or OTHER
-            if kind is not None:
-                found.append(Spot.of(members, call.leaves, kind))
-            if kind is PRODUCED:
-                self.extra += first in self.chained
-                self.chained[first] = found[-1].seen.storage
+            seen = persistent.get(first) if first in written else None
+            if is_buffer(call.leaves[first]):
+                found.append(Spot.of(members, call.leaves, BUFFER))
+            elif seen is not None and seen.again(call.leaves[first]):
+                found.append(Spot.of(members, call.leaves, OTHER))
         return tuple(found)
-
-    def lent(self, call: Call, members: list[int], own: list[Lease]) -> bool:
-        """Whether arguments are memory that another recording lends and that may be used in place."""
-        first = members[0]
-        leases = [lent.lease for position, lent in call.borrowed if position in members]
-        if not leases or not self.chain or first in self.missed:
-            return False
-        known = self.chained.get(first)
-        if known is not None and (known() is not None or self.extra >= PLACES):
-            return False
-        return not any(lease is mine for lease in leases for mine in own)
-
-    def _guess(self, call: Call, members: list[int], own: list[Lease]) -> str | None:
-        if self.lent(call, members, own):
-            return PRODUCED
-        return BUFFER if is_buffer(call.leaves[members[0]]) else None
 
 
 class Regulars:
@@ -315,9 +276,7 @@ def describe_inputs(
             (``("external", storage handle)``) were written first.
     """
     groups = {member: members[0] for members in group_members(call) for member in members}
-    kinds = dict.fromkeys([index for index, _ in call.borrowed], PRODUCED)
-    kinds.update({member: spot.kind for spot in spots for member in spot.members})
-    in_place = {member for spot in spots for member in spot.members}
+    kinds = {member: spot.kind for spot in spots for member in spot.members}
     found: list[InputFacts] = []
     for index, (name, leaf, kind) in enumerate(zip(call.names(), call.leaves, call.kinds, strict=True)):
         if kind == PARAMETER:
@@ -327,6 +286,6 @@ def describe_inputs(
             first = groups.get(index, index)
             plain = OTHER if first in written else UNMUTATED
             found.append(
-                InputFacts(name, kinds.get(index, plain), index in in_place, sites.get(("input", first)))
+                InputFacts(name, kinds.get(index, plain), index in kinds, sites.get(("input", first)))
             )
     return tuple(found)

@@ -72,4 +72,4 @@ class PlainPath:
         """Whether the key runs eagerly for long, and its calls can be told by what is given."""
         life = entry.life
         rests = life.state is State.EAGER and life.resting >= LONG
-        return rests and not call.borrowed and Admission.possible(call)
+        return rests and Admission.possible(call)

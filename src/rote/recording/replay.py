@@ -15,7 +15,6 @@ from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..signature.key import Call
 from .backward import Backward
-from .borrow import Lease
 from .counted import COUNTS_ALL, Counted
 from .inputs import StaticInputs
 from .outputs import Own, hand_out
@@ -87,7 +86,6 @@ def result_of(
     template: Template,
     inputs: StaticInputs,
     call: Call,
-    lease: Lease | None = None,
     backward: Backward | None = None,
     counted: Counted = COUNTS_ALL,
     own: Own | None = None,
@@ -98,7 +96,6 @@ def result_of(
         template: The recorded result.
         inputs: The static inputs.
         call: The call's arguments.
-        lease: Lend the recording's memory under this lease.
         backward: The recorded graph, if a part of the result requires grad.
         counted: Of which tensors the call changes the version.
         own: What the callable has returned, if it has just run.
@@ -109,4 +106,4 @@ def result_of(
     if any(leaf.kind == INPUT_VIEW for leaf in template.leaves):
         starts = inputs.starts(call.leaves)
     attach = partial(backward.attach, call) if backward is not None else None
-    return hand_out(template, call.leaves, starts, lease, attach, call.branches, own)
+    return hand_out(template, call.leaves, starts, attach, call.branches, own)

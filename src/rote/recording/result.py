@@ -28,9 +28,7 @@ class Limits:
         warmup: Agreeing observations before a recording.
         max_recordings: Recordings alive at once, and replacements before giving up.
         max_paths: Ways through one recording.
-        borrow: Outputs are handed out without a copy.
         account: Whose budget the recordings count against.
-        chain: Outputs that another recording lends are used in place.
         guess: The place of an argument may be guessed (a wrong guess costs a recording).
         keep: Recordings are not measured against plain calls.
         split: Names of operations that run between segments.
@@ -41,9 +39,7 @@ class Limits:
     warmup: int
     max_recordings: int
     max_paths: int
-    borrow: bool
     account: Account
-    chain: bool = True
     guess: bool = True
     keep: bool = False
     split: frozenset[str] = frozenset()

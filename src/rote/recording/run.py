@@ -284,7 +284,7 @@ class TracedCall:
         }
 
     def _call_function(self, tracer: Tracer, host: HostDataMode, use: GradientUse) -> Any:
-        if self._plan.inputs is None and self._call.given is not None:
+        if self._plan.inputs is None:
             args, kwargs = self._call.given
         else:
             args, kwargs = self._call.rebuild(list(self._leaves))

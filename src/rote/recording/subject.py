@@ -69,7 +69,7 @@ class Subject:
             function=walk,
             name=f"the backward of {self.name}",
             executed=ExecutedCode(),
-            limits=replace(self.limits, borrow=False, max_recordings=MAX_WALKS, keep=True),
+            limits=replace(self.limits, max_recordings=MAX_WALKS, keep=True),
             roots=roots,
             trusted=frozenset(kept | walk.memory),
         )

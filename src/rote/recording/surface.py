@@ -24,7 +24,6 @@ from ..backends.base import Backend
 from ..signature.compat import has_memory
 from ..signature.key import Call, extent
 from ..signature.leaves import flatten
-from .mismatch import plain_tensor
 from .outputs import copy_of
 from .placement import group_members
 from .random_state import RandomState
@@ -42,13 +41,11 @@ class Span:
         memory: Its bytes, an alias.
         start: Where it begins in its storage, in bytes.
         tensors: The tensors in it that people have names for.
-        compared: False if a replay may change it without being wrong (memory the recording has lent).
     """
 
     memory: torch.Tensor
     start: int
     tensors: list[tuple[str, torch.Tensor]]
-    compared: bool = True
 
     def look(self, tensor: torch.Tensor, copy: torch.Tensor | None = None) -> torch.Tensor:
         """``tensor``, one of the span's, as plain memory; or what it would be in a copy of the span."""
@@ -90,7 +87,7 @@ class Surface:
     def __init__(self, variant: Variant, call: Call, backend: Backend) -> None:
         self._backend = backend
         self._generators = (*variant.generators.values(), *call.generators().values())
-        self.spans = _argument_spans(variant, call) + _external_spans(variant)
+        self.spans = _argument_spans(call) + _external_spans(variant)
         self.slots = variant.gradient_slots()
         replaced = {id(effect.parameter()) for effect in variant.effects}
         self._replaced = frozenset(
@@ -156,7 +153,7 @@ class Surface:
         """The leaves of a result, those as copies whose memory may be put back."""
         leaves: list[Any] = []
         flatten(value, leaves)
-        return [self._kept(plain_tensor(leaf)) for leaf in leaves]
+        return [self._kept(leaf) for leaf in leaves]
 
     def _kept(self, leaf: Any) -> Any:
         plain = isinstance(leaf, torch.Tensor) and has_memory(leaf) and not leaf.is_meta
@@ -171,10 +168,9 @@ class Surface:
         return RandomState.read(self._backend.device, self._generators)
 
 
-def _argument_spans(variant: Variant, call: Call) -> list[Span]:
+def _argument_spans(call: Call) -> list[Span]:
     """One span for each group of arguments that cover common memory."""
     names = call.names()
-    own = {index for index, lent in call.borrowed if lent.lease is variant.lease}
     spans: list[Span] = []
     for members in group_members(call):
         tensors = [(names[member], call.leaves[member]) for member in members]
@@ -182,10 +178,8 @@ def _argument_spans(variant: Variant, call: Call) -> list[Span]:
             continue
         start = min(extent(tensor)[0] for _, tensor in tensors) // ALIGNMENT * ALIGNMENT
         end = max(extent(tensor)[1] for _, tensor in tensors)
-        # The recording's own borrowed output that comes back as an argument is stale after the replay.
-        compared = own.isdisjoint(members)
         memory = _bytes(tensors[0][1].untyped_storage(), start, end)
-        spans.append(Span(memory, start, tensors, compared))
+        spans.append(Span(memory, start, tensors))
     return spans
 
 

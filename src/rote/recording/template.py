@@ -28,7 +28,6 @@ class OutputLeaf:
         value: The tensor in the recording, the external tensor, or the plain value.
         spent: It requires grad, and its graph was consumed inside the call.
         tracked: It requires grad, and backward may be called on it.
-        made: The operation that made it and its line.
         base: What an external view with a graph is a view of.
         part: One of several views that one operation gave; see :mod:`.views`.
         hidden: No part of the result; some of them are views of it.
@@ -42,7 +41,6 @@ class OutputLeaf:
     index: int = -1
     value: Any = None
     spent: bool = False
-    made: str = ""
     tracked: bool = False
     base: torch.Tensor | None = None
     part: bool = False
@@ -111,7 +109,7 @@ class Template:
     def bare(self) -> Template:
         """A template that holds no memory of a recording: enough to compare by."""
         leaves = tuple(
-            replace(leaf, value=None, made="") if leaf.kind in (OWN, VIEW) else leaf for leaf in self.leaves
+            replace(leaf, value=None) if leaf.kind in (OWN, VIEW) else leaf for leaf in self.leaves
         )
         return replace(self, leaves=leaves)
 

@@ -165,10 +165,10 @@ def _due(entry: Entry, call: Call) -> Variant | None:
     variant = entry.choice.find(call)
     if variant is None or not variant.recorded or variant.replays < variant.due:
         return None
-    if entry.limits.keep or entry.limits.borrow or (_is_walked(entry) and not tells_passes()):
+    if entry.limits.keep or (_is_walked(entry) and not tells_passes()):
         variant.due = NEVER
         return None
-    if call.borrowed or _is_apart(entry.prepare(call), variant):
+    if _is_apart(entry.prepare(call), variant):
         variant.due = variant.replays + FIRST
         return None
     return variant

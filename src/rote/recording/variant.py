@@ -26,7 +26,6 @@ from .accumulators import StandIns
 from .arrays import lying_in, within
 from .asked import Asked
 from .backward import Backward
-from .borrow import Lease
 from .contest import FIRST, Contest
 from .counted import Counted
 from .generators import Reseed, Stands, are_one
@@ -36,7 +35,6 @@ from .inputs import StaticInputs
 from .occupancy import Occupancy
 from .placement import OTHER, InputFacts, Regulars, Seen, Spot
 from .shortage import pause_after
-from .template import INPUT_VIEW, PASSED
 from .tree import Island, Node
 
 if TYPE_CHECKING:
@@ -67,7 +65,6 @@ class Variant:
         self.array_ranges: list[tuple[int, int]] = []
         self.written_arrays: dict[int, torch.Tensor] = {}
         self.readers: dict[int, Site] = {}
-        self.lease: Lease | None = None
         self.occupancy = Occupancy()
         self.stand_ins = StandIns()
         self.generators: dict[int, torch.Generator] = {}
@@ -345,13 +342,6 @@ class Variant:
             and leaf.numel()
         ]
 
-    def hands_back(self) -> bool:
-        """Whether arguments are written, or are (views of them are) among the results."""
-        ends = [node.template for node in self.root.walk() if node.template is not None]
-        return bool(self.written) or any(
-            leaf.kind in (PASSED, INPUT_VIEW) for template in ends for leaf in template.leaves
-        )
-
     def note_writes(self, counted: Counted) -> None:
         """After a replay: autograd must see that external tensors were written."""
         if not self.writes:
@@ -409,11 +399,6 @@ class Variant:
         return sum(1 for node in self.root.walk() if node.steps is not None and node.branch is None)
 
     # ------------------------------------------------------------------ what a budget asks
-
-    @property
-    def lent(self) -> bool:
-        """Outputs that may still be read lie in its memory."""
-        return self.lease is not None and self.lease.lasts
 
     def placed_bytes(self) -> int:
         """Bytes of the static inputs."""

@@ -53,8 +53,7 @@ class Admission:
 
     Attributes:
         stream: The device whose current stream is in the variable ``stream``; -1 if there is none.
-        leaves: Names of the variables that hold the leaves, in order; those of borrowed leaves as they came
-            are ``lent`` and their position.
+        leaves: Names of the variables that hold the leaves, in order.
         generators: Names of the variables that hold the random generators among the arguments, in order.
         state: Names of those that hold the ones outside.
     """
@@ -99,7 +98,6 @@ class Admission:
         self._boxes()
         self._outside()
         self._values()
-        self._unwrap()
         self._tensors()
         self._place(self._call.key[3][4])
 
@@ -231,14 +229,6 @@ class Admission:
             return f"{name} is not {same} and (type({name}) is not float or {other})"
         expected = source.constant((PLAIN, token))
         return f"{source.constant(describe)}({name}) != {expected}"
-
-    def _unwrap(self) -> None:
-        """Outputs that another callable has lent: the plain tensors; a stale one raises, as always."""
-        source, plain = self._source, "__rote_plain__"
-        for position, _ in self._call.borrowed:
-            name = self.leaves[position]
-            source.refuse(f"not {source.constant(hasattr)}({source.constant(type)}({name}), {plain!r})")
-            source.line(f"lent{position}, {name} = {name}, {name}.{plain}()")
 
     def _tensors(self) -> None:
         """Class and metadata of all tensors."""

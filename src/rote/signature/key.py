@@ -47,14 +47,12 @@ class Call(NamedTuple):
         kinds: For each leaf one of TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN.
         key: Hashable; two calls with equal keys may share recordings. Where a call has asked tensors among
             the arguments for attributes of one's own, the names of those that they have are its last part.
-        given: The arguments as the caller gave them; None if a leaf had to be replaced.
+        given: The arguments as the caller gave them.
         foreign: Name of a tensor that cannot be placed (a subclass, sparse, nested), or None.
-        borrowed: Leaves that came as borrowed outputs: the position, and the tensor with its lease.
         again: Containers that are one object with an earlier one.
         openings: Which classes of arguments are taken apart.
         opened: Those that were in this call.
         padded: The arguments are not the caller's: what is stored in them is lost.
-        came: The arguments as the caller gave them, where a leaf had to be replaced.
         state: Random generators outside that the key looks at, as it does at those among the arguments.
     """
 
@@ -62,13 +60,11 @@ class Call(NamedTuple):
     leaves: tuple[Any, ...]
     kinds: tuple[str, ...]
     key: tuple[Any, ...]
-    given: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+    given: tuple[tuple[Any, ...], dict[str, Any]]
     foreign: str | None = None
-    borrowed: tuple[tuple[int, Any], ...] = ()
     again: tuple[tuple[int, int], ...] = ()
     openings: Openings | None = None
     opened: Mapping[type, Opening] | None = None
-    came: tuple[tuple[Any, ...], dict[str, Any]] | None = None
     padded: bool = False
     state: tuple[tuple[Place, torch.Generator], ...] = ()
 
@@ -85,22 +81,17 @@ class Call(NamedTuple):
         """Name of the first leaf that cannot be placed, where there is one."""
         return self.names()[self.kinds.index(FOREIGN)]
 
-    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments, put together again if a leaf had to be replaced."""
-        return self.given or self.rebuild(list(self.leaves))
-
     def rebuild(self, leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Put arguments of the same structure together from other leaves."""
-        given = self.came or self.given
-        if given is not None and self.opened:
-            args, kwargs = rebuilt(self.spec, given, iter(leaves), self.again)
+        if self.opened:
+            args, kwargs = rebuilt(self.spec, self.given, iter(leaves), self.again)
         else:
             args, kwargs = unflatten(self.spec, iter(leaves), self.again)
         return args, kwargs
 
     def branches(self) -> list[Any]:
         """The containers and objects of the caller that were taken apart."""
-        return list(containers(self.spec, self.came or self.given))
+        return list(containers(self.spec, self.given))
 
     def generators(self) -> dict[int, torch.Generator]:
         """The random generators that were taken apart: by branch, those outside by numbers below 0.
@@ -145,23 +136,16 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any], openings: Openings | Non
     leaves: list[Any] = []
     opened = openings.open if openings is not None else None
     spec = flatten((args, kwargs), leaves, opened)
-    given: tuple[Any, Any] | None = (args, kwargs)
     foreign: str | None = None
-    borrowed: list[tuple[int, Any]] = []
-    lent: dict[int, Any] = {}
     kinds: list[str] = []
     tokens: list[Any] = []
     shared: list[torch.Tensor] = []
-    for position, leaf in enumerate(leaves):
+    for leaf in leaves:
         if type(leaf) is torch.Tensor:  # by far the most frequent
             kind, token = (TENSOR, describe_tensor(leaf)) if is_plain(leaf) else describe(leaf)
             if kind is FOREIGN:
                 foreign = foreign or _foreign("tensor", leaf)
         else:
-            if hasattr(type(leaf), "__rote_plain__"):  # a borrowed output of an earlier call
-                borrowed.append((position, leaf))
-                leaf = leaves[position] = lent.setdefault(id(leaf), leaf.__rote_plain__())
-                given = None
             kind, token = describe(leaf)
             if kind is FOREIGN:
                 foreign = foreign or _foreign(type(leaf).__name__, leaf)
@@ -178,8 +162,8 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any], openings: Openings | Non
     if openings is not None and openings.of_tensors:
         key = (*key, tuple([tuple(leaf.__dict__) for leaf in shared]))
     return Call(
-        spec, tuple(leaves), tuple(kinds), key, given, foreign, tuple(borrowed), again, openings, opened,
-        (args, kwargs) if given is None else None, state=tuple([(place, each) for place, each, _ in state]),
+        spec, tuple(leaves), tuple(kinds), key, (args, kwargs), foreign, again, openings, opened,
+        state=tuple([(place, each) for place, each, _ in state]),
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from .places import Place, Places
 _CLOSED = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, type, Enum, BaseException, local)
 _CONTAINERS = (OrderedDict, dict, list, tuple)
 """Builtin containers from which a class may be derived: its instances are their members and attributes."""
-_RUN_CODE = ("__del__", "__next__", "__rote_plain__", "__torch_dispatch__")
+_RUN_CODE = ("__del__", "__next__", "__torch_dispatch__")
 """Methods of classes whose instances cannot be made again unnoticed, or have a meaning of their own."""
 _C_GETTER = FunctionType.__dict__["__code__"]
 

@@ -71,7 +71,6 @@ def compare(
         AssertionError: Something differed; the message names the call and what it was.
     """
     graphed = graph(fn, **options)
-    graphed_keeps = options.get("outputs") != "borrow"
     kept: list[tuple[str, Any, Any]] = []
     for number, arguments in enumerate(calls):
         args, kwargs = _arguments(arguments)
@@ -85,7 +84,7 @@ def compare(
             assert_same(states[0](), states[1](), f"{what}: state", tolerance=tolerance)
         if expected.error is None:
             assert_same(actual.value, expected.value, f"{what}: result", tolerance=tolerance)
-            if graphed_keeps and _is_held(expected.value):
+            if _is_held(expected.value):
                 kept.append((what, actual.value, _snapshot(actual.value)))
     for what, value, then in kept:
         assert_same(_detached(value), then, f"{what}: result, looked at again after the last call")

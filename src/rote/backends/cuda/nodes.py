@@ -35,8 +35,8 @@ How it is done. PyTorch keeps the graph that it captured (``CUDAGraph(keep_graph
 instantiated graph stays as it is, for whoever replays without this. Copies of inputs are put before the roots
 of the kept graph, copies of results behind its ends, and what comes out is instantiated a second time. Nodes
 of copies form chains: several at once would each be a branch, and a graph with branches takes longer to
-launch. All roots wait for all inputs, since an input may lie in the memory of the recording itself (a result
-that was lent); so the order is that of dispatched copies.
+launch. All roots wait for all inputs, since an input may lie in the memory of the recording itself (a
+gradient that it has left in ``.grad``); so the order is that of dispatched copies.
 
 Why it is right:
 
