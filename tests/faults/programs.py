@@ -16,12 +16,10 @@ class Program(nn.Module):
     """A program under test.
 
     Attributes:
-        options: Options of ``rote.graph``.
         calls: Calls until all of it replays.
         opt: Its optimizer, if it trains.
     """
 
-    options: ClassVar[dict[str, Any]] = {}
     calls: ClassVar[int] = 4
 
     def __init__(self) -> None:

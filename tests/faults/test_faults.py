@@ -168,7 +168,7 @@ def _run(kind: Any, device: torch.device, injector: Injector, reference: _Refere
     """Some calls with the fault armed, then some more; each compared with the plain program's."""
     reference.start()
     ours = make(kind, device)
-    parts = [rote.graph(part, **kind.options) for part in ours.parts()]
+    parts = [rote.graph(part) for part in ours.parts()]
     before = _surroundings(device)
     for call in range(kind.calls + LATER):
         if call == kind.calls:
@@ -190,7 +190,7 @@ def _run(kind: Any, device: torch.device, injector: Injector, reference: _Refere
         else:
             injector.error = None
             with injector.paused():
-                assert_same(_plain_of(out), should, f"call {call}: result")
+                assert_same(out, should, f"call {call}: result")
                 assert_same(_look(ours, x), written, f"call {call}: state")
         assert _surroundings(device) == before
     for part in parts:
@@ -236,12 +236,6 @@ def _assert_prefix(found: dict[str, Any], prefixes: list[Any]) -> None:
         else:
             return
     raise AssertionError("a failed call left what no plain call leaves:\n" + "\n".join(sorted(set(problems))))
-
-
-def _plain_of(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_plain_of(part) for part in value)
-    return value.__rote_plain__() if hasattr(value, "__rote_plain__") else value
 
 
 def _surroundings(device: torch.device) -> dict[str, Any]:

@@ -20,7 +20,8 @@ would stay on its bill.
 
 What this does not count: what the driver takes for an instantiated graph (about 100 KB for some hundred
 nodes), cuBLAS's workspace, results that were handed out and Python's own memory. A pool that a recording has
-left is no longer counted although a gradient that somebody still holds keeps a part of it from the device.
+left is no longer counted although a tensor that somebody still holds (a gradient) keeps a part of it from the
+device.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ be one memory wherever something is written, and what the callable did when obse
 variant is then *bound* to the address from its first observation on.
 
 What does not work: the tensors that are handed out are copies, and reading the producer's memory instead of
-the copy would need proof that nobody wrote the copy. Version counters are none: ``.data``,
-numpy, DLPack and kernels launched past PyTorch's dispatcher write without counting. Nor does taking a
-callable's own output in place: the loop ``x = g(x)`` would need one recording for each turn.
+the copy would need proof that nobody wrote the copy. Version counters are none: ``.data``, numpy, DLPack and
+kernels launched past PyTorch's dispatcher write without counting. Nor does taking a callable's own output in
+place: the loop ``x = g(x)`` would need one recording for each turn.
 """
 
 from __future__ import annotations
