@@ -234,7 +234,7 @@ def test_memory_of_two_storages_that_becomes_that_of_one(copying, alone):
 
     def fn(x, y):
         z = x * 2 + y
-        z[x > 3] = 0  # the segment before it takes the arguments, and gives no result
+        z[x > 3] = y.max()  # the segment before it takes the arguments, and gives no result
         return z + 1
 
     g = warmed(fn, *two())
