@@ -28,7 +28,6 @@ class Program(NamedTuple):
     """A function that makes a callable and its arguments."""
 
     build: Callable[[], tuple[Any, ...]]
-    real: bool
 
     @property
     def name(self) -> str:
@@ -49,20 +48,14 @@ PROGRAMS: list[Program] = []
 
 
 def program(build: Callable[[], tuple[Any, ...]]) -> Callable[[], tuple[Any, ...]]:
-    PROGRAMS.append(Program(build, False))
+    PROGRAMS.append(Program(build))
     return build
-
-
-def on_real_tensors(build: Callable[[], tuple[Any, ...]]) -> Callable[[], tuple[Any, ...]]:
-    """The same is found with ``--real``."""
-    PROGRAMS.append(Program(build, True))
-    return program(build)
 
 
 # ---------------------------------------------------------------------- reads
 
 
-@on_real_tensors
+@program
 def reads():
     def fn(x):
         total = x.sum().item()  # RT101
@@ -75,7 +68,7 @@ def reads():
     return fn, torch.randn(3, 4)
 
 
-@on_real_tensors
+@program
 def a_loop_that_waits():
     def fn(x):
         while x.abs().max() > 1:  # RT101
@@ -111,6 +104,35 @@ def a_check_that_raises():
 
 
 @program
+def both_branches():
+    def fn(x):
+        if x.sum() > 0:  # RT101
+            return x.nonzero()  # RT111
+        scale = x[0].item()  # RT101
+        if x.max() > scale:  # RT101
+            print(x)
+            raise ValueError("what is met on the way to an error does not count")
+        return x * scale
+
+    return fn, torch.randn(4)
+
+
+@program
+def a_fused_optimizer_without_a_fake_implementation():
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=torch.tensor(0.1), fused=True)
+
+    def fn(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return fn, torch.randn(2, 4)
+
+
+@program
 def a_check_that_wants_the_other_answer():
     def fn(x):
         if not (x > 0).any():  # RT101
@@ -120,7 +142,7 @@ def a_check_that_wants_the_other_answer():
     return fn, torch.randn(4)
 
 
-@on_real_tensors
+@program
 def printed():
     def fn(x):
         print(x)  # RT104
@@ -146,7 +168,7 @@ def through_numpy():
     return fn, torch.randn(4)
 
 
-@on_real_tensors
+@program
 def shapes():
     def fn(x):
         positive = x[x > 0]  # RT111
@@ -191,7 +213,7 @@ def linear_algebra():
 # ---------------------------------------------------------------------- host data
 
 
-@on_real_tensors
+@program
 def data_built_on_the_host():
     def fn(x):
         weights = torch.tensor([1.0, 2.0, 3.0, 4.0], device=x.device)  # RT124
@@ -238,7 +260,7 @@ def a_host_tensor_among_device_tensors():
 # ---------------------------------------------------------------------- state
 
 
-@on_real_tensors
+@program
 def scale_stored_on_the_module():
     class Layer(nn.Module):
         def __init__(self):
@@ -252,7 +274,7 @@ def scale_stored_on_the_module():
     return Layer(), torch.randn(2, 4)
 
 
-@on_real_tensors
+@program
 def scale_in_a_buffer():
     class Layer(nn.Module):
         def __init__(self):
@@ -282,7 +304,7 @@ def made_at_the_first_call():
     return Layer(), torch.randn(2, 4)
 
 
-@on_real_tensors
+@program
 def counters():
     seen = types.SimpleNamespace(calls=0, names=[])
 
@@ -354,7 +376,7 @@ def argument_resized():
 # ---------------------------------------------------------------------- host random numbers, time, seeds
 
 
-@on_real_tensors
+@program
 def host_random_numbers():
     def fn(x):
         return x * random.random()  # RT202 RT204
@@ -519,7 +541,7 @@ def a_scheduler_inside():
 # ---------------------------------------------------------------------- nothing wrong
 
 
-@on_real_tensors
+@program
 def a_transformer_layer():
     return nn.TransformerEncoderLayer(16, 2, batch_first=True).eval(), torch.randn(2, 5, 16)
 
@@ -557,7 +579,7 @@ def a_numpy_array_becomes_a_tensor():
     return fn, torch.randn(4), numpy.ones(4, dtype=numpy.float32)
 
 
-@on_real_tensors
+@program
 def convolutions():
     layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
     return layers, torch.randn(2, 3, 8, 8)
@@ -689,7 +711,7 @@ def memory_of_a_number_is_given_to_another_tensor():
     return fn, torch.randn(3)
 
 
-@on_real_tensors
+@program
 def an_operation_that_raises_and_is_caught():
     def fn(x):
         try:
@@ -700,7 +722,7 @@ def an_operation_that_raises_and_is_caught():
     return fn, torch.randn(4)
 
 
-@on_real_tensors
+@program
 def a_list_of_the_arguments_is_returned():
     def fn(x, states, pair):  # RT505
         return x + 1, states, pair
@@ -708,7 +730,7 @@ def a_list_of_the_arguments_is_returned():
     return fn, torch.randn(4), [torch.randn(4)], (torch.randn(4),)
 
 
-@on_real_tensors
+@program
 def a_list_that_is_kept_is_returned():
     states = [torch.zeros(4)]
 
@@ -719,7 +741,7 @@ def a_list_that_is_kept_is_returned():
     return fn, torch.randn(4)
 
 
-@on_real_tensors
+@program
 def a_new_list_of_what_is_kept_is_returned():
     states = [torch.zeros(4)]
 
@@ -730,7 +752,7 @@ def a_new_list_of_what_is_kept_is_returned():
     return fn, torch.randn(4), [torch.randn(4)]
 
 
-@on_real_tensors
+@program
 def an_argument_that_is_emptied():
     def fn(given):  # RT207
         return given.pop("x") + 1
@@ -738,7 +760,7 @@ def an_argument_that_is_emptied():
     return fn, {"x": torch.randn(4), "y": torch.randn(4)}
 
 
-@on_real_tensors
+@program
 def defaults_that_are_changed():
     def fn(x, seen={}, *, more=[]):  # noqa: B006
         seen[len(seen)] = 1  # RT215
@@ -748,7 +770,7 @@ def defaults_that_are_changed():
     return fn, torch.randn(4)
 
 
-@on_real_tensors
+@program
 def a_default_that_keeps_a_tensor():
     def fn(x, keep=[]):  # noqa: B006
         keep.append(x * 2)  # RT215
@@ -757,7 +779,7 @@ def a_default_that_keeps_a_tensor():
     return fn, torch.randn(4)
 
 
-@on_real_tensors
+@program
 def a_default_that_is_only_read():
     def fn(x, weights=[1.0, 2.0]):  # noqa: B006
         return x * weights[0] + weights[1]
@@ -765,7 +787,7 @@ def a_default_that_is_only_read():
     return fn, torch.randn(4)
 
 
-@on_real_tensors
+@program
 def an_iterator_in_an_attribute():
     class Scheduled(nn.Module):
         def __init__(self):
@@ -782,7 +804,7 @@ def an_iterator_in_an_attribute():
     return Scheduled(), torch.randn(4)
 
 
-@on_real_tensors
+@program
 def iterators_of_the_call_itself():
     values = [1.0, 2.0]
     unused = iter(values)
@@ -795,7 +817,7 @@ def iterators_of_the_call_itself():
     return fn, torch.randn(4)
 
 
-@on_real_tensors
+@program
 def an_iterator_among_the_arguments():
     def fn(x, batches):  # RT201
         for _ in batches:
@@ -949,7 +971,7 @@ def indexed_in_inference_mode():
     return fn, torch.randn(4, 4)
 
 
-@on_real_tensors
+@program
 def host_data_in_transforms():
     def energy(a):
         table = torch.tensor([1.0, 2.0, 3.0], device=a.device)  # RT124

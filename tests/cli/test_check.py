@@ -63,11 +63,9 @@ def test_several_targets(rote, policy):
     assert done.exit_code == 1 and len(done.output.splitlines()) == 2
 
 
-def test_real_tensors_take_the_branch_that_the_values_take(rote, policy):
-    assert "RT111" not in rote("check", "policy.py:branch").output
-    done = rote("check", "policy.py:branch", "--real")
+def test_both_branches_of_a_value(rote, policy):
+    done = rote("check", "policy.py:branch")
     assert done.exit_code == 1 and "policy.py:23:12: RT101" in done.output and "RT111" in done.output
-    assert "with the value True" in done.output
 
 
 def test_files_for_editors(rote, policy):
@@ -154,7 +152,7 @@ def test_an_entry_of_a_baseline_that_silences_nothing_is_told(rote, policy):
         (["policy.py:build", "--arg", "width=-1"], "policy.py:build raised RuntimeError"),
         (["policy.py:build", "--write-baseline"], "--write-baseline needs --baseline FILE"),
         (["policy.py:build", "--baseline", "no.json"], "there is no baseline no.json"),
-        (["policy.py", "--static", "--real"], "give one of them"),
+        (["policy.py:branch", "--real"], "--real is gone: a check takes both branches"),
         (["missing", "--static"], "missing"),
         (["policy.py:build", "--static"], "--static reads whole files and folders: policy.py"),
         (
@@ -194,8 +192,6 @@ def test_a_target_that_needs_a_gpu_at_import(rote):
         "def build():\n    return (lambda x: x + TABLE), (torch.zeros(8, device='cuda'),)\n",
     )
     assert rote("check", "gpu.py:build").exit_code == 0
-    done = rote("check", "gpu.py:build", "--real")
-    assert done.exit_code == 2 and "gpu.py cannot be imported" in done.output
 
 
 def test_a_target_that_prints(rote):

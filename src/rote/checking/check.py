@@ -11,7 +11,6 @@ from ..hazards.ignores import silenced, without_ignored
 from .compat import import_ahead
 from .fake_stage import FakeStage
 from .isolation import Answer, TimeUp, isolated
-from .real_stage import RealStage
 from .session import Outcome, Session, Work
 
 LIMIT_S = 60.0
@@ -41,15 +40,12 @@ def check(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Findings:
     return check_work(lambda: (fn, args, kwargs), target=getattr(fn, "__qualname__", type(fn).__name__))
 
 
-def check_work(
-    build: Callable[[], Work], *, target: str = "", real: bool = False, limit_s: float = LIMIT_S
-) -> Findings:
+def check_work(build: Callable[[], Work], *, target: str = "", limit_s: float = LIMIT_S) -> Findings:
     """Check what a function builds; it is called where the check is made.
 
     Args:
         build: Returns the callable, its arguments and its keyword arguments.
         target: What to call it.
-        real: Run on real host tensors instead of fake ones.
         limit_s: Seconds that the check may take.
 
     Raises:
@@ -58,7 +54,7 @@ def check_work(
     """
     import_ahead()
     linecache.checkcache()  # findings quote lines as they are now
-    answer = isolated(lambda: _made(build, real), limit_s)
+    answer = isolated(lambda: _made(build), limit_s)
     if answer.error is not None:
         raise answer.error
     outcome = answer.value if isinstance(answer.value, Outcome) else Outcome(incomplete=_why(answer, limit_s))
@@ -73,8 +69,8 @@ def check_work(
     )
 
 
-def _made(build: Callable[[], Work], real: bool) -> Outcome:
-    stage = RealStage() if real else FakeStage()
+def _made(build: Callable[[], Work]) -> Outcome:
+    stage = FakeStage()
     try:
         with stage.building():
             work = build()

@@ -10,53 +10,70 @@ import torch
 
 from ..signature.snapshot import Snapshot
 from . import compat, stage
+from .draws import Draws
 from .invented import Inventor
 from .mask import Mask
-from .observed import Observed
+from .places import Place
 from .standins import StandIns, refuse_lazy
 from .trial import Trial
 
 
-class FakeStage(Observed):
-    """Where a callable runs on fake tensors. Can be made once in a process."""
+class FakeStage:
+    """Where a callable runs on fake tensors. Can be made once in a process.
+
+    Attributes:
+        trial: What the current run has met.
+        inventor: What the host was told.
+    """
 
     def __init__(self) -> None:
         compat.register_device()
-        self._inventor = Inventor()
+        self.inventor = Inventor()
         self._standins = StandIns(compat.make_fake_mode())
-        self._trial = Trial(self._standins, self._inventor)
-        self._mask = Mask(self._trial)
-        super().__init__(self._trial)
-        stage.install(self._trial, self._around)
-        compat.show_devices(lambda: self._trial.inside == 0)
+        self.trial = Trial(self._standins, self.inventor)
+        self._mask = Mask(self.trial)
+        self._draws = Draws()
+        stage.install(self.trial, self._around)
+        compat.show_devices(lambda: self.trial.inside == 0)
         compat.run_compiled_code_eagerly()
+
+    def begin(self, snapshot: Snapshot, wanted: frozenset[int]) -> None:
+        """A run begins in this state; the places of some operations may be wanted."""
+        self._draws.drawn.clear()
+        self.trial.begin(wanted)
+        self._standins.meet(snapshot, [])
+
+    @property
+    def drawn(self) -> dict[str, list[Place]]:
+        """Where host random numbers were drawn in the current run, by module."""
+        return {module: list(places.values()) for module, places in self._draws.drawn.items()}
 
     @contextmanager
     def building(self) -> Generator[None]:
         """A callable and its arguments are made here, without memory for large tensors."""
-        self._trial.building = True
+        self.trial.building = True
         try:
             with self.modes():
                 yield
         finally:
-            self._trial.building = False
-            self._trial.begin()
+            self.trial.building = False
+            self.trial.begin()
 
     @contextmanager
     def modes(self) -> Generator[None]:
         """Tensors are fake here, and what is done with them is noted."""
         with self._around():
-            self._trial.inside = 0
+            self.trial.inside = 0
             try:
                 yield
             finally:
-                self._trial.inside = 1
+                self.trial.inside = 1
 
     @contextmanager
     def _around(self) -> Generator[None]:
         """What a thread has to enter for its tensors to be fake."""
         # On the calling thread a backward has the Python frames that led to it, and needs no device threads.
-        with torch.autograd.set_multithreading_enabled(False), self._mask, self._trial:
+        with torch.autograd.set_multithreading_enabled(False), self._mask, self.trial:
             yield
 
     def prepare(self, snapshot: Snapshot, leaves: list[Any], names: list[str]) -> list[Any]:
@@ -79,14 +96,6 @@ class FakeStage(Observed):
                 standins.name_argument(leaf, name)
             found.append(leaf)
         return found
-
-    def meet(self, snapshot: Snapshot) -> None:
-        """A run begins in this state."""
-        self._standins.meet(snapshot, [])
-
-    def flip_last(self) -> bool:
-        """Answer the last truth value that was invented otherwise from now on."""
-        return self._inventor.flip_last()
 
 
 def _any_on_device(tensors: Iterable[torch.Tensor]) -> bool:

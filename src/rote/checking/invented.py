@@ -74,6 +74,10 @@ class Inventor:
         hoped = True if tensor is None else self._hoped(tensor)
         return hoped ^ (site in self.flipped) ^ (count % PATIENCE == 0)
 
+    def flip(self, site: Site) -> None:
+        """Answer the truth values of a line otherwise from now on, or as before."""
+        self.flipped ^= {site}
+
     def flip_last(self) -> bool:
         """Answer the last truth value otherwise in the next run; False if that was tried for all."""
         for site in reversed(self.asked):

@@ -57,7 +57,6 @@ class Notes:
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, str, int, int], Note] = {}
-        self.silent = False
 
     def add(
         self,
@@ -70,8 +69,6 @@ class Notes:
         place: Place | None = None,
     ) -> None:
         """Note a hazard, at the line that the callable is at unless told otherwise."""
-        if self.silent:
-            return
         note = Note(
             rule, place or here(), message, severity or rule.severity, remedy or rule.remedy, evidence
         )

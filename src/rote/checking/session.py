@@ -3,7 +3,8 @@
 The callable runs twice, as a capture would meet it after a warm-up: what only the first call does (lazy
 initialisation, calibration) is no hazard. The second call's operations, operands, Python state, random
 generators and result are compared with the first's; where they differ, a third call tells whether they go on
-to differ, and a fourth at which line.
+to differ, and a fourth at which line. Each line that got an invented truth value gets the other one in a run
+of its own: what lies on the other branch is met there.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from . import compare
 from .comments import LinesRan, lines_of, to_a_trial, unused_comments
 from .compat import script_line
 from .differing import differences
+from .fake_stage import FakeStage
 from .isolation import TimeUp
 from .notes import Note, Notes
 from .places import UNKNOWN, Place
@@ -51,6 +53,9 @@ SLOTS = 1000
 
 RETRIES = 6
 """Runs with other truth values when the callable raised after one was invented."""
+
+BRANCHES = 16
+"""Lines whose truth value is the other one in a run of its own, at most."""
 
 DRAWS = 5
 """Runs of a callable that draws host random numbers, until they make a difference."""
@@ -103,14 +108,14 @@ class FailedError(Exception):
 
 
 class Session:
-    """Runs a callable several times on one stage.
+    """Runs a callable several times.
 
     Args:
-        stage: Fake tensors, or real ones on the host.
+        stage: Where it runs.
         work: The callable and its arguments.
     """
 
-    def __init__(self, stage: Any, work: Work) -> None:
+    def __init__(self, stage: FakeStage, work: Work) -> None:
         self._stage = stage
         self._function, args, kwargs = work
         self._executed = WatchedCode()
@@ -131,6 +136,7 @@ class Session:
             runs = self._runs()
             found.operations = len(runs[-1].trace)
             notes = self._compared(runs)
+            self._look_elsewhere(notes)
         except FailedError as failure:
             if _FORKED in str(failure.__cause__):
                 raise EnvironmentError_(_AFTER_BACKWARD) from failure
@@ -148,11 +154,21 @@ class Session:
             found.remarks = self._remarks(found.findings)
         return found
 
+    def _look_elsewhere(self, notes: Notes) -> None:
+        """Add what the call meets where a line gets the other truth value, unless it raises there."""
+        inventor = self._stage.inventor
+        for site in list(dict.fromkeys(inventor.asked))[:BRANCHES]:
+            inventor.flip(site)
+            with contextlib.suppress(Exception, KeyboardInterrupt, SystemExit):
+                for key, note in self._attempt(None, frozenset()).notes.found.items():
+                    notes.found.setdefault(key, note)
+            inventor.flip(site)
+
     def _remarks(self, findings: list[Finding]) -> list[Remark]:
         """Comments that silence nothing, and those of lines that ran and silenced nothing."""
         comments = unused_comments(self._codes, findings)
         said = [each.remark(each.mistake) for each in comments if each.mistake]
-        doubted = to_a_trial(comments) if self._stage.sees_all else []
+        doubted = to_a_trial(comments)
         if doubted:
             lines = LinesRan(lines_of(doubted))
             with contextlib.suppress(FailedError, TimeUp):
@@ -186,20 +202,20 @@ class Session:
             try:
                 return self._attempt(watching, wanted)
             except (Exception, KeyboardInterrupt, SystemExit) as error:
-                if isinstance(error, MisuseError) or not left or not self._stage.flip_last():
+                if isinstance(error, MisuseError) or not left or not self._stage.inventor.flip_last():
                     raise FailedError from error
         raise AssertionError
 
     def _attempt(self, watching: Any, wanted: frozenset[int]) -> Run:
         before = self._walk()
-        self._stage.begin(wanted)
-        self._stage.meet(before)
-        self._noted.append(self._stage.notes)
+        self._stage.begin(before, wanted)
+        trial = self._stage.trial
+        self._noted.append(trial.notes)
         args, kwargs = unflatten(self._spec, iter(self._leaves))
         surroundings = Surroundings(self._spec, self._leaves, self._names)
         with watching or contextlib.nullcontext(), self._stage.modes():
             value = run_once(self._function, args, kwargs)
-        self._stage.returned()
+        trial.raised.caught(trial.notes)
         effects = surroundings.effects(args, kwargs, value)
         after_random = HostRandom.read()
         self._codes = list(self._executed.globals)
@@ -213,9 +229,8 @@ class Session:
         moved = [each for each in differences(before, after, SLOTS) if each.advanced]
         if watching is self._executed:
             before = after  # the globals of code that had not run were not known before
-        notes, trace = self._stage.notes, self._stage.trace
         random = (surroundings.random, after_random)
-        return Run(notes, trace, before, after, random, plain, effects, moved)
+        return Run(trial.notes, trial.trace, before, after, random, plain, effects, moved)
 
     def _walk(self) -> Snapshot:
         opaque = [
@@ -233,7 +248,6 @@ class Session:
     def _compared(self, runs: list[Run]) -> Notes:
         last, earlier = runs[-1], runs[-2]
         notes = last.notes
-        notes.silent = False
         line = self._line()
         compare.state(notes, last.before, last.after, self._codes, line)
         compare.iterators(notes, last.advanced, self._codes, line)
@@ -256,7 +270,7 @@ class Session:
         with contextlib.suppress(FailedError):
             self._run(wanted=frozenset(differing))
         for index in differing:
-            place = self._stage.places.get(index)
+            place = self._stage.trial.places.get(index)
             known = explained or (place is None and rules.HOST_RANDOM.code in codes)
             compare.traces(notes, earlier.trace, last.trace, index, place or line, known)
 

@@ -40,11 +40,6 @@ class Storages(Generic[T]):
         """Take over what others know of memory that is still there."""
         self._known.update((key, each) for key, each in others._known.items() if each[0]() is not None)
 
-    def discard(self, tensor: torch.Tensor) -> None:
-        """The memory of a tensor has no value from now on."""
-        if tensor.layout is torch.strided:
-            self._known.pop(tensor.untyped_storage()._cdata, None)
-
 
 class Memory(Storages[bool]):
     """A set of storages, asked for by the tensors that lie in them."""

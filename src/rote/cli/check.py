@@ -26,9 +26,7 @@ def check(
         list[str],
         typer.Argument(help="file.py:function or package.module:function; with --static files and folders."),
     ],
-    real: Annotated[
-        bool, typer.Option("--real", help="Run on real CPU tensors, where branches depend on values.")
-    ] = False,
+    real: Annotated[bool, typer.Option("--real", hidden=True)] = False,
     static: Annotated[bool, typer.Option("--static", help="Only read the source.")] = False,
     fix: Annotated[
         bool,
@@ -61,14 +59,14 @@ def check(
             raise MisuseError("--write-baseline needs --baseline FILE")
         if quiet and (fix or json == sarif):
             raise MisuseError("- leaves room here for one of --json and --sarif, and for nothing else")
-        if static and real:
-            raise MisuseError("--static only reads the source, --real runs it: give one of them")
+        if real:
+            raise MisuseError("--real is gone: a check takes both branches of a value itself; leave it out")
         check_places(*(place for place in (json, sarif, known if write_baseline else None) if place != HERE))
 
         def made() -> list[Findings]:
             if static:
                 return [_static(target)]
-            return [_trial(name, arg or [], real, timeout) for name in target]
+            return [_trial(name, arg or [], timeout) for name in target]
 
         if fix and static:
             offer_files([Path(path) for path in target], agreed=yes)
@@ -150,13 +148,13 @@ def _static(paths: list[str]) -> Findings:
     )
 
 
-def _trial(name: str, arguments: list[str], real: bool, limit_s: float) -> Findings:
+def _trial(name: str, arguments: list[str], limit_s: float) -> Findings:
     def build() -> tuple[object, tuple[object, ...], dict[str, object]]:
         made = load(name, arguments)
         check_arguments(made)
         return made.function, made.args, made.kwargs
 
-    return check_work(build, target=name, real=real, limit_s=limit_s)  # pyright: ignore[reportArgumentType]
+    return check_work(build, target=name, limit_s=limit_s)  # pyright: ignore[reportArgumentType]
 
 
 def _show(findings: Findings, remedies: bool) -> None:
