@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import threading
 import types
+from _queue import SimpleQueue
 from collections import deque
 
 import numpy
@@ -123,6 +125,25 @@ def test_methods_and_partials_lead_on():
     box_method = types.MethodType(lambda self: self.a, box)
     assert change(box_method, lambda: setattr(box, "a", 2)) == ["f.a was 1 and is 2"]
     assert change(functools.partial(box_method, box), lambda: setattr(box, "a", 3))
+
+
+def test_what_lies_behind_objects_of_the_standard_library():
+    kept, local, queue = [], threading.local(), SimpleQueue()
+    push, local.count = kept.append, 0
+
+    def fn():
+        return push, local, queue
+
+    def act():
+        push(1)
+        local.count = 1
+        queue.put(1)
+
+    assert {
+        "f.push.__self__[0] was absent and is 1",
+        "f.local.count was 0 and is 1",
+        "f.queue.qsize() was 0 and is 1",
+    } <= set(change(fn, act))
 
 
 def test_globals_that_executed_code_mentions():

@@ -8,19 +8,21 @@ goes from the callable, from opaque arguments and from the globals named by exec
 Descended into: dicts, lists, tuples, sets, deques, closures, defaults and attributes of functions, partials,
 modules, optimizers, instances of user classes (``__dict__`` and ``__slots__``), plain attributes of their
 classes, context variables, and Python modules of the user by the names the code mentions; the environment,
-where the code mentions it. Of iterators it is noted how far they are. Taken by identity: everything else.
+where the code mentions it. Of iterators it is noted how far they are, of queues in C how much waits in them.
+Taken by identity: everything else.
 
-What this does not see: state inside C extensions, files, properties that compute from a clock, and of large
-numpy arrays more than a sample (:mod:`rote.signature.marks`).
+What this does not see: state inside C extensions, files, properties that compute from a clock, settings of
+PyTorch and of the standard library, and of large numpy arrays more than a sample
+(:mod:`rote.signature.marks`).
 """
 
 from __future__ import annotations
 
 import functools
-import gc
 import threading
 import types
 import weakref
+from _queue import SimpleQueue
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Container, Mapping
 from contextvars import ContextVar
@@ -28,7 +30,6 @@ from typing import Any
 
 import numpy
 import torch
-from torch.autograd.function import BackwardCFunction
 
 from ..base.collector import COLLECTOR
 from ..base.settings import ENVIRONMENT, READERS
@@ -36,7 +37,7 @@ from ..signature import members
 from ..signature.classes import UNSET, Class, class_of, own
 from ..signature.compat import plain_functions, scripted_names
 from ..signature.iterators import Position
-from ..signature.marks import BY_IDENTITY, PROXIES, Content, counted, hooks_of, mark
+from ..signature.marks import BY_IDENTITY, PROXIES, Content, counted, mark
 from ..signature.origin import said_name
 from ..signature.owners import is_users
 from ..signature.reads import Address
@@ -56,35 +57,19 @@ from ..signature.snapshot import (  # fmt: skip
     Snapshot,
 )
 from ..signature.wrappers import is_bound_method, is_graphed
-from .questions import ANSWERS, question_for
-from .switches import class_switches, global_hooks, python_switches
 from .watched import WatchedCode
 
 ANSWER = "answer"
-"""Kind of a slot that is what an object says when it is asked."""
+"""Kind of a slot that is how many items wait in a queue."""
 
-DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
-MADE_WITH_A_CLASS = ("__dict__", "__weakref__", "__new__", "__class_getitem__")
-HOOKS_OF = {
-    "_forward_hooks_with_kwargs": "_forward_hooks",
-    "_forward_hooks_always_called": "_forward_hooks",
-    "_forward_pre_hooks_with_kwargs": "_forward_pre_hooks",
-    "_is_full_backward_hook": "_backward_hooks",
-}
-"""What modules keep to say something about hooks, and where the hooks are: without any it says nothing."""
+_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
 
-WRAPPERS = (
+_WRAPPERS = (
     *(staticmethod, classmethod, property, functools.cached_property),
     type(functools.lru_cache(print)),
 )
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _PARTS = ("__wrapped__", "__func__", "fget", "fset", "func")
-LOOKING = frozenset({
-    *("copy", "deepcopy", "__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "dumps"),
-    *("length_hint", "__length_hint__", "repr", "tell", "getvalue", "getbuffer"),
-    *("gi_frame", "gi_running", "gi_yieldfrom", "getgeneratorstate", "getgeneratorlocals"),
-})  # fmt: skip
-"""Names in code that may ask an iterator how far it is."""
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
 BULK_LENGTH = 4096
 
@@ -125,21 +110,12 @@ class StateWalk:
                 self._note(ITEM, self._holder(root), 0, root, -1, name)
             else:
                 self._descend(root, self.snapshot.node(-1, name))
-        for name, hooks in global_hooks():
-            self._note(LENGTH, hooks, None, Content(len(hooks)), -1, name)
-            self._note(ORDER, hooks, None, Content(tuple(hooks)), -1, f"{name} (order)")
-        for owner, name in class_switches():
-            table = members.behind(vars(owner))
-            self._note(ITEM, table, name, table[name], -1, f"{owner.__name__}.{name}")
-        for namespace, name in [*python_switches(), *self._executed.reads()]:
+        for namespace, name in self._executed.reads():
             label = f"{namespace.get('__name__', '')}.{name}"
             if name in namespace:
                 self._note(ITEM, namespace, name, namespace[name], -1, label)
             else:
                 self._note(DEFINED, namespace, name, Content(False), -1, f"{label} (whether it is defined)")
-        if self._executed.asks_groups:
-            self._ask(torch.distributed, self.snapshot.node(-1, "torch.distributed"))
-        self._ask(gc, self.snapshot.node(-1, "gc"))
         for module in self._executed.modules():
             self._descend(module, -1)
         if not READERS.isdisjoint(self._names):
@@ -186,9 +162,6 @@ class StateWalk:
             self.snapshot.note_tensor(entry, value)
             if vars(value):
                 self._expand_attributes(vars(value), node)
-            for name, hooks in hooks_of(value):
-                if any(map(self._executed.ran, hooks.values())):
-                    self._descend(hooks, self.snapshot.node(node, f".{name}"))
         elif isinstance(value, numpy.ndarray):
             for item in value.flat if isinstance(entry.value, Content) and value.dtype.hasobject else ():
                 self._descend(item, node)
@@ -200,9 +173,8 @@ class StateWalk:
         """What a position means to the code that ran; what it does not name counts as not moved."""
         is_argument = self._executed.holders.get(id(position.value)) is container
         named = is_argument or self._executed.names(self.snapshot.path(node), self._names)
-        asked = named and not LOOKING.isdisjoint(self._names)
         known = (position.known or not named) and position.codes.isdisjoint(self._executed.resumed)
-        return position._replace(known=known, asked=asked)
+        return position._replace(known=known)
 
     def _descend(self, value: Any, node: int) -> None:
         if type(value) in _PLAIN_TYPES or type(value) in PROXIES or isinstance(value, torch.Tensor):
@@ -227,7 +199,7 @@ class StateWalk:
         elif isinstance(value, types.FunctionType):
             self._expand_function(value, node)
             return
-        elif (held := stands_for(value)) is not None:
+        elif (held := _stands_for(value)) is not None:
             for each in held:
                 self._descend(each, node)
             return
@@ -235,15 +207,12 @@ class StateWalk:
             for label in ("func", "args", "keywords"):
                 self._descend(getattr(value, label), self.snapshot.node(node, f".{label}"))
             return
-        elif isinstance(value, WRAPPERS):
-            for function in wrapped_functions(value):
+        elif isinstance(value, _WRAPPERS):
+            for function in _wrapped_functions(value):
                 if function.__code__ in self._executed.globals:
                     self._descend(function, node)
             return
-        elif isinstance(value, types.MappingProxyType):
-            self._descend(members.behind(value), node)
-            return
-        elif isinstance(value, (threading.local, BackwardCFunction)):
+        elif isinstance(value, threading.local):
             self._expand_attributes(value.__dict__, node)
             return
         elif isinstance(value, ContextVar):
@@ -265,14 +234,8 @@ class StateWalk:
         elif isinstance(value, types.BuiltinFunctionType):
             if not isinstance(value.__self__, (types.ModuleType, type)):
                 self._note(ATTRIBUTE, value, "__self__", value.__self__, node, ".__self__")
-        else:
-            self._ask(value, node)
-
-    def _ask(self, value: Any, node: int) -> None:
-        """Note what the code that ran may ask an object of the standard library."""
-        question = question_for(value, self._names)
-        if question is not None:
-            self._note(ANSWER, value, question, Content(ANSWERS[question](value)), node, f".{question}")
+        elif isinstance(value, SimpleQueue):
+            self._note(ANSWER, value, None, Content(value.qsize()), node, ".qsize()")
 
     def _expand_dict(self, value: Mapping[Any, Any], node: int) -> None:
         found = members.items(value)
@@ -359,8 +322,6 @@ class StateWalk:
         self._note(LENGTH, attributes, None, counted(len(attributes)), node, " (number of attributes)")
         identity = id(attributes)
         for name in list(attributes):
-            if name in HOOKS_OF and not attributes.get(HOOKS_OF[name], True):
-                continue
             value = attributes[name]
             if name in _TABLES and isinstance(value, dict):
                 self._note(LENGTH, value, None, counted(members.length(value)), node, f".{name} (length)")
@@ -374,11 +335,11 @@ class StateWalk:
         namespace = members.behind(vars(cls))
         # Not LENGTH: that says that all members are noted, and of methods only those that ran are.
         self._note(MEMBERS, namespace, None, Content(len(namespace)), node, " (number of attributes)")
-        for name, value in members_of(cls, self._executed.globals):
+        for name, value in _members_of(cls, self._executed.globals):
             self._note(ITEM, namespace, name, value, node, f".{name}")
 
 
-def members_of(cls: type, ran: Container[types.CodeType]) -> list[tuple[str, Any]]:
+def _members_of(cls: type, ran: Container[types.CodeType]) -> list[tuple[str, Any]]:
     """The attributes of a class that are state: values, methods that ran, and classes defined inside.
 
     Args:
@@ -392,19 +353,19 @@ def members_of(cls: type, ran: Container[types.CodeType]) -> list[tuple[str, Any
         elif isinstance(value, type):
             noted = said_name(value) == f"{said_name(cls)}.{name}"
         else:
-            noted = not name.startswith(("__", "_abc_")) and not isinstance(value, DESCRIPTORS)
+            noted = not name.startswith(("__", "_abc_")) and not isinstance(value, _DESCRIPTORS)
         if noted:
             found.append((name, value))
     return found
 
 
-def wrapped_functions(wrapper: Any) -> list[types.FunctionType]:
-    """The Python functions in one of :data:`WRAPPERS`."""
+def _wrapped_functions(wrapper: Any) -> list[types.FunctionType]:
+    """The Python functions in one of :data:`_WRAPPERS`."""
     parts = [getattr(wrapper, name, None) for name in _PARTS]
     return [part for part in parts if isinstance(part, types.FunctionType)]
 
 
-def stands_for(value: Any) -> tuple[Any, ...] | None:
+def _stands_for(value: Any) -> tuple[Any, ...] | None:
     """What an object has to give to who looks at it, and is nothing but; None for all else.
 
     Bound methods, graphed callables, weak references, views of dicts.
