@@ -1,7 +1,7 @@
 """Memory of a decoder's intermediates on the host: 12-layer Llama forward, hidden 512, 2 x 128 tokens, sdpa.
 
-Every operation of a tape that keeps its own output would hold the sum of all outputs. The host backend plans
-the intermediates of a recording into one arena from their lifetimes; ``bytes_held`` is what is left.
+Every operation of a tape that keeps its own output would hold the sum of all outputs. The host backend lets
+an intermediate take memory of its size whose last reader has run; ``bytes_held`` is what is left.
 """
 
 from __future__ import annotations

@@ -64,8 +64,6 @@ ROWS = (
     Row("4 transformer layers, forward graphed, backward outside", "nvidia-h200", "backward",
         "forward and backward", {"make_graphed_callables": _MADE},
         ("loss and gradients of every step bitwise equal", _BITWISE)),
-    Row("on a CPU: MLP training step, batch 8, width 64, one thread", "host", "host_mlp",
-        "batch 8, width 64", {}, ("parameters after 100 steps bitwise equal", _BITWISE)),
 )  # fmt: skip
 
 
