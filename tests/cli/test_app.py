@@ -6,8 +6,8 @@ import sys
 import pytest
 
 import rote as package
+from rote.base.picture import NO_MATPLOTLIB
 from rote.cli import failures
-from rote.inspection.picture import NO_MATPLOTLIB
 
 
 def test_version_and_help(rote):

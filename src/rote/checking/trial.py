@@ -200,7 +200,7 @@ class Trial(DispatchMode):
             self._trace(facts, args, kwargs)
             self._numbers.note(self.notes, facts, func, args)
         if func in _COPIES:
-            copied = self._copy(func, args, kwargs, tensors)
+            copied = self._copy(func, args, kwargs)
             if copied is not None:
                 return copied
         if facts.written:
@@ -300,9 +300,7 @@ class Trial(DispatchMode):
 
     # ------------------------------------------------------------------ copies
 
-    def _copy(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
-    ) -> Any:
+    def _copy(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A copy between host and device; None for one that stays on the device."""
         source = args[1] if func is _aten.copy_.default else args[0]
         blocking = not operand(args, kwargs, 2, "non_blocking")

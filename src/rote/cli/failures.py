@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from ..base.errors import EnvironmentError_, InternalError, MisuseError, RoteError
-from ..inspection.picture import NO_MATPLOTLIB
+from ..base.picture import NO_MATPLOTLIB
 
 UNABLE = 2
 """Exit status of a command that could not do its work."""

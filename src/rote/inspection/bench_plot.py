@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import picture
+from ..base import picture
 from .bench_report import MEASURED, BenchReport
 from .bench_table import headline
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..base.text import cut
 from . import timeline
 from .profile_mode import MARK
 
@@ -41,7 +42,7 @@ class Cost:
 
     def line(self, longest: int) -> str:
         """The source line, cut to some characters."""
-        return self.text if len(self.text) <= longest else f"{self.text[: longest - 3]}..."
+        return cut(self.text, longest)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import picture
+from ..base import picture
 
 if TYPE_CHECKING:  # it draws itself with this file
     from .profile_result import Cost, Profile

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import EnvironmentError_, MisuseError
+from ..base import picture
+from ..base.errors import MisuseError
 from .report import LayerReport, QuantReport
 
 MOST_LAYERS = 24
@@ -29,7 +30,7 @@ def draw(report: QuantReport, path: str | Path) -> None:
         raise MisuseError("the report has no stages to draw; make it with quantize_(..., stages=True)")
     shown = sorted(layers, key=lambda layer: -layer.stages[-1].error)[:MOST_LAYERS]
     shown = [layer for layer in layers if layer in shown]
-    figure = _figure(len(shown))
+    figure = picture.figure(1 + 1.5 * len(shown))
     axes: Any = figure.subplots(len(shown), 2, squeeze=False)
     for (left, right), layer in zip(axes, shown, strict=True):
         _draw_channels(left, layer)
@@ -43,15 +44,6 @@ def draw(report: QuantReport, path: str | Path) -> None:
     rest = f", the {len(shown)} with the largest errors" if len(shown) < len(layers) else ""
     figure.suptitle(f"{len(layers)} quantized layers{rest}", fontsize=10)
     figure.savefig(str(path), dpi=110)
-
-
-def _figure(rows: int) -> Any:
-    """A figure of its own, that no window and no global state knows."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise EnvironmentError_("a picture needs matplotlib: pip install 'rote[plots]'") from error
-    return Figure(figsize=(9, 1 + 1.5 * rows), layout="constrained")
 
 
 def _draw_channels(axis: Any, layer: LayerReport) -> None:

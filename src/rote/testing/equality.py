@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..base.text import cut
 from ..signature.bits import bytes_of, sharing
 from ..signature.leaves import flatten, paths
 
@@ -81,8 +82,7 @@ def _equal(actual: Any, expected: Any) -> bool:
 
 
 def _outline(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return cut(repr(value), 60)
 
 
 def _excerpt(tensor: torch.Tensor) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from ...base.text import cut
+
 BUILTINS = frozenset({
     "print", "int", "float", "bool", "complex", "round", "str", "repr", "format", "len", "range", "list",
     "tuple", "dict", "set", "min", "max", "sum", "any", "all", "sorted", "isinstance", "hasattr", "getattr",
@@ -65,8 +67,7 @@ class Names:
 
 def text_of(node: ast.AST) -> str:
     """Source of an expression in one line, cut to a width."""
-    text = " ".join(ast.unparse(node).split())
-    return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
+    return cut(" ".join(ast.unparse(node).split()), WIDTH)
 
 
 def last_name(node: ast.expr) -> str:

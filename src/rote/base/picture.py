@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base.errors import EnvironmentError_
+from .errors import EnvironmentError_
 
 NO_MATPLOTLIB = "a picture needs matplotlib: pip install 'rote[plots]'"
 
