@@ -36,7 +36,7 @@ from ..base.location import TORCH_NEEDS, Site, is_internal, is_own, user_site
 from .compat import in_backward
 from .kernels import hiding
 from .owners import is_open
-from .processes import Contact, contact, is_acting, is_reader
+from .processes import Contact, contact, is_acting
 from .workers import is_worker
 
 _TOOLS = (4, 3)
@@ -97,7 +97,6 @@ class ExecutedCode:
         seeds: The line that set PyTorch's random state.
         hiding: Operators whose kernels read what no guard looks at.
         hooks: The code checkpointed, or set saved-tensor hooks.
-        asks_groups: The code read which process groups there are.
         blind: The last call could not be watched, because another profiler was active.
         contact: Code of the last call that acts on other processes, the first that ran.
         followed: Tells what code was before it was made to tell what it reads, and is told of other code.
@@ -108,7 +107,6 @@ class ExecutedCode:
         self.resumed: set[CodeType] = set()
         self.seeds: Site | None = None
         self.hooks = False
-        self.asks_groups = False
         self.hiding: set[str] = set()
         self.blind = False
         self.contact: Contact | None = None
@@ -210,10 +208,7 @@ class ExecutedCode:
             and "torch" in code.co_filename
         ):
             self.seeds = self.seeds or user_site(frame)
-        if is_reader(code):
-            inner = frame.f_back is not None and is_reader(frame.f_back.f_code)
-            self.asks_groups = self.asks_groups or not (inner or _called_by_us(frame))
-        elif self.contact is None and is_acting(code) and not _is_importing(frame):
+        if self.contact is None and is_acting(code) and not _is_importing(frame):
             self.contact = contact(code, user_site(frame))
         if not is_internal(code.co_filename) and (operator := hiding(code, frame)) is not None:
             self.hiding.add(operator)

@@ -63,11 +63,11 @@ def is_acting(code: CodeType) -> bool:
     name = code.co_filename
     if not name.startswith((_DISTRIBUTED, _PARALLEL)) or name in _PASSING_ON or code.co_name == "<module>":
         return False
-    return not is_reader(code)
+    return not _is_reader(code)
 
 
 @lru_cache(maxsize=4096)
-def is_reader(code: CodeType) -> bool:
+def _is_reader(code: CodeType) -> bool:
     """Whether code of PyTorch's reads which process groups there are, and does nothing else."""
     return code.co_qualname in _READERS and code.co_filename in _READERS_IN
 
@@ -80,19 +80,6 @@ def contact(code: CodeType, site: Site) -> Contact:
         site: The user's line.
     """
     return Contact(code.co_qualname, site, code.co_filename.startswith(_WRAPPERS))
-
-
-def groups() -> Any:
-    """The process groups there are, as far as a reader can tell one from another; None without any."""
-    module: Any = getattr(torch.distributed, "distributed_c10d", None)
-    world: Any = getattr(module, "_world", None)  # seen in torch 2.11 and 2.13
-    if world is None:
-        return None
-    default: Any = world.default_pg
-    if default is None or isinstance(default, int):  # this process is in none
-        return default
-    members = tuple([tuple(found) for found in world.pg_group_ranks.values()])
-    return default.rank(), default.size(), str(world.pg_map.get(default, ("",))[0]), members
 
 
 def is_quiet(function: Any) -> bool:
