@@ -18,7 +18,6 @@ from torch.overrides import TorchFunctionMode
 
 from ..base.location import user_site
 from ..hazards import rules
-from ..hazards.rules import trial as trial_rules
 from ..recording.compat import below_transforms, innermost
 from .compat import PRETENDED, FakeTensor
 from .invented import nested
@@ -310,7 +309,7 @@ class Mask(TorchFunctionMode):
         if not self._lies_there(tensor):
             return 0 if isinstance(tensor, FakeTensor) else func(tensor)
         text = "the address of a tensor is read; a kernel that gets it uses the same one at every replay"
-        self._note(trial_rules.ADDRESS_READ, text, tensor)
+        self._note(rules.ADDRESS_READ, text, tensor)
         return 0x10000000 + tensor.untyped_storage()._cdata % 0x10000000 * 16
 
     def _set_data(self, func: Any, tensor: Any, value: Any) -> None:

@@ -23,7 +23,6 @@ from ..base.errors import EnvironmentError_, MisuseError
 from ..base.location import Site, is_internal, traceback_site
 from ..hazards import rules
 from ..hazards.finding import Finding, Remark
-from ..hazards.rules import trial as trial_rules
 from ..recording.run import HostRandom
 from ..signature.leaves import Spec, flatten, paths, unflatten
 from ..signature.slots import Difference
@@ -309,8 +308,8 @@ def _failure(notes: Notes, error: BaseException, line: Place) -> str:
     text = str(error).strip().splitlines()
     message = f"{type(error).__name__}: {text[0] if text else 'no message'}"
     note = Note(
-        trial_rules.RAISES, Place(site, 0, path), f"the callable raises {message}",
-        trial_rules.RAISES.severity, trial_rules.RAISES.remedy, "",
+        rules.RAISES, Place(site, 0, path), f"the callable raises {message}",
+        rules.RAISES.severity, rules.RAISES.remedy, "",
     )  # fmt: skip
     notes.found.setdefault(note.key, note)
     return f"the callable raised {message} at {site}"

@@ -21,7 +21,6 @@ from torch.utils import _device
 
 from ..hazards import rules
 from ..hazards.finding import Severity
-from ..hazards.rules import trial as trial_rules
 from .compat import PRETENDED
 from .doubles import Event, Inert, Stream, note
 from .mask import to_cuda, to_pretended
@@ -282,7 +281,7 @@ def _install_launches(trial: Trial) -> None:
 
     def run(self: Any, *args: Any, **kwargs: Any) -> None:
         name = getattr(self, "__name__", "a kernel")
-        note(trial, trial_rules.FOREIGN_KERNEL, f"the Triton kernel {name} is launched; it was not run")
+        note(trial, rules.FOREIGN_KERNEL, f"the Triton kernel {name} is launched; it was not run")
 
     jit.run = run
 

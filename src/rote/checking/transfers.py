@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from ..hazards import rules
-from ..hazards.rules import trial as trial_rules
 from ..partition.facts import Facts
 from .notes import Notes
 from .operands import short, shown
@@ -48,10 +47,10 @@ def note_operand(
     if tensor.dim() == 0:
         if is_argument:
             text = f"{short(facts.name)} takes the value that a host argument has while capturing"
-            notes.add(trial_rules.FROZEN_HOST_VALUE, text, evidence=repr(tensor))
+            notes.add(rules.FROZEN_HOST_VALUE, text, evidence=repr(tensor))
     elif facts.indexed:
         text = "an index on the host is copied to the device, which waits for the copy"
         notes.add(rules.DEVICE_COPY, text, evidence=shown(tensor))
     elif not is_building:
         text = f"{short(facts.name)} has operands on the device and on the host, which raises"
-        notes.add(trial_rules.MIXED_DEVICES, text, evidence=f"{shown(tensor)} is on the host")
+        notes.add(rules.MIXED_DEVICES, text, evidence=f"{shown(tensor)} is on the host")

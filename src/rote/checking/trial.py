@@ -21,7 +21,6 @@ import torch
 from ..base.location import user_site
 from ..hazards import rules
 from ..hazards.finding import Severity
-from ..hazards.rules import trial as trial_rules
 from ..partition.facts import Facts, facts_of, written_operands
 from ..partition.fills import filled_in, is_mask
 from ..recording.compat import composite_call
@@ -260,7 +259,7 @@ class Trial(DispatchMode):
             guessed = "" if found is not None else "; its result is taken to be like its first operand"
             text = f"{facts.name} has no fake implementation: nobody can say what a capture does{guessed}"
             evidence = ", ".join(shown(tensor) for tensor in tensors_in(args, kwargs)[:3])
-            self.notes.add(trial_rules.NO_FAKE, text, evidence=evidence)
+            self.notes.add(rules.NO_FAKE, text, evidence=evidence)
         with self.fake:
             if found is None:
                 return largest(func, args, kwargs)

@@ -10,7 +10,7 @@ instructions (:class:`_Stack`). ``LOAD_METHOD`` leaves an object or none there a
 
 The bytes of the original are copied, and bytes of notes put between them; only jumps are written anew
 (:mod:`.placing`). A first call instruments hundreds of functions, and a library that takes code apart into
-objects and puts it together again needs eight times as long.
+objects and puts it together again needs seven times as long.
 
 What does not work: to log tuples without a call (``BUILD_TUPLE``, ``LIST_APPEND``) is four times as quick,
 and keeps every value of the call alive, tensors among them. To replace an instruction by a function that does

@@ -46,6 +46,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..base.identity import identity
 from ..base.location import Site, is_internal, is_own, user_site
+from ..base.text import cut
 from ..signature import members
 from ..signature.bound import (
     APPENDED,
@@ -1199,7 +1200,7 @@ def _text(value: Any) -> str:
         return "not there"
     if type(value) in PLAIN_TYPES:
         text = repr(value)
-        return text if len(text) <= 60 else f"{text[:57]}..."
+        return cut(text, 60)
     if type(value) in (Position, TensorMark, Content):
         return show(value)
     return f"{len(value)} long" if type(value) is tuple else f"a {type(value).__name__}"

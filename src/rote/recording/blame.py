@@ -15,6 +15,7 @@ from traceback import walk_tb
 from types import CodeType, FrameType
 
 from ..base.location import NOWHERE, Site, is_internal, is_own, traceback_site
+from ..base.text import cut
 from .events import Event
 
 WIDEST = 60
@@ -82,7 +83,7 @@ def _expression(frame: FrameType, at: int) -> str:
         return ""
     line, first, last = position
     text = linecache.getline(frame.f_code.co_filename, line).encode()[first:last].decode(errors="replace")
-    return text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..."
+    return cut(text, WIDEST)
 
 
 def _position(code: CodeType, at: int) -> tuple[int, int, int] | None:

@@ -11,6 +11,7 @@ import torch
 
 from ..base.floats import bits_of, float_bits, float_of
 from ..base.location import Site
+from ..base.text import cut
 from .generators import Drawn
 from .ledger import Ledger, Token
 
@@ -257,4 +258,4 @@ def _text(value: Any) -> str:
     if isinstance(value, bytes) and len(value) == len(float_bits(0.0)):
         return repr(float_of(value))
     text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return cut(text, 80)

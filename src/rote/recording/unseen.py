@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ..base.text import cut
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from .edges import Raised, value_of
@@ -107,4 +108,4 @@ def _shown(edge: Any) -> str:
         text = f"{value:.6g}"
     else:
         text = repr(value.thaw() if hasattr(value, "thaw") else value)  # lists are frozen
-    return text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..."
+    return cut(text, WIDEST)

@@ -13,6 +13,7 @@ import torch
 
 from ..base.floats import bits_of
 from ..base.location import Site
+from ..base.text import cut
 from . import members
 from .cached import Remembered, cached_in, remembered
 from .classes import UNSET, own
@@ -277,7 +278,7 @@ def show(value: Any) -> str:
     if isinstance(value, TensorMark):
         return f"a tensor at {value.address:#x}"
     if isinstance(value, Position):
-        return value.text if len(value.text) <= 100 else value.text[:97] + "..."
+        return cut(value.text, 100)
     if isinstance(value, Content):
         return _show_content(value.value)
     if isinstance(value, Remembered):
@@ -327,8 +328,7 @@ def _show_content(value: Any) -> str:
 
 
 def _shortened(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
+    return cut(repr(value), _WIDEST)
 
 
 def show_tensor(value: Any) -> str:

@@ -10,13 +10,12 @@ import pytest
 import rote
 from rote.hazards import rules
 from rote.hazards.rules import RULES, Finder, Rule
-from rote.hazards.rules import trial as trial_rules
 
 from ..fixture import ALL
 
 ROOMS = Path(rote.__file__).parent
 RUNTIME = ("backends", "front", "memory", "partition", "recording", "signature")
-NAMES = {name: value for module in (rules, trial_rules) for name, value in vars(module).items()}
+NAMES = dict(vars(rules))
 CHECKED = Finder.SCAN | Finder.TRIAL
 
 

@@ -12,7 +12,6 @@ from types import MappingProxyType
 
 from ..finding import Severity
 from .rule import Finder, Group, Reason, Rule, reason
-from .trial import TRIAL_RULES
 
 HOST_READ = Rule("RT101", "host read", Severity.STOPS, Group.HOST_READS, Finder.ALL)
 LIST_READ = Rule("RT102", "tensor turned into a list", Severity.STOPS, Group.HOST_READS, Finder.ALL)
@@ -245,9 +244,23 @@ UNSUPPORTED_TENSOR = Rule(
 )
 SEVERAL_DEVICES = Rule("RT602", "several devices in one call", Severity.ISLAND, Group.DEVICES)
 WRONG_BACKEND = Rule("RT603", "tensors on a device of another backend", Severity.SPEED, Group.DEVICES)
+FROZEN_HOST_VALUE = Rule(
+    "RT141", "value of a host tensor frozen into the graph", Severity.WRONG, Group.HOST_DATA, Finder.TRIAL
+)
+MIXED_DEVICES = Rule(
+    "RT143", "operands on the host and on the device", Severity.STOPS, Group.DEVICES, Finder.TRIAL
+)
+ADDRESS_READ = Rule("RT149", "address of a tensor read", Severity.WRONG, Group.MEMORY, Finder.TRIAL)
+RAISES = Rule("RT161", "callable raises", Severity.STOPS, Group.LIMITS, Finder.TRIAL)
+NO_FAKE = Rule(
+    "RT171", "operator without a fake implementation", Severity.UNKNOWN, Group.LIBRARIES, Finder.TRIAL
+)
+FOREIGN_KERNEL = Rule(
+    "RT172", "kernel launched past PyTorch's dispatcher", Severity.UNKNOWN, Group.LIBRARIES, Finder.TRIAL
+)
 
 RULES: Mapping[str, Rule] = MappingProxyType(
-    {rule.code: rule for rule in list(globals().values()) if isinstance(rule, Rule)} | dict(TRIAL_RULES)
+    {rule.code: rule for rule in list(globals().values()) if isinstance(rule, Rule)}
 )
 """All rules by code."""
 
